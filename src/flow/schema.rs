@@ -32,7 +32,7 @@ const PATTERN_STEPS: usize = 1_000_000;
 /// A schema, compiled.
 #[derive(Clone, Debug)]
 pub(crate) struct JsonSchema {
-    /// The schema as it was written, for whoever must answer in it.
+    /// The schema as it was written, for the program that must conform to it.
     pub source: Value,
     validator: Validator,
     is_recursive: bool,
@@ -60,7 +60,7 @@ impl JsonSchema {
     /// Reads a schema document.
     ///
     /// # Errors
-    /// Why it is none, with the place in it.
+    /// It is not a schema: why, with the place in it.
     pub(crate) fn parse(document: &[u8]) -> Result<Self, String> {
         if document.len() > MOST_BYTES {
             let length = document.len();
@@ -130,7 +130,7 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
     levels == 0 || below.any(|value| is_deeper(value, levels - 1))
 }
 
-/// Why a schema is none, with the place in it.
+/// Why a document is not a schema, with the place in it.
 fn describe_error(error: &ValidationError) -> String {
     match error.kind() {
         ValidationErrorKind::Referencing(ReferencingError::Unretrievable { uri, .. }) => {

@@ -2,7 +2,7 @@
 //!
 //! A program gets a JSON list of strings on its standard input, and prints a JSON list of as many answers.
 //! Each answer is kept under the SHA-256 of the program, the files that it names and the text, so that
-//! what has been asked once is known. Unaware of processes: whoever lacks an answer is told what to ask.
+//! what has been asked once is known. Unaware of processes: a caller that lacks an answer gets the question to ask.
 
 use crate::error::Result;
 use crate::flow::manifest::Flow;

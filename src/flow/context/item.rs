@@ -1,4 +1,4 @@
-//! One thing that is remembered, as it stands on a line of a store.
+//! A memory item, as a line of a store.
 //!
 //! Unaware of files.
 
@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 pub(crate) struct MemoryItem {
     /// Unique in its store.
     pub id: String,
-    /// When it came to be.
+    /// When it was made.
     pub timestamp: Timestamp,
     pub tags: Vec<String>,
     pub content: Payload,
@@ -24,7 +24,7 @@ pub(crate) struct MemoryItem {
     pub node_id: Option<String>,
 }
 
-/// A line as it is read. Fields that nobody here knows are passed over.
+/// A line as it is read. Unknown fields are ignored.
 #[derive(Deserialize)]
 struct ItemLine<'l> {
     id: String,
@@ -74,7 +74,7 @@ impl MemoryItem {
             .put("timestamp", &self.timestamp.to_string());
     }
 
-    /// All of it that is the same whenever, and in whichever run, it came to be.
+    /// The members that depend neither on the run nor on the time.
     pub(crate) fn put_rest(&self, object: &mut Object<'_>) {
         object
             .put("tags", &self.tags)

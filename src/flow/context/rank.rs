@@ -13,7 +13,7 @@ const K1: f64 = 1.2;
 const B: f64 = 0.75;
 const K: f64 = 60.0;
 
-/// The words of a text: what stands between what is neither letter nor digit, in lower case.
+/// The words of a text, in lower case: its runs of letters and digits.
 pub(crate) fn split_words(text: &str) -> impl Iterator<Item = String> {
     let parts = text.split(|c: char| !c.is_alphanumeric());
     parts.filter(|part| !part.is_empty()).map(str::to_lowercase)

@@ -1,8 +1,8 @@
 //! What one run remembers.
 //!
 //! Three things: what the stores held when the run began, which is copied into the run's directory, so that
-//! whoever takes the run up finds the same; what its steps brought, each noted with the router, so that a
-//! step finds what it is behind and nothing else; and what is owed to the files of stores.
+//! a later start finds the same; what its steps produced, each noted with the router, so that a
+//! step finds only what precedes it; and what is still to be written to the files of stores.
 //!
 //! Unaware of the journal. Only the first of the three is ever read from a file of its own: the others follow
 //! from the ends of steps.
@@ -131,7 +131,7 @@ impl Recall {
         Ok(())
     }
 
-    /// A step has ended with an output. Returns the note for the steps behind it.
+    /// Adds the output of a step. Returns the note for the steps after it.
     pub(crate) fn note(
         &mut self,
         flow: &Flow,
@@ -250,14 +250,14 @@ impl Recall {
     }
 }
 
-/// A name of a run wherever its items come to: its own name may be another's, too.
+/// A name of a run that is unique in every store: another run may have the same id.
 fn run_key(journal: &Path) -> Result<String> {
     let file = File::open(journal).at("read", journal)?;
     let mut line = Vec::new();
     BufReader::new(file)
         .read_until(b'\n', &mut line)
         .at("read", journal)?;
-    // Somebody may have edited the line.
+    // The line may have been edited.
     let name = std::str::from_utf8(&line).ok().and_then(|text| {
         let line = Line::parse(text).ok()?;
         Some(format!(
@@ -293,7 +293,7 @@ pub(crate) fn profile_of(flow: &Flow, context: ContextChoice) -> Option<Cow<'_, 
     }
 }
 
-/// The part of an output that is to be remembered, if there is one, as it was written. `null` stands for nothing.
+/// The part of an output that is to be remembered, if there is one, as it was written. `null` means nothing.
 fn select_part(remember: &Remember, output: &Payload) -> Option<Payload> {
     let mut json: &str = output;
     for token in remember.pointer.split('/').skip(1) {
@@ -313,7 +313,7 @@ fn select_part(remember: &Remember, output: &Payload) -> Option<Payload> {
     Some(json.into())
 }
 
-/// Why an output will not do, if something is to be remembered that it does not have.
+/// The failure of an output that lacks something to remember.
 pub(crate) fn find_lacking(remember: &[Remember], output: &Payload) -> Option<Failure> {
     let lacking = remember
         .iter()

@@ -1,7 +1,7 @@
 //! The context of a node: which items, in which order, until how many tokens.
 //!
-//! Unaware of where items come from: they come here the newest first. What a program must be asked before
-//! the choice can be made is told, and the choice begins anew when it has answered.
+//! Unaware of where items come from: they come here the newest first. A question to a program that
+//! the choice needs is returned; the choice starts again with the answer.
 
 use super::helper::{HelperAnswers, HelperKind, HelperQuestion};
 use super::item::{MemoryItem, text_of};
@@ -25,7 +25,7 @@ pub(crate) struct AssembledContext {
     pub text: String,
     /// The same without what differs from run to run: times and ids.
     pub essence: String,
-    /// How an agent is told of it; empty if nothing was selected.
+    /// The text for an agent; empty if nothing was selected.
     pub told: String,
 }
 
@@ -90,7 +90,7 @@ impl AssembledContext {
     }
 }
 
-/// How an agent is told of items, each with its store, its tags and its content.
+/// The text for an agent: the items, each with its store, its tags and its content.
 fn told<'i>(items: impl Iterator<Item = (&'i str, &'i [String], &'i str)>) -> String {
     let mut told = String::new();
     for (store, tags, content) in items {

@@ -2,9 +2,9 @@
 //!
 //! Unaware of runs.
 //!
-//! Architecture invariant: whoever changes the file holds the kernel's lock on it, and looks, once he has
-//! it, whether it is still the file that has the name. An append is one `write`; one that fails is undone.
-//! Old items go by another file's taking the name, with the new ones in it.
+//! Architecture invariant: a process that changes the file holds the kernel's lock on it, and then checks
+//! that it is still the file of that name. An append is one `write`; one that fails is undone.
+//! Old items are dropped by renaming a new file over it.
 
 use super::item::{self, MemoryItem};
 use crate::error::{At, Error, Result, may_fail};
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct StoreFile {
     /// Where it is.
     pub path: PathBuf,
-    /// So many items are kept, the newest; none: all.
+    /// The number of items kept, the newest; None: all.
     pub max_items: Option<usize>,
 }
 
@@ -65,7 +65,7 @@ impl StoreFile {
         };
         let mut bytes = Vec::new();
         let len = file.metadata().at("read", &self.path)?.len();
-        // The end must be looked at: whoever wrote it may have died.
+        // The end is checked: its writer may have died.
         let ends = files::read_part(&file, len.saturating_sub(1), 1).at("read", &self.path)?;
         if once || self.max_items.is_some() || ends != b"\n" {
             file.read_to_end(&mut bytes).at("read", &self.path)?;
@@ -149,7 +149,7 @@ impl StoreFile {
             match path.metadata() {
                 Ok(there) if inode(&there) == inode(&ours) => return Ok(Some(file)),
                 Err(e) if e.kind() != ErrorKind::NotFound => return Err(e).at("read", path),
-                // Somebody has put another one in its place.
+                // Another file has replaced it.
                 _ => {}
             }
         }

@@ -1,23 +1,23 @@
-//! What routing needs to know of a graph before anything runs: for each merge, who it belongs to;
-//! for each node, which merges wait for a task that stands there.
+//! What routing needs to know of a graph before anything runs: for each merge, its scope;
+//! for each node, which merges wait for a task at it.
 //!
 //! Unaware of tasks and payloads. Only what can be reached from the start that was chosen counts.
 //!
-//! **Whose is a merge?** A merge has a *scope*: the node whose task it runs in. A task that stands at
-//! a node has run a chain of nodes, and this chain is a path in a tree: above a node stands the one
-//! node that leads to it, and above a merge stands its scope, because a merge goes on in the task of
-//! its scope and whatever happened between the two is over. The scope of a merge with several ways in
+//! **Scope.** A merge has a *scope*: the node whose task it runs in. A task at
+//! a node has run a chain of nodes, and this chain is a path in a tree: a node's parent is the one
+//! node that leads to it, and a merge's parent is its scope, because a merge continues the task of
+//! its scope and everything between the two is over. The scope of a merge with several ways in
 //! is the lowest common node of these ways in that tree. In a graph without merges of one way in this
 //! is the merge's immediate dominator. So the diamond of a decision merges in the task that decided,
 //! and clones merge in the task that branched. A merge with one way in gathers subtasks: its scope is
 //! the nearest split above it that has not been merged yet; if there is none, it runs in the task
 //! that arrives.
 //!
-//! **Who does a merge wait for?** A merge is *open* for a task that has run its scope. The waits of a
+//! **Waits.** A merge is *open* for a task that has run its scope. The waits of a
 //! node are the open merges that can be reached from it without passing another open one. A merge
-//! that is open itself counts as standing at its own node, so that the merges behind it wait for it.
+//! that is open itself counts as a step at its own node, so that the merges after it wait for it.
 //! Each task thus counts at few merges, however many there are in the graph, and a merge runs when
-//! nobody counts at it any more.
+//! its count is zero.
 
 use super::topology::{Graph, NodeIx, Role};
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ pub(crate) struct RoutePlan<'g> {
     pub graph: &'g Graph,
     /// Where tasks begin.
     pub start: NodeIx,
-    /// A number that is larger for every node behind this one.
+    /// A number that is larger for every node after this one.
     pub rank: Vec<usize>,
     /// The node in whose task a merge runs.
     pub scope: Vec<NodeIx>,
@@ -38,10 +38,10 @@ pub(crate) struct RoutePlan<'g> {
     pub slot: Vec<usize>,
     /// The merges whose scope a node is.
     pub opens: Vec<Vec<NodeIx>>,
-    /// The open merges that wait for a task that stands at a node.
+    /// The open merges that wait for a task at a node.
     pub waits: Vec<Rc<[NodeIx]>>,
-    /// The clones of a branch run for the first success: none of them can come to a merge, so that
-    /// nobody waits for those that lose.
+    /// The clones of a branch run for the first success: none of them can reach a merge, so that
+    /// nothing waits for the losers.
     pub races: Vec<bool>,
 }
 

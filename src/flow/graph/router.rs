@@ -1,22 +1,22 @@
-//! The router: what has ended, folded into what is to be started, cancelled and said. A pure state
+//! The router: folds what has ended into what to start, cancel and report. A pure state
 //! machine: no clock, no files, no processes.
 //!
-//! Unaware of commands, schemas and time. One router routes one root task and all that comes of it.
+//! Unaware of commands, schemas and time. One router routes one root task and all tasks below it.
 //!
 //! Architecture invariant: the result depends on which outcome each step had and on nothing else.
 //! Steps may end in any order, any number of them at once; tasks are named by their place, inputs of
-//! merges are in order of place, and what a race has decided is told the same way whether its losers
+//! merges are in order of place, and a decided race is reported the same way whether its losers
 //! were still running or not.
 //!
 //! A task goes from node to node as a *step*. At a branch or a split the step ends in a fork, whose
 //! items are the children. A merge begins a new step in the task of its scope ([`super::plan`]). A task
 //! has ended when it has no step, no child that lives, and no merge that has gathered something.
 //!
-//! **Failures.** A failure that nobody lets pass ends the step. Every open merge that could still have
-//! been reached next, and that gathers more than this one step, is told of it: it is for the merge to
-//! judge. If there is none, the task fails. A merge that gathered only failures runs with an empty list
-//! if it ignores failures, and fails otherwise (`upstream_failure`). A merge at which nobody arrived,
-//! not even a failure, never runs.
+//! **Failures.** A failure that the node does not let pass ends the step. Every open merge that could still have
+//! been reached next, and that gathers more than this one step, receives it and judges it.
+//! Without such a merge the task fails. A merge that gathered only failures runs with an empty list
+//! if it ignores failures, and fails otherwise (`upstream_failure`). A merge without arrivals,
+//! not even failures, never runs.
 //!
 //! **Partial.** A task is partial once it went on after a failure, gathered one in a merge that counts
 //! them, or gathered a task that is partial, unless the merge ignores failures.
@@ -81,7 +81,7 @@ pub(crate) enum Effect {
     Cancel(StepKey),
     /// A task went on from a node along these edges; a split names each only once.
     Routed(TaskIx, NodeIx, Vec<EdgeIx>),
-    /// A merge in this task has gathered so many arrivals and failures: all that can come.
+    /// A merge in this task has gathered all that can arrive: the numbers of arrivals and of failures.
     Merged(TaskIx, NodeIx, (usize, usize)),
     /// The race at a branch of this task is decided by time, and this clone has won. It must be on disk
     /// before anything is cancelled.
@@ -142,7 +142,7 @@ struct Traveller {
 }
 
 named_enum! {
-    /// How a task came to be.
+    /// What made a task.
     pub(crate) enum TaskKind {
         /// From an input.
         Root = "root",
@@ -166,7 +166,7 @@ struct RoutedTask {
     forks: Vec<FrameIx>,
     path: Vec<NodeIx>,
     failures: Vec<(NodeIx, Failure)>,
-    /// The nodes that came to their outputs only in part.
+    /// The nodes whose outputs are partial.
     partials: Vec<NodeIx>,
     /// The nodes of failures that only merges gathered that ignore them.
     ignored: Vec<NodeIx>,
@@ -193,7 +193,7 @@ struct Frame {
 #[derive(Debug)]
 struct TaskFork {
     children: Vec<TaskIx>,
-    /// In a race, so many of the first children have not won.
+    /// In a race, the number of the first children that have lost.
     lost: usize,
     winner: Option<usize>,
     /// The rule of the race, if it is one.
@@ -212,13 +212,13 @@ pub(crate) struct Router<'p> {
     trails: Vec<Trail>,
     next_step: StepIx,
     effects: VecDeque<Effect>,
-    /// Instances that nobody can reach any more.
+    /// Instances that no task can reach any more.
     settled: Vec<(FrameIx, usize)>,
     cancelled: bool,
 }
 
 impl<'p> Router<'p> {
-    /// A root task of this name stands at the start.
+    /// The root task of this number, at the start.
     pub(crate) fn new(plan: &'p RoutePlan<'p>, number: usize, input: Payload) -> Self {
         let mut router = Self {
             plan,
@@ -272,7 +272,7 @@ impl<'p> Router<'p> {
         self.cancelled = true;
     }
 
-    /// Goes on from the end of a step, if it is still wanted. The note is for the steps behind it; see
+    /// Continues from the end of a step, if it is still wanted. The note is for the steps after it; see
     /// [`Self::notes`].
     pub(crate) fn end_step(&mut self, ix: StepIx, outcome: StepOutcome, note: Option<Note>) {
         let Some(mut step) = self.steps.remove(&ix) else {
@@ -354,7 +354,7 @@ impl<'p> Router<'p> {
         }
     }
 
-    /// A task comes to the end of an edge: to a node that it runs, or to a merge where it waits.
+    /// Takes a task to the end of an edge: to a node that it runs, or to a merge where it waits.
     fn travel(&mut self, traveller: Traveller, frame: Option<FrameIx>) {
         let node = self.plan.graph.edges[traveller.edge].to;
         if self.plan.graph.nodes[node].role == Role::Merge {

@@ -49,7 +49,7 @@ named_enum! {
     /// Which of the clones of a branch without a merge wins.
     #[derive(Default)]
     pub(crate) enum WinnerRule {
-        /// The first in edge order that succeeds, whatever the timing.
+        /// The first in edge order that succeeds, independent of timing.
         #[default]
         Order = "order",
         /// The first in time that succeeds.
@@ -146,7 +146,7 @@ pub(crate) mod tests {
     use super::*;
 
     /// A graph in short: `id:role>target,target=label` for each node; a role that is not said is linear.
-    /// Behind the role stand `!` for `continue_on_failure`, `?` for `ignore_failures`, `~` for partial, `-` for
+    /// After the role: `!` for `continue_on_failure`, `?` for `ignore_failures`, `~` for partial, `-` for
     /// `always_fail`, `^` for `winner: first`.
     pub(crate) fn graph(text: &str) -> Graph {
         let words: Vec<&str> = text.split_whitespace().collect();

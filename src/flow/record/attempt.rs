@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Bytes that a node may print: more is a failure of the node, not a growth of the engine.
 pub(crate) const MOST_OUTPUT: u64 = 256 << 20;
 
-/// As much of what a program said on stderr is told of its failure.
+/// Most bytes of a program's stderr that its failure quotes.
 const SAID: u64 = 2000;
 
 /// A program that is ready to be started.
@@ -134,7 +134,7 @@ pub(crate) fn lower_records(
     references: &[String],
     is_other: impl Fn(&str) -> bool,
 ) -> Vec<String> {
-    /// Nobody has died so often.
+    /// More attempts than any step has.
     const MOST: u32 = 1000;
     let mut lower = Vec::new();
     for reference in references {
@@ -266,7 +266,7 @@ pub(crate) fn read_output(
     Ok(one_value(text).map_err(|why| Failure::new(FailureCode::Operation, why + hint)))
 }
 
-/// The message for a program that printed so many bytes.
+/// The message for a program that printed too many bytes.
 pub(crate) fn too_much(bytes: u64) -> String {
     format!(
         "it printed {bytes} bytes, and the limit is {MOST_OUTPUT}; write to a file and print its path"
@@ -283,7 +283,7 @@ pub(crate) fn one_value(text: String) -> std::result::Result<Payload, String> {
         let why = json::parser_message(&error);
         return Err(format!("its output is not one JSON value: {why}"));
     }
-    // A line break inside JSON stands between two words of it, never in a string.
+    // A raw line break in JSON is between tokens, never in a string.
     Ok(
         if memchr::memchr2(b'\n', b'\r', value.as_bytes()).is_some() {
             value.replace(['\n', '\r'], " ").into()

@@ -11,8 +11,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
-/// The name of a step in a journal: task, node, and the edge along which the task came, if only that tells two steps
-/// apart.
+/// The name of a step in a journal: task, node, and the edge that the task took, if only the edge distinguishes two
+/// steps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct StepId {
     pub task: String,

@@ -3,7 +3,7 @@
 //! Unaware of what they add up to. Beside these, a run has the events that all runs have:
 //! `ENGINE_START`, `SYSTEM_MESSAGE`, `ERROR`, `ENGINE_END` ([`crate::record::event`]).
 //!
-//! Architecture invariant: an output stands in the journal as the JSON text that it is, or, if it is
+//! Architecture invariant: an output is in the journal as its JSON text, or, if it is
 //! large, in a file that was made durable before the line that names it.
 
 use super::made_files::MadeFile;
@@ -30,7 +30,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longer JSON texts stand in files of their own.
+/// Longer JSON texts, in bytes, get files of their own.
 pub(crate) const INLINE: usize = 64 << 10;
 
 /// The beginning of a step, or of another attempt at it.
@@ -52,7 +52,7 @@ pub(crate) struct NodeStart<'e> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OwnRun {
     pub id: RunId,
-    /// So many retries are in its journal when the step's own has begun.
+    /// The number of retries in its journal when the step's own retry began.
     pub retries: u64,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct NodeEnd {
     pub cached: bool,
     /// The files that it made.
     pub made: Vec<MadeFile>,
-    /// The output is of something that came to it only in part.
+    /// The output is partial.
     pub partial: bool,
     /// The size of its context, if it ran something.
     pub context_bytes: Option<u64>,
@@ -428,7 +428,7 @@ pub(crate) fn failure_of(line: &Line<'_>) -> Failure {
 /// Calls something with each line of a journal, until it has enough.
 ///
 /// # Errors
-/// A line is damaged, unless these are to be skipped.
+/// A line is damaged, unless damaged lines are skipped.
 pub(crate) fn each_line(
     journal: &Path,
     skip_damaged: bool,

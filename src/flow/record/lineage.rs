@@ -14,7 +14,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
-/// All tasks, in the order in which they came to be.
+/// All tasks, in the order in which they were made.
 #[derive(Debug, Default)]
 pub(crate) struct Lineage {
     pub order: Vec<String>,
@@ -64,9 +64,9 @@ pub(crate) struct StepRecord {
 /// What was before a step that is begun anew: the same node was begun in the same task, and that is over.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BegunBefore {
-    /// So often.
+    /// How often.
     pub times: u32,
-    /// The last time: so many attempts failed before the last one.
+    /// The last time: the number of failed attempts before the last one.
     pub failed: u32,
     /// The last time: the run that it went on with.
     pub own_run: Option<OwnRun>,
@@ -223,7 +223,7 @@ impl Lineage {
         }
     }
 
-    /// A retry has begun: steps that had not ended and that nobody wants any more are over. `wanted` are the steps
+    /// Retires the steps that had not ended and are not wanted any more, at the start of a retry. `wanted` are the steps
     /// that are open now.
     pub(crate) fn retire(&mut self, wanted: &HashSet<(String, String)>) {
         for (id, task) in &mut self.tasks {

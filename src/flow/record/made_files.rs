@@ -16,13 +16,13 @@ use std::path::Path;
 /// A node with more files than these shall pack them.
 const MOST_FILES: usize = 10_000;
 
-/// So many names are looked at.
+/// The most names that are examined.
 const MOST_NAMES: usize = 200_000;
 
 /// Directories below one another.
 const DEEPEST: usize = 64;
 
-/// The directory of the records of runs, which are nobody's output.
+/// The directory of the records of runs, which are never outputs.
 const RECORDS: &str = ".delta";
 
 /// A file that a node has made.
@@ -40,7 +40,7 @@ pub(crate) struct MadeFile {
 /// asked between parts of a file, says so.
 ///
 /// # Errors
-/// Why they cannot be told: there are too many, or one cannot be read.
+/// There are too many, or one cannot be read.
 pub(crate) fn find_made_files(
     dir: &Path,
     patterns: &[FilePattern],
@@ -78,7 +78,7 @@ fn wrong_at(path: &str) -> impl Fn(Errno) -> String {
 
 struct FileSearch<'s> {
     found: BTreeMap<String, MadeFile>,
-    /// So many more names may be looked at.
+    /// The number of names that may still be examined.
     names_left: usize,
     is_stopped: &'s dyn Fn() -> bool,
 }
@@ -131,7 +131,7 @@ impl FileSearch<'_> {
         Ok(())
     }
 
-    /// Takes a regular file; anything else of the name is none.
+    /// Adds a regular file; ignores anything else of that name.
     fn take(&mut self, dir: &OwnedFd, name: &str, path: String) -> Result<(), String> {
         if self.found.contains_key(&path) || (self.is_stopped)() {
             return Ok(());

@@ -24,7 +24,7 @@ pub(crate) type Roots<'p> = BTreeMap<usize, Router<'p>>;
 /// How the journal names a step.
 type StepName = (Rc<str>, NodeIx, Option<EdgeIx>);
 
-/// Where routing has come to.
+/// The state of routing at a line of the journal.
 pub(crate) struct Replay<'p> {
     plan: &'p RoutePlan<'p>,
     /// The run's directory.
@@ -35,7 +35,7 @@ pub(crate) struct Replay<'p> {
     by_key: HashMap<String, usize>,
     counter: usize,
     taken: TakenBack,
-    /// So many lines have been followed.
+    /// The number of lines followed.
     lines: usize,
 }
 

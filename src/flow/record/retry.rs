@@ -1,5 +1,5 @@
-//! What the retries of a run have taken back: the ends of steps that failed. Whatever was behind them counts no
-//! more either, because routing does not come to it before they have ended again.
+//! What the retries of a run have undone: the ends of failed steps. Everything after them is undone, too,
+//! because routing does not reach it before they have ended again.
 //!
 //! Unaware of which steps these should be.
 
@@ -38,11 +38,11 @@ pub(crate) fn add_retry(journal: &mut Journal, steps: &[RetriedStep]) {
 pub(crate) struct TakenBack {
     /// By step, the number of the last line that took its end back.
     until: HashMap<RetriedStep, usize>,
-    /// How the run stands, as far as it has been read.
+    /// The run's state towards a retry, as far as it has been read.
     pub standing: RetryStanding,
 }
 
-/// How a run stands towards a retry.
+/// Whether a run can be retried.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum RetryStanding {
     /// It has not ended, or is being retried.
@@ -51,7 +51,7 @@ pub(crate) enum RetryStanding {
     Ended,
 }
 
-/// How the run of a flow within a flow stands towards a retry of the step that it is.
+/// Whether a nested flow's run can be retried with the step that it is.
 #[derive(Debug, Default)]
 pub(crate) struct InnerStanding {
     /// So often it was retried.

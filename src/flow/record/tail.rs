@@ -9,15 +9,15 @@ use std::path::Path;
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
 
-/// A longer line is none of an engine's.
+/// The longest line that an engine writes, in bytes.
 const LONGEST_LINE: usize = 1 << 30;
 
 /// Lines, and the offset behind them.
 #[derive(Debug, Default)]
 pub(crate) struct TailPart {
-    /// Whole lines, each with its newline; empty if there are none.
+    /// Whole lines, each with its newline; may be empty.
     pub bytes: Vec<u8>,
-    /// Behind the last of the lines.
+    /// The offset after the last line.
     pub end: u64,
 }
 

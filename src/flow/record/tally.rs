@@ -1,4 +1,4 @@
-//! What a run came to: its status, its output, and what is told of each task.
+//! A run's results: its status, its output, and a report of each task.
 //!
 //! Unaware of files and of time. Nothing here depends on how many programs ran at once.
 
@@ -98,7 +98,7 @@ impl FinishedRoot {
         self.status == FlowStatus::Success
     }
 
-    /// Adds the output as a line; of many inputs `null` stands for none.
+    /// Adds the output as a line; with many inputs, `null` if there is no output.
     fn add_output(&self, out: &mut Vec<u8>, many: bool) {
         match &self.output {
             Some(output) => out.extend_from_slice(output.as_bytes()),
@@ -181,7 +181,7 @@ pub(crate) enum Keeping {
     Sums,
 }
 
-/// What the roots that are not kept came to.
+/// The summed results of roots that are not kept.
 #[derive(Debug, Default)]
 struct RootSums {
     roots: usize,
@@ -333,7 +333,7 @@ impl Tally {
             .min_by_key(|(number, _)| *number)
     }
 
-    /// The outputs, a line each, in two parts; of many inputs `null` stands for none.
+    /// The outputs, a line each, in two parts; with many inputs, `null` for a missing one.
     pub(crate) fn outputs(&self, many: bool) -> (&[u8], Vec<u8>) {
         let mut rest = Vec::new();
         for finished in self.finished.values() {

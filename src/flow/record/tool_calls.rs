@@ -1,7 +1,7 @@
 //! Tools of a node: the record of a call, and how they are offered to an agent.
 //!
-//! A call is recorded by the process that a node's program starts for it, and told in the journal by the
-//! engine, which alone may write there. A record has a hidden name until it is complete.
+//! A call is recorded by the process that a node's program starts for it, and reported in the journal by the
+//! engine, the only writer there. A record has a hidden name until it is complete.
 
 use crate::config::document::Document;
 use crate::config::load;
@@ -34,7 +34,7 @@ pub(crate) struct NodeToolCall {
     pub tool_name: String,
     /// `DELTA_CALL_ID` of its processes.
     pub call_id: String,
-    /// Why it is no success, if it is none.
+    /// Why it failed, if it did.
     pub code: Option<CallCode>,
     /// The same in words.
     pub message: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct NodeToolCall {
     pub exit_code: i32,
     /// From start to end; 0 if it was not run.
     pub duration_ms: u64,
-    /// The command on one line, if there came to be one.
+    /// The command on one line, if one was built.
     pub resolved_command: Option<String>,
     /// The rule of a policy that denies it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -178,10 +178,10 @@ pub(crate) fn denied_tools(flow: &Flow, node: NodeIx) -> Vec<Denied> {
 }
 
 /// The option that gives the agent of a node, whose directory is `home`, the node's tools beside its
-/// own. Nothing if there are none.
+/// own. Empty without tools.
 ///
-/// A tool that a policy denies is not offered, unless the agent brings one of that name itself: then
-/// the one that is denied stands in its place, and each call is refused.
+/// A tool that a policy denies is not offered, unless the agent has one of that name itself: then
+/// the denied one replaces it, and each call is refused.
 pub(crate) fn tools_option(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String> {
     let agent = flow.nodes[node].agent.map(|agent| &flow.agents[agent]);
     let (mut tools, names) = match agent.map(|agent| &agent.body) {

@@ -1,5 +1,5 @@
-//! The references of a schema, followed before it is compiled: a validator that replaces each by what
-//! it names must come to an end.
+//! The references of a schema, followed before it is compiled: a validator that expands each
+//! reference must terminate.
 //!
 //! Only JSON pointers (`#`, `#/$defs/x`) are followed; any other reference may lead back to where it is.
 

@@ -1,6 +1,6 @@
 //! A flow as a picture: in the languages of Graphviz and Mermaid, or drawn as SVG.
 //!
-//! Unaware of files and of runs: whoever has a run says what became of each node.
+//! Unaware of files and of runs: the caller supplies the state of each node.
 
 mod layers;
 mod svg;
@@ -37,7 +37,7 @@ pub(crate) enum NodeMark {
 }
 
 impl NodeMark {
-    /// The colour of its ground, dark enough to be told from the others and light enough for text.
+    /// The colour of its ground, distinct from the others and light enough for text.
     fn colour(self) -> &'static str {
         match self {
             Self::Success => "#b7e4c7",
@@ -67,7 +67,7 @@ struct Box<'p> {
 }
 
 impl<'p> Picture<'p> {
-    /// The picture of a flow. `mark` tells what became of a node, if anything did.
+    /// The picture of a flow. `mark` gives the state of a node, if it has one.
     pub(crate) fn of(flow: &'p Flow, mark: impl Fn(NodeIx) -> Option<NodeMark>) -> Self {
         let boxes = flow.nodes.iter().enumerate().map(|(ix, node)| {
             let role = flow.graph.nodes[ix].role.name();

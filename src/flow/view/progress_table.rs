@@ -3,7 +3,7 @@
 //! Unaware of why anything runs. Lines stay and scroll; the table is erased and drawn again. On anything
 //! but a terminal, or one that cannot do this, there are the lines alone.
 //!
-//! Architecture invariant: between two calls the cursor stands at the beginning of the line below the
+//! Architecture invariant: between two calls the cursor is at the beginning of the line below the
 //! table. What is written at once is one write, so that a signal finds either the old or the new.
 
 use crate::error::may_fail;
@@ -109,13 +109,13 @@ impl ProgressTable {
         }
     }
 
-    /// Draws the table as it is now, below the lines that have come to be meanwhile.
+    /// Draws the table as it is now, below the lines printed meanwhile.
     pub(crate) fn draw(&mut self, mut running: Vec<RunningProgram>, waiting: usize) {
         if !self.is_on {
             return;
         }
         if !is_in_foreground() {
-            // The terminal is somebody else's.
+            // Another program has the terminal.
             self.erase();
             return;
         }
@@ -136,7 +136,7 @@ impl ProgressTable {
         self.write(lines);
     }
 
-    /// Takes the table away. What was to be told is told.
+    /// Erases the table.
     pub(crate) fn erase(&mut self) {
         self.write(Vec::new());
     }
@@ -172,7 +172,7 @@ impl Drop for ProgressTable {
     }
 }
 
-/// The table for a terminal of so many lines and columns: never more than fits above the cursor.
+/// The table for a terminal of this size: never more than fits above the cursor.
 fn table_rows(
     running: &[RunningProgram],
     counts: StepCounts,
@@ -220,7 +220,7 @@ fn table_rows(
     let text = format!("{done} done, {running} running, {waiting} waiting, {failed} failed");
     table.push((Tone::Dim, text));
     for (_, line) in &mut table {
-        // The last column stays free: a terminal may go to the next line behind it.
+        // The last column stays free: a terminal may wrap after it.
         *line = cut_to_columns(line, columns.saturating_sub(1));
     }
     table

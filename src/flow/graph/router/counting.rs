@@ -1,4 +1,4 @@
-//! Who can still come to which merge: opened when its scope has been run, counted down to nobody.
+//! Counts the steps that can still reach each merge: from the run of its scope down to zero.
 
 use super::gather::Instance;
 use super::{Frame, FrameIx, OpenStep, Router, TaskFork};
@@ -26,7 +26,7 @@ impl Router<'_> {
         Some(ix)
     }
 
-    /// The instance of a merge for whoever is in a frame.
+    /// The instance of a merge for the steps of a frame.
     pub(super) fn instance(&self, merge: NodeIx, frame: Option<FrameIx>) -> (FrameIx, usize) {
         let scope = self.plan.scope[merge];
         let mut at = frame;
@@ -39,7 +39,7 @@ impl Router<'_> {
         unreachable!("a merge is waited for only where its scope has been run")
     }
 
-    /// Somebody in a frame stands at a node now.
+    /// A step in this frame entered the node.
     pub(super) fn enter(&mut self, node: NodeIx, frame: Option<FrameIx>) {
         for &merge in &*self.plan.waits[node] {
             let (ix, slot) = self.instance(merge, frame);
@@ -47,7 +47,7 @@ impl Router<'_> {
         }
     }
 
-    /// Somebody in a frame does not stand at a node any more.
+    /// A step in this frame left the node.
     pub(super) fn leave(&mut self, node: NodeIx, frame: Option<FrameIx>) {
         for &merge in &*self.plan.waits[node] {
             let (ix, slot) = self.instance(merge, frame);
@@ -59,7 +59,7 @@ impl Router<'_> {
         }
     }
 
-    /// Looks for merges of a frame to which nobody was on the way from the beginning.
+    /// Finds the merges of a frame that no step could reach from the beginning.
     pub(super) fn check(&mut self, frame: Option<FrameIx>) {
         let Some(ix) = frame else { return };
         for slot in 0..self.frames[ix].instances.len() {
@@ -70,7 +70,7 @@ impl Router<'_> {
         }
     }
 
-    /// Runs the merges to which nobody is on the way any more, and lets go of those that nobody came to.
+    /// Runs the merges that no further step can reach, and drops those without arrivals.
     pub(super) fn settle(&mut self) {
         while let Some((ix, slot)) = self.settled.pop() {
             let frame = &mut self.frames[ix];
@@ -83,7 +83,7 @@ impl Router<'_> {
             if instance.is_empty() {
                 self.leave(merge, Some(ix));
             } else {
-                // The step stands where the instance stood, and counts as it did.
+                // The step takes the instance's place and counts as it did.
                 self.begin_merge(merge, ix, slot);
             }
         }

@@ -36,7 +36,7 @@ pub(super) struct TaskEnding {
     pub output: Option<Payload>,
     pub exit: Option<NodeIx>,
     pub merged_at: Option<NodeIx>,
-    /// A merge has it, be it a failure: it is not for whoever waits for the task to judge.
+    /// A merge has it, even if it is a failure: the waiting parent does not judge it.
     pub is_taken: bool,
 }
 
@@ -170,7 +170,7 @@ impl Router<'_> {
             let losers = fork.children[winner + 1..].to_vec();
             for loser in losers {
                 if self.tasks[loser].ended.is_some() {
-                    // What it came to depends on time: it is told once more, as cancelled.
+                    // Its result depends on timing: it is reported once more, as cancelled.
                     self.effects.push_back(Effect::Ended(loser));
                 } else {
                     self.cancel_task(loser);
@@ -237,7 +237,7 @@ impl Router<'_> {
         }
         // Where the task itself went on, its merged children say nothing more of it.
         let went_on = !endings.is_empty();
-        // A fork comes to be before those that are made after it, and inside it.
+        // A fork precedes those made after it and inside it.
         let mut forks = self.tasks[task].forks.clone();
         while let Some(frame) = forks.pop() {
             let mut items: Vec<Item> = Vec::new();
@@ -290,7 +290,7 @@ impl Router<'_> {
             .collect()
     }
 
-    /// The ending that the items of a fork, in order of place, make. None if there are none.
+    /// The combined ending of a fork's items, in order of place; None for no items.
     fn combined(&self, frame: FrameIx, items: Vec<Item>, loose: bool) -> Option<TaskEnding> {
         let frame = &self.frames[frame];
         let node = &self.plan.graph.nodes[frame.node];
@@ -334,7 +334,7 @@ fn best_of_clones<'e>(items: impl Iterator<Item = &'e Item> + Clone) -> Option<T
     if let Some((_, best)) = best {
         return Some(best.clone());
     }
-    // One alone is what the task itself came to.
+    // A single ending is the task's own.
     let mut items = items;
     let (_, first) = items.next()?;
     if items.next().is_none() {

@@ -1,4 +1,4 @@
-//! How tasks come to be: the root, clones and subtasks.
+//! Creates tasks: the root, clones and subtasks.
 
 use super::{
     Effect, FrameIx, OpenStep, Progress, RoutedTask, Router, TaskFork, TaskIx, TaskKind, Traveller,

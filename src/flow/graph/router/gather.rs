@@ -1,4 +1,4 @@
-//! What comes to a merge, and what the merge is given.
+//! Arrivals at a merge, and its input.
 
 use super::ending::{FlowStatus, TaskEnding};
 use super::{FrameIx, OpenStep, Order, Progress, RoutedTask, Router, StepIx, TaskIx, Traveller};
@@ -9,7 +9,7 @@ use crate::text::json::Object;
 /// A merge that has been opened for one task.
 #[derive(Debug, Default)]
 pub(super) struct Instance {
-    /// So many can still come.
+    /// The number of arrivals still possible.
     pub expected: usize,
     /// The merge has begun, or never will.
     pub is_over: bool,
@@ -59,7 +59,7 @@ impl Router<'_> {
         self.frames[ix].instances[slot].arrivals.push(arrival);
     }
 
-    /// Tells the merges that could have been reached next of a failure, if they gather more than the
+    /// Passes a failure to the merges that could have been reached next, if they gather more than the
     /// step that failed. Returns whether any belongs to the same task, and whether any to another.
     pub(super) fn report_failure(&mut self, step: &OpenStep) -> (bool, bool) {
         let (mut own, mut others) = (false, false);
@@ -176,7 +176,7 @@ impl Router<'_> {
 }
 
 impl Router<'_> {
-    /// Where a step stands among those of its root, to compare: by its task's place, then by its node.
+    /// The order of a step among those of its root: by its task's place, then by its node.
     pub(crate) fn place_of(&self, ix: StepIx) -> Option<impl Ord + use<>> {
         let step = self.steps.get(&ix)?;
         Some(self.place_of_order((step.task, self.plan.rank[step.node])))
@@ -213,7 +213,7 @@ impl Router<'_> {
 }
 
 impl Gathered {
-    /// So many arrived, and so many failed on their way.
+    /// The numbers of arrivals and of failures on the way.
     pub(crate) fn counts(&self) -> (usize, usize) {
         (self.arrivals.len(), self.failures.len())
     }

@@ -1,11 +1,11 @@
-//! What there is to tell of a task, the same whatever the timing was.
+//! The report of a task, independent of timing.
 
 use super::ending::FlowStatus;
 use super::{Router, TaskIx, TaskKind};
 use crate::flow::graph::choice::{Failure, FailureCode, Payload};
 use crate::flow::graph::topology::{EdgeIx, NodeIx, WinnerRule};
 
-/// A task's status as it is told.
+/// A task's status as it is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskStatus {
     Open,
@@ -15,7 +15,7 @@ pub(crate) enum TaskStatus {
 }
 
 impl TaskStatus {
-    /// As it stands in files.
+    /// The name in files.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Open => "running",
@@ -31,7 +31,7 @@ pub(crate) struct TaskView<'r> {
     pub id: &'r str,
     /// The id of the task that it came from.
     pub parent: Option<&'r str>,
-    /// How it came to be.
+    /// What made it.
     pub kind: TaskKind,
     /// Which child it is, from 0.
     pub index: usize,
@@ -41,7 +41,7 @@ pub(crate) struct TaskView<'r> {
     pub status: TaskStatus,
     /// The nodes that it ran, each behind all that lead to it.
     pub path: Vec<NodeIx>,
-    /// The exit that it came to; of a race, the winner's.
+    /// The exit that it reached; of a race, the winner's.
     pub exit: Option<NodeIx>,
     /// The merge that took it.
     pub merged_at: Option<NodeIx>,
@@ -73,8 +73,8 @@ impl Router<'_> {
         all
     }
 
-    /// The steps that kept the root task from success: each task with the node in it that failed, or came to its
-    /// output only in part. What a merge ignores is none, nor what a clone came to beside one that won.
+    /// The steps that kept the root task from success: each task with its node that failed or has a partial
+    /// output. Failures that a merge ignores, and results of clones beside the winner, do not count.
     pub(crate) fn failed_steps(&self) -> Vec<(TaskIx, NodeIx)> {
         let mut failed = Vec::new();
         let succeeded = |task: TaskIx| {
@@ -165,7 +165,7 @@ impl Router<'_> {
         view
     }
 
-    /// The first child's that failed, as a failure of the node where the child came to be.
+    /// The failure of the first failed child, attributed to the node that made the child.
     fn children_error(&self, ix: TaskIx) -> Option<(NodeIx, Failure)> {
         let mut forks = self.tasks[ix].forks.clone();
         forks.sort_by_key(|fork| self.plan.rank[self.frames[*fork].node]);

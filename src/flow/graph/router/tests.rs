@@ -20,7 +20,7 @@ fn name_of(step: &StepRef) -> Name {
 struct Executor<'e> {
     graph: &'e Graph,
     operation: Operation<'e>,
-    /// So many steps at once.
+    /// The number of steps at once.
     jobs: usize,
     rng: Rng,
     history: Vec<(Name, StepOutcome)>,
@@ -129,8 +129,8 @@ impl Executor<'_> {
         }
     }
 
-    /// A task whose one way led to a merge of another task is reported as that merge got it, whatever
-    /// its own merges took in between. Returns how many such tasks there are.
+    /// A task whose one way led to a merge of another task is reported as that merge got it,
+    /// independent of what its own merges gathered in between. Returns how many such tasks there are.
     fn merged_as_reported(&self, router: &Router<'_>) -> usize {
         let views: Vec<TaskView<'_>> = router
             .tasks()
@@ -167,7 +167,7 @@ impl Executor<'_> {
     }
 }
 
-/// Whatever the order was, what ended in both was behind the same.
+/// In any order, what ended in both followed the same steps.
 fn is_behind_the_same(first: &BTreeMap<Name, Vec<Name>>, other: &BTreeMap<Name, Vec<Name>>) {
     for (name, behind) in other {
         assert!(
@@ -198,7 +198,7 @@ fn executor<'e>(
     }
 }
 
-/// All that is told of a run, a line a task.
+/// The report of a run, a line per task.
 fn told(graph: &Graph, router: &Router<'_>) -> String {
     let ids = |nodes: &[NodeIx]| {
         let ids = nodes.iter().map(|node| graph.nodes[*node].id.as_str());
@@ -287,7 +287,7 @@ fn the_first_clone_in_order_that_succeeds_decides_and_the_rest_is_cancelled() {
     );
 }
 
-/// The clones' tasks as told, when their steps end in this order; `-` before a name: it fails.
+/// The report of the clones' tasks when their steps end in this order; `-` before a name: it fails.
 fn race(order: &[&str]) -> String {
     let graph = graph("s:start>b b:branch^>l,k,j l>x k>x j>x x:exit");
     let plan = RoutePlan::new(&graph, 0);
@@ -471,7 +471,7 @@ fn a_diamond_merges_inside_its_own_task() {
         "T1 success s,p,n,x exit x = [[\"a\"],[\"c\"]]\n\
          T1.s0 success d,a,m merged n = [\"a\"]\nT1.s1 success d,c,m merged n = [\"c\"]\n"
     );
-    // A failure in the diamond is that of the subtask, and the gathering merge is told.
+    // A failure in the diamond is that of the subtask, and the gathering merge gets it.
     let fails = run(flow, "[\"a\",\"c\"]", "c");
     assert!(
         fails.starts_with("T1 failure s,p,n upstream_failure@n\n"),
@@ -599,7 +599,7 @@ fn ten_thousand_subtasks_and_a_chain_of_ten_thousand_nodes_are_routed() {
 fn random_graph(rng: &mut Rng) -> Graph {
     let mut nodes: Vec<Node> = Vec::new();
     let mut edges: Vec<Edge> = Vec::new();
-    // The open ends of the graph, and whether they stand behind a split.
+    // The open ends of the graph, and whether they follow a split.
     let mut ends: Vec<(NodeIx, bool)> = Vec::new();
     let node = |nodes: &mut Vec<Node>, rng: &mut Rng, role: Role| {
         nodes.push(Node {
@@ -618,7 +618,7 @@ fn random_graph(rng: &mut Rng) -> Graph {
         nodes.len() - 1
     };
     let link = |edges: &mut Vec<Edge>, from, to| {
-        // Only labels tell a second edge between two nodes from the first.
+        // Only labels distinguish a second edge between two nodes from the first.
         let same = edges.iter().filter(|it| it.from == from && it.to == to);
         let label = same.count().checked_sub(1).map(|n| format!("again{n}"));
         edges.push(Edge { from, to, label });
@@ -644,7 +644,7 @@ fn random_graph(rng: &mut Rng) -> Graph {
                 let split = split || role == Role::Split;
                 for _ in 0..rng.usize(least..4) {
                     if rng.bool() {
-                        // Whatever comes next stands behind the fork itself.
+                        // The next node follows the fork itself.
                         ends.push((to, split));
                         continue;
                     }

@@ -1,4 +1,4 @@
-//! What has ended before a step, whatever the timing was.
+//! What has ended before a step, independent of timing.
 //!
 //! The end of a step may carry a *note*. A step is behind the notes of its own way: of its task, of the
 //! tasks that this one came from, up to where it came from them, and, behind a merge, of those that

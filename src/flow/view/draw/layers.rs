@@ -1,4 +1,4 @@
-//! Where the nodes of an acyclic graph stand: in rows from the start to the exits, ordered so that
+//! The layout of an acyclic graph: its nodes in rows from the start to the exits, ordered so that
 //! few edges cross. Pure.
 //!
 //! An edge over several rows has a place in each of them, so that it leads round the nodes there.

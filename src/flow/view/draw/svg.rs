@@ -97,7 +97,7 @@ fn edge_path(points: &[(f64, f64)], label: Option<&str>) -> String {
     out
 }
 
-/// The outline of a node tells its role; an agent's is thick.
+/// The outline of a node, by its role; an agent's is thick.
 fn node_outline(role: Role, (x, y): (f64, f64), colour: &str, is_agent: bool) -> String {
     let (left, right) = (x - WIDTH / 2.0, x + WIDTH / 2.0);
     let (top, bottom) = (y - HEIGHT / 2.0, y + HEIGHT / 2.0);
