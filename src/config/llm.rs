@@ -46,6 +46,27 @@ const SYNONYMS: [&[(&str, &[Api])]; 3] = [
     ],
 ];
 
+/// Why delta cannot honour a key that a service takes.
+fn objection(api: Api, key: &str, value: &Value) -> Option<&'static str> {
+    use Api::{Chat, Messages, Responses};
+    let is_one = value.as_f64().is_some_and(|number| number <= 1.0);
+    Some(match (api, key) {
+        (Chat, "n") if is_one => return None,
+        (Chat | Responses, "n") => "one answer is read, and all are paid for",
+        (Responses, "previous_response_id" | "conversation") | (Messages, "thread") => {
+            "delta sends the whole conversation with each request"
+        }
+        (Responses | Messages, "context_management") | (Messages, "compaction") => {
+            "the service would change what the model reads, and no record would show it"
+        }
+        (Messages, "fallbacks") => {
+            "another model's answer would be recorded and priced as this one's"
+        }
+        (Messages, "container") => "it has state that no record would show",
+        _ => return None,
+    })
+}
+
 /// `key` is where it stands in the file.
 pub(super) fn read_llm(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Option<Llm> {
     let at = vec![Step::Key(key.to_owned())];
@@ -120,6 +141,13 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Option<Llm
         );
     }
     check_parameters(llm, api, out);
+    let is_background = refuse_parameters(llm, api, out);
+    if is_background && stream == Some(true) {
+        out.error(
+            llm.path_to("stream"),
+            "llm: stream: an answer in the background is polled; leave it out",
+        );
+    }
     let parameters = map
         .iter()
         .filter(|(key, _)| !LLM_KEYS.contains(&key.as_str()))
@@ -131,7 +159,7 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Option<Llm
         parameters,
         api,
         headers: headers(llm, out),
-        stream: stream.unwrap_or(api != Api::Chat) && !is_program,
+        stream: stream.unwrap_or(api != Api::Chat && !is_background) && !is_program,
         cache: llm
             .read_choice("cache", &CacheTime::WORDS, out)
             .unwrap_or_default(),
@@ -144,6 +172,23 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Option<Llm
         total_timeout: Duration::from_millis(at_least_one(llm, "total_timeout_ms", 3_600_000, out)),
         max_retries: llm.read_count("max_retries", out).unwrap_or(8).min(1000) as u32,
     })
+}
+
+/// Refuses parameters that delta cannot honour. True if answers are made in the background.
+fn refuse_parameters(llm: &Section<'_>, api: Api, out: &mut Diagnostics) -> bool {
+    for (key, value) in llm.map.iter().filter(|(_, value)| !value.is_null()) {
+        if let Some(why) = objection(api, key, value) {
+            out.error(llm.path_to(key), format!("llm: {key}: {why}; leave it out"));
+        }
+    }
+    let is_true = |key: &str| llm.map.get(key) == Some(&Value::Bool(true));
+    let is_background = api == Api::Responses && is_true("background");
+    if is_background && !is_true("store") {
+        let message = "llm: background: the service loses such an answer without store: true; \
+                       add that, or leave background out";
+        out.error(llm.path_to("background"), message);
+    }
+    is_background
 }
 
 /// Warns of parameters that belong to another API, and of values that the service refuses.

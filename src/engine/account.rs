@@ -458,6 +458,10 @@ impl Account {
         kind: Kind,
     ) -> std::result::Result<(), Denial> {
         let append = |(at, ledger): (usize, &mut Ledger)| {
+            if kind == Kind::Settle && !ledger.tally().has_open(entry) {
+                // An earlier start has made the reservation, and not below that run.
+                return None;
+            }
             let denial = ledger.append(entry, kind).err()?;
             Some((at, denial))
         };

@@ -291,7 +291,7 @@ fn check(payload: &[u8], event: HookEvent) -> std::result::Result<(), String> {
     let value: Value = serde_json::from_slice(payload).map_err(|e| parser_message(&e))?;
     match event {
         HookEvent::PreLlmRequest if !value.is_object() => Err("it is not an object".to_owned()),
-        HookEvent::PostLlmResponse => response::parse(payload).map(|_| ()),
+        HookEvent::PostLlmResponse => response::parse(payload).map(drop).map_err(|it| it.why),
         HookEvent::PreToolExecution if !value["tool_args"].is_object() => {
             Err("tool_args is not an object".to_owned())
         }

@@ -4,14 +4,15 @@
 //! is retried and how long is waited is decided here for all.
 
 mod record;
+mod follow;
 
 use crate::error::{Result, may_fail};
 use crate::model::attempt::{Attempt, Remedy};
-use crate::model::http::Http;
+use crate::model::http::{Exchange, Http};
 use crate::model::program::Program;
 use crate::model::rate::{Pass, SharedRate};
 use crate::model::replay::Playback;
-use crate::model::response::Answer;
+use crate::model::response::{Answer, NoAnswer};
 use crate::model::usage::{AnswerUsage, Uncounted, read_usage};
 use crate::model::wire::{Heard, Listener, Wire};
 use crate::record::spending::Denial;
@@ -90,6 +91,10 @@ pub(crate) struct Invocation<'a> {
     pub wire: &'a Wire,
     /// The invocation before it, and how many leading bytes the two requests share.
     pub extends: Option<(&'a str, usize)>,
+    /// The conversation in the request.
+    pub conversation: &'a [u8],
+    /// An earlier start has sent the request, and its answer is open.
+    pub is_open: bool,
 }
 
 /// Asks until there is an answer or no hope of one. `notify` is told before each wait; `listener` hears an
@@ -108,32 +113,44 @@ pub(crate) fn ask_model(
     listener: &mut Listener<'_>,
 ) -> Result<Asked> {
     let started = Instant::now();
-    let mut record = InvocationRecord::default();
+    let mut record = match invocation.is_open {
+        true => InvocationRecord::read(invocation.dir),
+        false => InvocationRecord::default(),
+    };
     let mut retries = 0;
     let asked = loop {
-        if !record.attempts.is_empty() {
+        if !record.attempts.is_empty() && record.open.is_none() {
             // The one before may have left it.
             files::remove(&invocation.dir.join("response.json"))?;
             files::remove(&invocation.dir.join("response.sse"))?;
             listener(Heard::Anew);
         }
-        let probe = match pass(model.rate(), signals, patience, &mut notify) {
-            Ok(probe) => probe,
+        let number = record.attempts.len() as u64 + 1;
+        let (began, clock) = (Instant::now(), Timestamp::now());
+        let mut sent = None;
+        if record.open.is_none() {
+            let probe = match pass(model.rate(), signals, patience, &mut notify) {
+                Ok(probe) => probe,
+                Err(asked) => break asked,
+            };
+            if let Err(denial) = purse(number, Expense::Reserve) {
+                break Asked::Denied(denial);
+            }
+            let left = patience
+                .deadline
+                .map(|it| it.saturating_duration_since(Instant::now()));
+            let attempt = model.attempt(invocation, signals, left, listener)?;
+            if let Some(rate) = model.rate() {
+                rate.learn(&attempt);
+            }
+            drop(probe);
+            sent = Some(attempt);
+        }
+        let attempt = match model.follow(sent, invocation, &mut record, patience, signals)? {
+            Ok(attempt) => attempt,
+            // The answer goes on at the service, and what is reserved for it stays so.
             Err(asked) => break asked,
         };
-        let number = record.attempts.len() as u64 + 1;
-        if let Err(denial) = purse(number, Expense::Reserve) {
-            break Asked::Denied(denial);
-        }
-        let (began, clock) = (Instant::now(), Timestamp::now());
-        let left = patience
-            .deadline
-            .map(|until| until.saturating_duration_since(began));
-        let attempt = model.attempt(invocation, signals, left, listener)?;
-        if let Some(rate) = model.rate() {
-            rate.learn(&attempt);
-        }
-        drop(probe);
         // Only a reservation is denied.
         may_fail(purse(number, expense(invocation.wire, &attempt)));
         let (mut step, outcome) = judge_attempt(attempt, invocation, &mut record);
@@ -234,6 +251,7 @@ fn expense(wire: &Wire, attempt: &Attempt) -> Expense {
         Attempt::Again { may_count, .. } | Attempt::Stopped { may_count, .. } if *may_count => {
             Expense::Unknown(None)
         }
+        Attempt::Lost => Expense::Unknown(None),
         Attempt::Again { .. } | Attempt::Stopped { .. } | Attempt::Refused { .. } => {
             Expense::Nothing
         }
@@ -249,6 +267,10 @@ fn judge_attempt(
     match attempt {
         Attempt::Stopped { stop, .. } => {
             (NextStep::End(Asked::Stopped(stop)), stop.name().to_owned())
+        }
+        Attempt::Lost => {
+            let why = "the service does not know the answer that it had begun".to_owned();
+            (record.again_or_refused(&why, true), why)
         }
         Attempt::Refused {
             why,
@@ -294,10 +316,10 @@ fn judge_attempt(
                         "answered".to_owned(),
                     )
                 }
-                Err(why) => {
+                Err(NoAnswer { why, is_lasting }) => {
                     let kept = invocation.dir.join("response.json");
                     let why = format!("{why}; the response is kept in {}", kept.display());
-                    (NextStep::Again(why.clone(), None), why)
+                    (record.again_or_refused(&why, is_lasting), why)
                 }
             }
         }
@@ -321,7 +343,7 @@ impl Model<'_> {
         let response = invocation.dir.join("response.json");
         match self {
             Self::Http(http) => {
-                let mut received = http.attempt(invocation.request, left, listener);
+                let mut received = http.attempt(Exchange::Ask(invocation.request), left, listener);
                 if let Some(stream) = received.stream {
                     files::write(&invocation.dir.join("response.sse"), &stream)?;
                 }

@@ -39,6 +39,8 @@ pub(crate) enum Attempt {
         /// The server's status, if there was one.
         http_status: Option<u16>,
     },
+    /// The service does not know the answer that it had begun.
+    Lost,
     /// A signal asks the engine to end.
     Stopped {
         stop: Stop,

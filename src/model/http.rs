@@ -30,9 +30,9 @@ use std::io::Read;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-use ureq::Agent;
 use ureq::config::Config;
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector};
+use ureq::{Agent, RequestBuilder};
 
 /// An answer larger than this is none.
 const LARGEST_ANSWER: u64 = 64 << 20;
@@ -50,10 +50,19 @@ pub(crate) struct Http {
     /// The limit of one attempt; of the silence in a stream.
     timeout: Duration,
     /// The limit of one attempt whose answer is a stream.
-    total_timeout: Duration,
+    pub(super) total_timeout: Duration,
     link: Arc<Link>,
     /// What other processes have heard from it.
     rate: Option<SharedRate>,
+}
+
+/// What is asked of a server.
+#[derive(Clone, Copy)]
+pub(super) enum Exchange<'e> {
+    /// An answer to these bytes.
+    Ask(&'e [u8]),
+    /// How far the answer with this id is.
+    Look(&'e str),
 }
 
 /// What came of an attempt.
@@ -66,7 +75,7 @@ pub(super) struct Received {
 }
 
 impl Received {
-    fn nothing(attempt: Attempt) -> Self {
+    pub(super) fn nothing(attempt: Attempt) -> Self {
         Self {
             attempt,
             response: None,
@@ -143,7 +152,7 @@ impl Http {
     /// Sends a request once.
     pub(super) fn attempt(
         &mut self,
-        request: &[u8],
+        exchange: Exchange<'_>,
         left: Option<Duration>,
         listener: &mut Listener<'_>,
     ) -> Received {
@@ -152,7 +161,7 @@ impl Http {
             self.link.sent.store(false, Ordering::Relaxed);
             let opened = self.link.opened.load(Ordering::Relaxed);
             self.link.heard.store(false, Ordering::Relaxed);
-            let result = self.send(request, left, listener);
+            let result = self.send(exchange, left, listener);
             if let Some(stop) = self.link.signals.stop()
                 && result.is_err()
             {
@@ -191,31 +200,12 @@ impl Http {
 
     fn send(
         &self,
-        request: &[u8],
+        exchange: Exchange<'_>,
         left: Option<Duration>,
         listener: &mut Listener<'_>,
     ) -> Result<Received, ureq::Error> {
-        let mut builder = self.agent.post(&self.url).content_type("application/json");
-        if self.stream {
-            builder = builder.header("accept-encoding", "identity");
-        }
-        let own = &self.endpoint.headers;
-        let is_own = |name: &str| own.iter().any(|(known, _)| known == name);
-        let (key_header, scheme) = self.endpoint.api.key_header();
-        if let Some(key) = &self.endpoint.key
-            && !is_own(key_header)
-        {
-            builder = builder.header(key_header, format!("{scheme}{}", key.expose()));
-        }
-        for (name, value) in self.endpoint.api.fixed_headers() {
-            if !is_own(name) {
-                builder = builder.header(*name, *value);
-            }
-        }
-        for (name, value) in own {
-            builder = builder.header(name, value.expose());
-        }
-        let (whole, silence) = match self.stream {
+        let streams = self.stream && matches!(exchange, Exchange::Ask(_));
+        let (whole, silence) = match streams {
             true => (self.total_timeout, self.timeout.as_millis() as u64),
             false => (self.timeout, 0),
         };
@@ -223,16 +213,20 @@ impl Http {
         let whole = left.map_or(whole, |left| left.min(whole));
         // The library takes no time at all for no limit.
         let whole = whole.max(Duration::from_millis(1));
-        let connect = self.stream.then(|| self.timeout.min(whole));
-        let response = builder
-            .config()
-            .timeout_global(Some(whole))
-            .timeout_connect(connect)
-            .build()
-            .send(request)?;
+        let response = match exchange {
+            Exchange::Ask(request) => {
+                let post = self.agent.post(&self.url).content_type("application/json");
+                self.prepared(post, whole).send(request)?
+            }
+            Exchange::Look(id) => {
+                let get = self.agent.get(format!("{}/{id}", self.url));
+                let get = get.header("accept", "application/json");
+                self.prepared(get, whole).call()?
+            }
+        };
         let head = ResponseHead::read(&response);
         let reader = response.into_body().into_reader();
-        if self.stream && head.is_success() && !head.is_whole {
+        if streams && head.is_success() && !head.is_whole {
             return Ok(self.receive_stream(&head, reader, listener));
         }
         let mut body = Vec::new();
@@ -256,6 +250,32 @@ impl Http {
             response: Some(body),
             stream: None,
         })
+    }
+
+    /// A request with the headers that all have, and so much time.
+    fn prepared<B>(&self, mut builder: RequestBuilder<B>, whole: Duration) -> RequestBuilder<B> {
+        if self.stream {
+            builder = builder.header("accept-encoding", "identity");
+        }
+        let own = &self.endpoint.headers;
+        let is_own = |name: &str| own.iter().any(|(known, _)| known == name);
+        let (key_header, scheme) = self.endpoint.api.key_header();
+        if let Some(key) = &self.endpoint.key
+            && !is_own(key_header)
+        {
+            builder = builder.header(key_header, format!("{scheme}{}", key.expose()));
+        }
+        for (name, value) in self.endpoint.api.fixed_headers() {
+            if !is_own(name) {
+                builder = builder.header(*name, *value);
+            }
+        }
+        for (name, value) in own {
+            builder = builder.header(name, value.expose());
+        }
+        let connect = self.stream.then(|| self.timeout.min(whole));
+        let config = builder.config().timeout_global(Some(whole));
+        config.timeout_connect(connect).build()
     }
 
     /// The attempt's outcome; errors come with status 200, too.

@@ -9,6 +9,7 @@ use crate::model::usage::{chat_cached, chat_usage};
 use crate::record::event::{FinishReason, REASONING, Tokens};
 use crate::record::messages::is_known_member;
 use crate::text::json::{self, Members, Object};
+use crate::text::shorten::in_short;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -146,28 +147,56 @@ struct WireFunction {
     arguments: Option<Value>,
 }
 
+/// Why a response holds no answer.
+#[derive(Debug)]
+pub(crate) struct NoAnswer {
+    pub why: String,
+    /// The service will hardly say anything else if it is asked again.
+    pub is_lasting: bool,
+}
+
+impl From<String> for NoAnswer {
+    fn from(why: String) -> Self {
+        let is_lasting = false;
+        Self { why, is_lasting }
+    }
+}
+
+impl NoAnswer {
+    /// Neither text nor calls, and the reason for which the model stopped, in the neutral form's words.
+    pub(super) fn silent(reason: Option<&FinishReason<'_>>) -> Self {
+        let why = "the answer has neither text nor tool calls".to_owned();
+        let known = ["", "stop", "tool_calls", "function_call"];
+        match reason.map_or("", FinishReason::name) {
+            known_reason if known.contains(&known_reason) => why.into(),
+            unknown => Self {
+                why: format!("{why}, for an unknown reason: {}", in_short(unknown, 60)),
+                is_lasting: true,
+            },
+        }
+    }
+}
+
 /// Reads a response.
 ///
 /// # Errors
 /// The reason to ask again: the body is not JSON, has no message, or one with neither text nor
 /// calls.
-pub(crate) fn parse(body: &[u8]) -> Result<Answer, String> {
+pub(crate) fn parse(body: &[u8]) -> Result<Answer, NoAnswer> {
     let paired = json::without_lone_surrogates(body);
     let body = paired.as_deref().unwrap_or(body);
     let response: ChatCompletion<'_> = serde_json::from_slice(body).map_err(|_| not_chat(body))?;
     let mut choices = response.choices.unwrap_or_default();
     if choices.is_empty() {
-        return Err(format!(
-            "the answer has no choices: {}",
-            super::attempt::their_words(body)
-        ));
+        let said = super::attempt::their_words(body);
+        return Err(format!("the answer has no choices: {said}").into());
     }
     let model = response.model.as_ref().and_then(Value::as_str);
     let model = model.map(str::to_owned);
     choices
         .swap_remove(0)
         .into_answer(model, response.usage.as_ref())
-        .unwrap_or_else(|_| Err(not_chat(body)))
+        .unwrap_or_else(|_| Err(not_chat(body).into()))
 }
 
 fn not_chat(body: &[u8]) -> String {
@@ -205,7 +234,7 @@ impl Choice<'_> {
         self,
         model: Option<String>,
         usage: Option<&Value>,
-    ) -> serde_json::Result<Result<Answer, String>> {
+    ) -> serde_json::Result<Result<Answer, NoAnswer>> {
         let raw = self.message.map_or("null", RawValue::get);
         let message: Option<ChatMessage<'_>> = serde_json::from_str(raw)?;
         let message = message.unwrap_or_default();
@@ -225,7 +254,7 @@ impl Choice<'_> {
             .collect::<serde_json::Result<_>>()?;
         let cut_off = finish_reason.as_ref().is_some_and(FinishReason::is_cut_off);
         if text.trim().is_empty() && calls.is_empty() && !cut_off {
-            return Ok(Err("the answer has neither text nor tool calls".to_owned()));
+            return Ok(Err(NoAnswer::silent(finish_reason.as_ref())));
         }
         let has_text = !text.is_empty() || matches!(message.content, Some(Value::String(_)));
         Ok(Ok(Answer {

@@ -28,7 +28,7 @@ use crate::config::agent::Llm;
 use crate::config::api::{Api, CacheTime};
 use crate::model::attempt::{Remedy, their_words};
 use crate::model::calls::calls_json;
-use crate::model::response::{self, Answer};
+use crate::model::response::{self, Answer, NoAnswer};
 use crate::model::usage::read_usage;
 use crate::record::event::FinishReason;
 use crate::record::messages::view;
@@ -279,7 +279,7 @@ impl Wire {
     ///
     /// # Errors
     /// The reason to ask again.
-    pub(crate) fn parse(&self, body: &[u8]) -> Result<Answer, String> {
+    pub(crate) fn parse(&self, body: &[u8]) -> Result<Answer, NoAnswer> {
         if self.rules.api == Api::Chat {
             return response::parse(body);
         }
@@ -297,7 +297,7 @@ impl Wire {
         let before = paused.map_or("", |paused| paused.answer.text.as_str());
         let is_silent = answer.text.trim().is_empty() && before.trim().is_empty();
         if is_silent && answer.calls.is_empty() && !cut_off && !answer.is_paused {
-            return Err("the answer has neither text nor tool calls".to_owned());
+            return Err(NoAnswer::silent(answer.finish_reason.as_ref()));
         }
         let counted = read_usage(self.rules.api, body).ok();
         answer.usage = counted.map(|counted| counted.tokens);

@@ -9,12 +9,13 @@ mod requests;
 pub(crate) use requests::{Requests, request, request_len};
 
 use crate::error::{At, Result};
+use crate::text::digest::sha256;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use rustix::fs::OFlags;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -33,6 +34,8 @@ pub(crate) struct Invocations {
     previous: Option<(String, Vec<u8>)>,
     /// A request that is not needed any more: memory for the next.
     spare: Vec<u8>,
+    /// The newest one, if an earlier process has left its answer open, and the digest of the conversation.
+    open: Option<(Begun, String)>,
 }
 
 /// An invocation whose request is whole.
@@ -75,13 +78,15 @@ pub(crate) struct Begun {
     pub dir: PathBuf,
     /// The invocation before it, and how many leading bytes their requests share.
     pub extends: Option<Extends>,
+    /// An earlier process has sent the request, and its answer is open.
+    pub is_open: bool,
 }
 
 /// The record of an invocation beside its bytes. Every field may be missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct InvocationMetadata {
-    /// `SUCCESS`, `FAILED` or `TIMEOUT`.
+    /// `SUCCESS`, `FAILED`, `TIMEOUT` or `PENDING`.
     pub status: Option<String>,
     /// From the first attempt to the last, with the waits between them.
     pub duration_ms: u64,
@@ -91,6 +96,17 @@ pub(crate) struct InvocationMetadata {
     pub attempts: Vec<IgnoredAny>,
     /// The invocation before it, and how many leading bytes their requests share.
     pub extends: Option<Extends>,
+    /// The answer that the service is making.
+    pub open: Option<OpenAnswer>,
+}
+
+/// An answer that a service makes in the background.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct OpenAnswer {
+    /// Its id at the service.
+    pub response_id: String,
+    /// The digest of the conversation that it answers.
+    pub conversation: String,
 }
 
 /// Tokens of one answer that the journal does not record.
@@ -125,11 +141,23 @@ impl Invocations {
             whole: VecDeque::new(),
             previous: None,
             spare: Vec::new(),
+            open: None,
         };
         let names = in_order(dir)?;
         if let Some(newest) = names.last() {
-            let request = files::read_regular(&dir.join(newest).join("request.json")).ok();
-            invocations.previous = request.map(|request| (newest.clone(), request));
+            let (name, dir) = (newest.clone(), dir.join(newest));
+            let request = files::read_regular(&dir.join("request.json")).ok();
+            let record = metadata(&dir).unwrap_or_default();
+            if let (Some(open), Some(_)) = (record.open, &request) {
+                let begun = Begun {
+                    name: name.clone(),
+                    dir,
+                    extends: record.extends,
+                    is_open: true,
+                };
+                invocations.open = Some((begun, open.conversation));
+            }
+            invocations.previous = request.map(|request| (name, request));
         }
         let is_whole = |name: &String| dir.join(name).join("request.json").exists();
         let whole = names.into_iter().filter(is_whole);
@@ -145,6 +173,17 @@ impl Invocations {
             }
         }
         Ok(invocations)
+    }
+
+    /// True if an earlier process has left an answer open, and nothing has been asked since.
+    pub(crate) fn has_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// The invocation whose answer is open, if that is the answer to this conversation; once.
+    pub(crate) fn resume(&mut self, conversation: &[u8]) -> Option<Begun> {
+        let (begun, answered) = self.open.take()?;
+        (answered == sha256(conversation)).then_some(begun)
     }
 
     /// Records a request that is about to be sent, and shortens one that need not be whole any more.
@@ -182,7 +221,12 @@ impl Invocations {
         });
         let before = self.previous.replace((name.clone(), request));
         self.spare = before.map(|(_, bytes)| bytes).unwrap_or_default();
-        Ok(Begun { name, dir, extends })
+        Ok(Begun {
+            name,
+            dir,
+            extends,
+            is_open: false,
+        })
     }
 
     /// Writes a request into the directory of its invocation. The file of the oldest whole one is used

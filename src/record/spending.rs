@@ -271,6 +271,12 @@ impl LedgerTally {
         }
     }
 
+    /// Whether an attempt has a reservation and no settlement.
+    pub(crate) fn has_open(&self, entry: &LedgerEntry<'_>) -> bool {
+        let (run, invocation) = (entry.run_id.to_owned(), entry.invocation.to_owned());
+        self.open_here.is_some() || self.open.contains_key(&(run, invocation, entry.attempt))
+    }
+
     /// What the ledger's own run has spent.
     pub(crate) fn own(&self) -> Amount {
         self.own
@@ -395,11 +401,13 @@ impl Ledger {
                 .map_err(|e| Denial::unusable(&self.path, "read", &e))?;
             let whole = memchr::memrchr(b'\n', &chunk).map_or(0, |at| at + 1);
             for line in chunk[..whole].split_inclusive(|byte| *byte == b'\n') {
-                if let Some(own) = self.written.front()
-                    && own.bytes == line
+                let own = self.written.front().is_some_and(|own| own.bytes == line);
+                let own = own.then(|| self.written.pop_front()).flatten();
+                // One that settles what an earlier process has reserved is read as others are.
+                if let Some(own) = own
+                    && (own.kind == Kind::Reserve || self.tally.open_here.is_some())
                 {
-                    self.tally.add_here(own);
-                    self.written.pop_front();
+                    self.tally.add_here(&own);
                     continue;
                 }
                 self.tally

@@ -172,6 +172,7 @@ mod torture;
 mod trust;
 mod values;
 mod wires;
+mod wires_background;
 mod wires_kept;
 mod wires_pauses;
 mod wires_remedies;

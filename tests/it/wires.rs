@@ -438,7 +438,7 @@ fn errors_and_reasons_to_stop_are_those_of_the_service() {
         ),
         (
             Api::Responses,
-            stopped(Api::Responses, json!({"status": "in_progress"})),
+            stopped(Api::Responses, json!({"status": "cancelled"})),
             75,
             "",
         ),
@@ -647,6 +647,104 @@ fn a_cache_serves_most_of_a_run() {
         }
     }
     assert!(read * 10 >= whole * 8, "{read} of {whole}");
+}
+
+#[test]
+fn a_silent_answer_with_an_unknown_reason_is_asked_for_twice() {
+    for (api, change) in [
+        (
+            Api::Chat,
+            json!({"choices": [{"message": {"role": "assistant", "content": null}, "finish_reason": "novelty"}]}),
+        ),
+        (
+            Api::Responses,
+            json!({"status": "incomplete", "incomplete_details": {"reason": "novelty"}, "output": []}),
+        ),
+        (
+            Api::Messages,
+            json!({"stop_reason": "novelty", "content": []}),
+        ),
+    ] {
+        for stream in [false, true] {
+            let world = world(api, stream);
+            let change = change.clone();
+            world.server.answers(move |received| {
+                let mut answer = answer_of(api, &received.json(), &said(1, 1));
+                for (key, value) in change.as_object().unwrap() {
+                    answer[key] = value.clone();
+                }
+                match stream {
+                    true => streamed(&services::stream(api, &answer)),
+                    false => completion(&answer),
+                }
+            });
+            world
+                .run("go")
+                .exits(4)
+                .says("neither text nor tool calls, for an unknown reason: novelty");
+            assert_eq!(world.server.requests().len(), 2, "{api:?}, {stream}");
+            let run = world.latest();
+            assert_eq!(run.ending().1.as_deref(), Some("model_refused"));
+            let metadata = std::fs::read_to_string(run.invocations()[0].join("metadata.json"));
+            assert_eq!(metadata.unwrap().matches("reason: novelty").count(), 2);
+        }
+    }
+}
+
+#[test]
+fn what_delta_cannot_honour_is_refused_with_the_reason() {
+    for (llm, words) in [
+        ("n: 2", "llm: n: one answer is read"),
+        ("api: responses\nn: 1", "llm: n: one answer is read"),
+        (
+            "api: responses\nprevious_response_id: resp_1",
+            "llm: previous_response_id: delta sends the whole",
+        ),
+        (
+            "api: responses\nconversation: conv_1",
+            "llm: conversation: delta sends the whole",
+        ),
+        (
+            "api: responses\ncontext_management: [{type: compaction}]",
+            "llm: context_management: the service would change",
+        ),
+        (
+            "api: responses\nbackground: true",
+            "llm: background: the service loses such an answer without store: true",
+        ),
+        (
+            "api: responses\nbackground: true\nstore: false",
+            "without store: true",
+        ),
+        (
+            "api: responses\nbackground: true\nstore: true\nstream: true",
+            "llm: stream: an answer in the background is polled",
+        ),
+        (
+            "api: messages\ncontext_management: {edits: []}",
+            "llm: context_management: the service would change",
+        ),
+        ("api: messages\ncompaction: {}", "llm: compaction: "),
+        ("api: messages\nthread: t", "llm: thread: "),
+        ("api: messages\nfallbacks: []", "llm: fallbacks: another"),
+        ("api: messages\ncontainer: c", "llm: container: "),
+    ] {
+        let world = World::new().llm(llm);
+        world.delta(["check", "agent"]).refuses(78, words);
+        world.run("go").refuses(78, words);
+        assert_eq!(world.server.requests().len(), 0, "{llm}");
+    }
+    let set = ["--set", "llm.api=responses", "--set", "llm.background=true"];
+    let world = World::new();
+    world.run("go").args(set).refuses(2, "store: true");
+    for llm in [
+        "n: 1",
+        "thread: t",
+        "api: responses\nbackground: false\nconversation: null",
+        "api: messages\nn: 2\nbackground: true",
+    ] {
+        World::new().llm(llm).delta(["check", "agent"]).exits(0);
+    }
 }
 
 #[test]

@@ -27,6 +27,10 @@ impl Engine<'_> {
         if let Some(ending) = self.time_is_over() {
             return Some(ending);
         }
+        if self.invocations.has_open() {
+            // It has been asked for, and is reserved.
+            return None;
+        }
         let account = self.account.as_mut()?;
         let checked = account.check(&self.ctx.signals);
         checked.err().map(Ending::denied)

@@ -117,7 +117,16 @@ impl Engine<'_> {
         self.streamed.begin();
         loop {
             let began = Instant::now();
-            let invoked = self.invocations.begin(self.iteration, sent.bytes)?;
+            let invoked = match self.invocations.resume(self.transcript.messages()) {
+                Some(resumed) => {
+                    if sent.bytes != self.invocations.last_request() {
+                        // What the model reads now is not what it was asked with.
+                        sent.prefix.clear();
+                    }
+                    resumed
+                }
+                None => self.invocations.begin(self.iteration, sent.bytes)?,
+            };
             let asked = self.send_request(&invoked)?;
             self.log_invocation(&invoked.name, &asked, began);
             let ending = match asked {
@@ -255,6 +264,8 @@ impl Engine<'_> {
             request: self.invocations.last_request(),
             wire: &self.wire,
             extends,
+            conversation: self.transcript.messages(),
+            is_open: invoked.is_open,
         };
         let patience = Patience {
             max_retries: self.ctx.agent.llm.max_retries,
@@ -374,8 +385,8 @@ impl Engine<'_> {
                     ..changed
                 })
             }
-            Err(why) => {
-                self.warn_of(HookEvent::PostLlmResponse, &why)?;
+            Err(no_answer) => {
+                self.warn_of(HookEvent::PostLlmResponse, &no_answer.why)?;
                 Ok(answer)
             }
         }

@@ -2,16 +2,18 @@
 //!
 //! Unaware of why an attempt is followed by another.
 
-use super::{Asked, Invocation};
+use super::{Asked, Invocation, NextStep};
 use crate::error::Result;
 use crate::model::response::Answer;
+use crate::record::invocations::OpenAnswer;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
 use std::time::Duration;
 
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 pub(super) struct AttemptRecord {
     started_at: String,
     duration_ms: u64,
@@ -28,16 +30,39 @@ struct TokenCounts {
 }
 
 /// The facts about an invocation for its metadata.json.
-#[derive(Default)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 pub(super) struct InvocationRecord {
     pub attempts: Vec<AttemptRecord>,
     pub http_status: Option<u16>,
     pub timed_out: bool,
+    /// The answer that the service is making.
+    pub open: Option<OpenAnswer>,
+    #[serde(skip)]
     model: Option<String>,
+    #[serde(skip)]
     usage: Option<TokenCounts>,
 }
 
 impl InvocationRecord {
+    /// The record that an earlier start has left.
+    pub(super) fn read(dir: &Path) -> Self {
+        let text = files::read_regular(&dir.join("metadata.json"));
+        let read = text
+            .ok()
+            .and_then(|text| serde_json::from_slice(&text).ok());
+        read.unwrap_or_default()
+    }
+
+    /// The step that follows a failed attempt; one that will hardly end in another way is repeated once.
+    pub(super) fn again_or_refused(&self, why: &str, is_lasting: bool) -> NextStep {
+        let mut before = self.attempts.iter();
+        match is_lasting && before.any(|attempt| attempt.outcome == why) {
+            true => NextStep::End(Asked::Refused(why.to_owned(), None)),
+            false => NextStep::Again(why.to_owned(), None),
+        }
+    }
+
     pub(super) fn add_attempt(&mut self, began: Timestamp, took: Duration, outcome: String) {
         self.attempts.push(AttemptRecord {
             started_at: began.to_string(),
@@ -56,6 +81,12 @@ impl InvocationRecord {
         });
     }
 
+    /// Writes that the answer is open, so that a later start finds it.
+    pub(super) fn write_open(&self, invocation: &Invocation<'_>) -> Result<()> {
+        let text = self.text(invocation, "PENDING", Duration::ZERO);
+        files::replace(&invocation.dir.join("metadata.json"), &text)
+    }
+
     pub(super) fn write(
         self,
         invocation: &Invocation<'_>,
@@ -64,9 +95,18 @@ impl InvocationRecord {
     ) -> Result<()> {
         let status = match asked {
             Asked::Answered(_) => "SUCCESS",
+            _ if self.open.is_some() => "PENDING",
             _ if self.timed_out => "TIMEOUT",
             _ => "FAILED",
         };
+        let text = self.text(invocation, status, took);
+        let path = invocation.dir.join("metadata.json");
+        // Of an answer that was open, it is there.
+        files::remove(&path)?;
+        files::write(&path, &text)
+    }
+
+    fn text(&self, invocation: &Invocation<'_>, status: &str, took: Duration) -> Vec<u8> {
         let mut out = Vec::new();
         let mut object = Object::begin(&mut out);
         object
@@ -75,7 +115,8 @@ impl InvocationRecord {
             .put("duration_ms", &(took.as_millis() as u64))
             .put("token_usage", &self.usage)
             .put("http_status", &self.http_status)
-            .put("attempts", &self.attempts);
+            .put("attempts", &self.attempts)
+            .put_some("open", self.open.as_ref());
         if let Some((name, bytes)) = invocation.extends {
             let mut extends = Object::begin(object.nest("extends"));
             extends.put("invocation", name).put("bytes", &bytes);
@@ -83,6 +124,6 @@ impl InvocationRecord {
         }
         object.end();
         out.push(b'\n');
-        files::write(&invocation.dir.join("metadata.json"), &out)
+        out
     }
 }

@@ -118,7 +118,7 @@ pub(crate) fn error_status(api: Api, body: &[u8]) -> Option<u16> {
     let shown: ErrorBody = serde_json::from_slice(body).ok()?;
     let status = shown.status.as_ref().and_then(Value::as_str);
     match (api, shown.r#type.as_deref(), status) {
-        (Api::Responses, _, Some("cancelled" | "in_progress" | "queued")) => Some(500),
+        (Api::Responses, _, Some("cancelled")) => Some(500),
         (Api::Responses, _, Some("failed")) | (Api::Messages, Some("error"), _) => {
             Some(status_of_error(api, body, shown.error.as_ref()))
         }

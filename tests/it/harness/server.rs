@@ -534,7 +534,8 @@ impl Shared {
             headers,
             body,
         });
-        if !state.unchecked {
+        // A look at an answer has no body.
+        if !state.unchecked && !received.line.starts_with("GET ") {
             let number = received.number;
             let found = objections(api_of(&received.line), &received.body);
             let found = found.iter().map(|why| format!("request {number}: {why}"));

@@ -395,7 +395,8 @@ const MESSAGES_KEYS: [&str; 13] = [
     "context_management",
 ];
 
-const RESPONSES_KEYS: [&str; 18] = [
+const RESPONSES_KEYS: [&str; 19] = [
+    "background",
     "model",
     "input",
     "instructions",
@@ -560,8 +561,9 @@ fn messages_objections(request: &Value) -> Vec<String> {
 fn responses_objections(request: &Value) -> Vec<String> {
     let mut found = unknown_keys(request, &RESPONSES_KEYS);
     let mut no = |why: String| found.push(why);
-    if request["store"] != false {
-        no("store is not false".into());
+    // What is not in the background need not be kept.
+    if request["store"] != json!(request["background"] == true) {
+        no("store is not as it should be".into());
     }
     if request["max_output_tokens"]
         .as_u64()

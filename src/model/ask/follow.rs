@@ -1,0 +1,133 @@
+//! An answer that its service has begun and not ended: it is polled until it has.
+//!
+//! Unaware of what it costs. Its id is on disk before the first look, so that another start can go on.
+
+use super::record::InvocationRecord;
+use super::{Asked, Invocation, Model, Patience};
+use crate::config::api::Api;
+use crate::error::Result;
+use crate::model::attempt::Attempt;
+use crate::model::http::{Exchange, Http, Received};
+use crate::model::wire::error_status;
+use crate::record::invocations::OpenAnswer;
+use crate::text::digest::sha256;
+use crate::unix::files;
+use crate::unix::signals::Signals;
+use std::time::{Duration, Instant};
+
+/// The wait before the first look, and the longest that it doubles to.
+const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
+
+/// The id of a response that has not ended; empty if it has none.
+fn unended(body: &[u8]) -> Option<String> {
+    let begun: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let is_unended = matches!(begun["status"].as_str(), Some("queued" | "in_progress"));
+    is_unended.then(|| begun["id"].as_str().unwrap_or_default().to_owned())
+}
+
+/// True for an id that can be a part of a URL as it is.
+fn is_usable(id: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    (1..=256).contains(&id.len()) && id.chars().all(is_plain)
+}
+
+impl Model<'_> {
+    /// What has come of an attempt once its answer has ended; if nothing was sent, of the one that the record
+    /// says is open. Inside, why it has not ended.
+    pub(super) fn follow(
+        &mut self,
+        sent: Option<Attempt>,
+        invocation: &Invocation<'_>,
+        record: &mut InvocationRecord,
+        patience: Patience,
+        signals: &Signals,
+    ) -> Result<std::result::Result<Attempt, Asked>> {
+        let (Self::Http(http), Api::Responses) = (self, invocation.wire.api()) else {
+            record.open = None;
+            return Ok(Ok(sent.unwrap_or(Attempt::Lost)));
+        };
+        if let Some(attempt) = sent {
+            let begun = match &attempt {
+                Attempt::Body { body, .. } => unended(body),
+                _ => None,
+            };
+            let Some(response_id) = begun else {
+                return Ok(Ok(attempt));
+            };
+            let conversation = sha256(invocation.conversation);
+            record.open = Some(OpenAnswer {
+                response_id,
+                conversation,
+            });
+            record.write_open(invocation)?;
+        }
+        let open = record.open.as_ref();
+        let id = open.map_or("", |open| &open.response_id);
+        let ended = match is_usable(id) {
+            true => until_ended(http, id, patience.deadline, signals),
+            false => Ok(Received::nothing(Attempt::Lost)),
+        };
+        let mut received = match ended {
+            Ok(received) => received,
+            Err(asked) => return Ok(Err(asked)),
+        };
+        record.open = None;
+        if let Some(came_back) = received.response {
+            files::replace(&invocation.dir.join("response.json"), &came_back)?;
+            if let Attempt::Body { body, .. } = &mut received.attempt {
+                *body = came_back;
+            }
+        }
+        Ok(Ok(received.attempt))
+    }
+}
+
+/// Looks for an answer until it has ended.
+fn until_ended(
+    http: &mut Http,
+    id: &str,
+    deadline: Option<Instant>,
+    signals: &Signals,
+) -> std::result::Result<Received, Asked> {
+    let over = Instant::now() + http.total_timeout;
+    let until = deadline.map_or(over, |deadline| deadline.min(over));
+    let [mut wait, longest] = WAITS;
+    let mut asked_for = Duration::ZERO;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let slept = signals.sleep(wait.max(asked_for).min(left));
+        slept.map_err(Asked::Stopped)?;
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() && until < over {
+            return Err(Asked::OutOfTime);
+        }
+        if left.is_zero() {
+            let limit = http.total_timeout.as_millis();
+            return Err(Asked::Unavailable(format!(
+                "the answer {id} has not ended within {limit} ms; the next start looks for it again"
+            )));
+        }
+        let mut received = http.attempt(Exchange::Look(id), Some(left), &mut |_| {});
+        let body = received.response.as_deref().unwrap_or_default();
+        match &received.attempt {
+            Attempt::Body { .. } if unended(body).is_some() => asked_for = Duration::ZERO,
+            Attempt::Stopped { stop, .. } => return Err(Asked::Stopped(*stop)),
+            Attempt::Refused {
+                http_status: Some(404 | 410),
+                ..
+            } => {
+                received.attempt = Attempt::Lost;
+                return Ok(received);
+            }
+            // The look has failed, and not the answer.
+            Attempt::Refused { why, .. } if error_status(Api::Responses, body).is_none() => {
+                return Err(Asked::Refused(why.clone(), None));
+            }
+            Attempt::Again {
+                after, may_count, ..
+            } if received.response.is_none() || !may_count => asked_for = after.unwrap_or_default(),
+            _ => return Ok(received),
+        }
+        wait = (2 * wait).min(longest);
+    }
+}

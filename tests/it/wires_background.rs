@@ -1,0 +1,253 @@
+//! Answers that a service makes in the background: each is paid for once, whatever happens meanwhile.
+
+use crate::budget::{ledger, sum, unsettled};
+use crate::harness::services::*;
+use crate::harness::*;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::fs;
+
+/// An agent whose answers are made in the background.
+fn world() -> World {
+    World::new().llm("api: responses\nbackground: true\nstore: true")
+}
+
+/// A response of the service, as it is now.
+fn response(id: &str, status: &str) -> Value {
+    let said = Said {
+        text: "done".to_owned(),
+        ..Said::default()
+    };
+    let mut response = answer_of(Api::Responses, &json!({}), &said);
+    (response["id"], response["status"]) = (json!(id), json!(status));
+    if status != "completed" {
+        (response["output"], response["usage"]) = (json!([]), Value::Null);
+    }
+    response
+}
+
+fn is(id: &str, status: &str) -> Reply {
+    completion(&response(id, status))
+}
+
+/// The requests as they came: method and path.
+fn asked(world: &World) -> Vec<String> {
+    let requests = world.server.requests();
+    let lines = requests
+        .iter()
+        .map(|it| it.line.rsplit_once(' ').unwrap().0);
+    lines.map(str::to_owned).collect()
+}
+
+const ASK: &str = "POST /v1/responses";
+const LOOK: &str = "GET /v1/responses/resp_1";
+
+/// Everything that was reserved is settled, and came to this.
+#[track_caller]
+fn spent(world: &World, tokens: u64) {
+    let lines = ledger(&world.latest());
+    assert_eq!(unsettled(&lines), Vec::<Value>::new());
+    assert_eq!(sum(&lines, "settle").0, tokens);
+}
+
+#[test]
+fn an_answer_that_has_not_ended_is_polled_and_its_id_recorded_before() {
+    let world = world();
+    let records = world.path("ws/.delta");
+    let recorded = move |_: &Received| {
+        let open = files_below(&records).into_iter();
+        let mut open = open.filter(|it| {
+            it.ends_with("metadata.json") && it.to_string_lossy().contains("invocations")
+        });
+        let text = fs::read_to_string(open.next().expect("a record")).unwrap();
+        let record: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(record["status"], "PENDING");
+        assert_eq!(record["open"]["response_id"], "resp_1");
+        is("resp_1", "in_progress")
+    };
+    world.server.says([
+        is("resp_1", "queued"),
+        Reply::of(recorded),
+        is("resp_1", "completed"),
+    ]);
+    world.run("go").exits(0).prints("done\n");
+    assert_eq!(asked(&world), [ASK, LOOK, LOOK]);
+    let first = world.server.requests()[0].json();
+    assert_eq!(first["background"], true);
+    assert_eq!(first["store"], true);
+    assert!(first.get("stream").is_none());
+    spent(&world, 110);
+    let run = world.latest();
+    assert_eq!(run.events("THOUGHT")[0]["usage"]["total_tokens"], 110);
+    let invocation = &run.invocations()[0];
+    let record = fs::read_to_string(invocation.join("metadata.json")).unwrap();
+    let record: Value = serde_json::from_str(&record).unwrap();
+    assert_eq!(record["status"], "SUCCESS");
+    assert_eq!(record["attempts"].as_array().unwrap().len(), 1);
+    assert!(record.get("open").is_none(), "{record}");
+    world
+        .delta(["replay", "-w", "ws", "LATEST"])
+        .exits(0)
+        .prints("identical: 1 request\n");
+}
+
+#[test]
+fn a_start_after_a_kill_polls_the_same_answer_and_nothing_is_paid_twice() {
+    // The reservation alone is more than the budget.
+    let world = world().top("budget: {tokens: 100}");
+    world.server.says([
+        Reply::error(500, "not now"),
+        is("resp_1", "queued"),
+        is("resp_1", "in_progress").held(),
+    ]);
+    let running = world.run("go").spawn();
+    world.server.wait_for(3);
+    running.kill();
+    let open = unsettled(&ledger(&world.latest()));
+    assert_eq!(open.len(), 1);
+    // The request would be another one now, and the conversation is the same.
+    world.write("ws/DELTA.md", "news\n");
+    world.server.says([is("resp_1", "completed")]);
+    world.run("go").exits(0).prints("done\n").says("110 tokens");
+    assert_eq!(asked(&world), [ASK, ASK, LOOK, LOOK]);
+    spent(&world, 110);
+    let run = world.latest();
+    assert_eq!(run.invocations().len(), 1);
+    let record = fs::read_to_string(run.invocations()[0].join("metadata.json")).unwrap();
+    let record: Value = serde_json::from_str(&record).unwrap();
+    assert_eq!(record["attempts"].as_array().unwrap().len(), 2);
+    world.go_on().args(["-m", "more"]).exits(4).says("110 of");
+}
+
+#[test]
+fn a_run_that_is_resumed_below_another_settles_nothing_there() {
+    let world = world();
+    let begun = [is("resp_1", "queued"), is("resp_1", "in_progress").held()];
+    world.server.says(begun);
+    let running = world.run("go").spawn();
+    world.server.wait_for(2);
+    running.kill();
+    let other = world.write("other/.delta/20260101_000000_000000/spending.jsonl", "");
+    let outer = json!([{"ledger": other, "tokens": 1000}]).to_string();
+    world.server.says([is("resp_1", "completed")]);
+    let resumed = world.run("go").env("DELTA_LEDGERS", outer);
+    resumed.exits(0).prints("done\n");
+    spent(&world, 110);
+    assert_eq!(fs::read_to_string(other).unwrap(), "");
+}
+
+#[test]
+fn what_a_person_says_meanwhile_is_another_request() {
+    let world = world();
+    world
+        .server
+        .says([is("resp_1", "queued"), is("resp_1", "in_progress").held()]);
+    let running = world.run("go").spawn();
+    world.server.wait_for(2);
+    running.kill();
+    world.server.says([is("resp_2", "completed")]);
+    world.go_on().args(["-m", "rather this"]).exits(0);
+    assert_eq!(asked(&world), [ASK, LOOK, ASK]);
+    let lines = ledger(&world.latest());
+    assert_eq!(unsettled(&lines).len(), 1);
+    assert_eq!(sum(&lines, "settle").0, 110);
+}
+
+#[test]
+fn a_signal_or_a_limit_of_time_ends_the_wait_and_the_answer_stays() {
+    let signalled = |world: &World| {
+        let running = world.run("go").spawn();
+        world.server.wait_for(2);
+        running.signal(Signal::INT);
+        running.wait().exits(130);
+    };
+    let limited = |world: &World| {
+        let limit = ["--set", "limits.seconds=2"];
+        world.run("go").args(limit).exits(4);
+    };
+    let timed_out = |world: &World| {
+        let limit = ["--set", "llm.total_timeout_ms=1500"];
+        let ended = world.run("go").args(limit).exits(75);
+        ended.says(
+            "the answer resp_1 has not ended within 1500 ms; the next start looks for it again",
+        );
+    };
+    let ends: [&dyn Fn(&World); 3] = [&signalled, &limited, &timed_out];
+    for end in ends {
+        let world = world();
+        world
+            .server
+            .says([is("resp_1", "queued"), is("resp_1", "in_progress")]);
+        end(&world);
+        assert_eq!(asked(&world), [ASK, LOOK]);
+        assert_eq!(unsettled(&ledger(&world.latest())).len(), 1);
+        world.server.says([is("resp_1", "completed")]);
+        world.go_on().exits(0).prints("done\n");
+        assert_eq!(asked(&world), [ASK, LOOK, LOOK]);
+        spent(&world, 110);
+    }
+}
+
+#[test]
+fn a_look_that_fails_is_repeated_and_asks_for_no_other_answer() {
+    let world = world().llm("max_retries: 0");
+    world.server.says([
+        is("resp_1", "queued"),
+        Reply::error(503, "not now"),
+        is("resp_1", "completed"),
+    ]);
+    world.run("go").exits(0).prints("done\n");
+    assert_eq!(asked(&world), [ASK, LOOK, LOOK]);
+    spent(&world, 110);
+    // With another key it can be had again.
+    world.server.says([
+        is("resp_1", "queued"),
+        Reply::error(401, "who are you"),
+        is("resp_1", "completed"),
+    ]);
+    world
+        .go_on()
+        .args(["-m", "more"])
+        .exits(4)
+        .says("who are you");
+    world.go_on().exits(0).prints("done\n");
+    assert_eq!(asked(&world)[3..], [ASK, LOOK, LOOK]);
+    spent(&world, 220);
+}
+
+#[test]
+fn an_answer_that_fails_or_is_lost_is_a_failed_attempt() {
+    let failed = |code: &str| {
+        let mut response = response("resp_1", "failed");
+        response["error"] = json!({"code": code, "message": "broke"});
+        completion(&response)
+    };
+    let begun = || is("resp_1", "queued");
+    let done = || is("resp_1", "completed");
+    let lost = || Reply::error(404, "Response with id 'resp_1' not found.");
+    for (replies, code, words) in [
+        (vec![begun(), is("resp_1", "cancelled"), done()], 0, ""),
+        (vec![begun(), failed("server_error"), done()], 0, "broke"),
+        (vec![begun(), failed("invalid_prompt")], 4, "broke"),
+        (vec![begun(), lost(), done()], 0, "does not know the answer"),
+        // What is lost twice would be lost, and paid for, nine times.
+        (
+            vec![begun(), lost(), begun(), lost()],
+            4,
+            "does not know the answer",
+        ),
+        // Nothing but an id can be asked for.
+        (
+            vec![is("../models", "queued"), is("", "in_progress")],
+            4,
+            "does not know the answer",
+        ),
+    ] {
+        let world = world();
+        let count = replies.len();
+        world.server.says(replies);
+        world.run("go").exits(code).says(words);
+        assert_eq!(asked(&world).len(), count, "{words}");
+        assert_eq!(unsettled(&ledger(&world.latest())), Vec::<Value>::new());
+    }
+}
