@@ -274,6 +274,7 @@ const COMMAND_TABLES: [CommandTable; 24] = [
             WORK_DIR,
             valued("", "--format", "", Words(&EXPORT_FORMS), "a trajectory (ATIF), a trace (OTLP) or conversations (chat)").required(),
             flag("", "--content", "of a trace: print what was said, too"),
+            flag("", "--compat", "of a trace: print attributes by their earlier names, too"),
         ]],
         ..command("export", "print runs for other programs")
     },

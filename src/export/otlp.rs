@@ -25,11 +25,16 @@ const LONGEST_INPUT: usize = 1_000_000;
 const INTERNAL: u8 = 1;
 const CLIENT: u8 = 3;
 
-/// The requests that carry a run, one a line, each handed to `emit` until that wants no more.
+/// The requests that carry a run, one a line, each handed to `emit` until that wants no more: with what was
+/// said, and with the names of earlier conventions beside the present ones, if they are wanted.
 ///
 /// # Errors
 /// Those of `emit`.
-pub(crate) fn write(run: &RecordedRun, has_content: bool, emit: &mut Emit<'_>) -> Result<()> {
+pub(crate) fn write(
+    run: &RecordedRun,
+    (has_content, has_old_names): (bool, bool),
+    emit: &mut Emit<'_>,
+) -> Result<()> {
     let outside = run.traceparent.as_deref().and_then(span_outside);
     let by_call = |(id, call): &(String, Option<String>)| {
         let call = call.as_ref()?;
@@ -39,6 +44,7 @@ pub(crate) fn write(run: &RecordedRun, has_content: bool, emit: &mut Emit<'_>) -
     let trace = Trace {
         id: trace_id(run),
         has_content,
+        has_old_names,
     };
     let parent = match &run.parent {
         Some(_) => parent,
@@ -50,6 +56,7 @@ pub(crate) fn write(run: &RecordedRun, has_content: bool, emit: &mut Emit<'_>) -
 struct Trace {
     id: String,
     has_content: bool,
+    has_old_names: bool,
 }
 
 impl Trace {
@@ -144,12 +151,12 @@ impl Trace {
             "invoke_agent"
         };
         attributes.text("gen_ai.operation.name", operation);
+        attributes.text("gen_ai.agent.name", name);
         if run.is_flow {
-            attributes.text("gen_ai.workflow.name", name);
+            let old_name = self.has_old_names.then_some(name.as_str());
+            attributes.maybe_text("gen_ai.workflow.name", old_name);
         } else {
             attributes.text("gen_ai.provider.name", provider(&run.agent.llm));
-            attributes.text("gen_ai.agent.name", name);
-            attributes.maybe_text("gen_ai.agent.id", run.agent.home.as_deref());
             attributes.maybe_text("gen_ai.agent.version", run.agent.version.as_deref());
             attributes.maybe_text("gen_ai.request.model", run.agent.model.as_deref());
             let spent = run.spent(false);
@@ -205,10 +212,10 @@ impl Trace {
             let cached = record.cached.map(|_| spent.cached);
             attributes.number("gen_ai.usage.cache_read.input_tokens", cached);
         }
-        attributes.number(
-            "gen_ai.usage.cache_creation.input_tokens",
-            record.cache_written,
-        );
+        let written = record.cache_written;
+        attributes.number("gen_ai.usage.cache_write.input_tokens", written);
+        let written = written.filter(|_| self.has_old_names);
+        attributes.number("gen_ai.usage.cache_creation.input_tokens", written);
         attributes.number(
             "gen_ai.usage.reasoning.output_tokens",
             record.reasoning_tokens,

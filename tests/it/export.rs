@@ -439,6 +439,49 @@ fn forged(world: &World, lines: impl IntoIterator<Item = Value>) -> Run {
 }
 
 #[test]
+fn spans_have_the_names_of_the_conventions_and_earlier_ones_beside_them_on_demand() {
+    const WRITTEN: &str = "gen_ai.usage.cache_write.input_tokens";
+    const OLD: [&str; 2] = [
+        "gen_ai.usage.cache_creation.input_tokens",
+        "gen_ai.workflow.name",
+    ];
+    let world = World::new();
+    let body = json!({
+        "choices": [{"message": {"role": "assistant", "content": "done"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 5, "cache_creation_input_tokens": 40},
+    });
+    world.model_says([completion(&body)]);
+    world.run("go").exits(0);
+    let agent = world.latest().id();
+    let start = json!({"type": "ENGINE_START", "run_id": "forged", "task": "go", "call_id": "x", "config": {"name": "f"}});
+    let at = "2026-01-02T03:04:05.000Z";
+    let begun = json!({"type": "FLOW_START", "timestamp": at, "input": {"a": 1}});
+    forged(&world, [start, begun]);
+    for compat in [false, true] {
+        let option = compat.then_some("--compat");
+        let of = |run: &str| {
+            let words: Vec<&str> = ["otlp", run].into_iter().chain(option).collect();
+            let all = spans(&exported(&world, &words));
+            all.iter().map(attributes).collect::<Vec<_>>()
+        };
+        let text = |value: &str| Some(json!({"stringValue": value}));
+        let [run, chat] = of(&agent).try_into().unwrap();
+        // The directory of an agent, and so a person's name, is in no span.
+        assert_eq!(run.get("gen_ai.agent.id"), None);
+        assert!(!json!(run).to_string().contains("/agent"));
+        assert_eq!(chat[WRITTEN], json!({"intValue": "40"}));
+        assert_eq!(chat.get(OLD[0]), chat.get(WRITTEN).filter(|_| compat));
+        let [flow] = of("forged").try_into().unwrap();
+        let operation = text("invoke_workflow");
+        assert_eq!(flow.get("gen_ai.operation.name").cloned(), operation);
+        assert_eq!(flow.get("gen_ai.agent.name").cloned(), text("f"));
+        assert_eq!(flow.get(OLD[1]).cloned(), text("f").filter(|_| compat));
+    }
+    let atif = world.delta(["export", "-w", "ws", "--format", "atif", "--compat"]);
+    atif.exits(2).says("--compat is for --format otlp");
+}
+
+#[test]
 fn a_long_run_is_several_requests_and_content_that_is_too_long_is_left_out() {
     let world = World::new();
     let start = json!({"type": "ENGINE_START", "run_id": "forged", "task": "go", "call_id": "x", "config": {"name": "f"}});

@@ -289,7 +289,13 @@ fn old_runs_that_have_ended_are_removed_and_no_others() {
 fn a_run_in_which_something_is_mounted_stays_whole() {
     let world = World::new();
     let unshare = |script: &'static str| ["unshare", "-Urm", "sh", "-c", script];
-    if world.delta(["-V"]).under(&unshare("exec \"$0\" \"$@\"")).end().code() != Some(0) {
+    if world
+        .delta(["-V"])
+        .under(&unshare("exec \"$0\" \"$@\""))
+        .end()
+        .code()
+        != Some(0)
+    {
         eprintln!("skipped: there are no user namespaces");
         return;
     }

@@ -60,8 +60,10 @@ pub(crate) struct ExportArgs {
     /// None: the newest.
     pub runs: Vec<String>,
     pub form: ExportForm,
-    /// What was said, too, where the form can do without.
+    /// Of a trace: what was said, too.
     pub has_content: bool,
+    /// Of a trace: the names of earlier conventions, too.
+    pub has_old_names: bool,
 }
 
 /// The form in which runs are exported.
@@ -200,17 +202,17 @@ pub(super) fn export_args(given: &ParsedCommand) -> Result<ExportArgs> {
         Some("otlp") => ExportForm::Otlp,
         _ => ExportForm::Chat,
     };
-    let has_content = given.has("--content");
-    if has_content && form != ExportForm::Otlp {
-        return Err(Error::usage(
-            "--content is for --format otlp; the other formats always have the content",
-        ));
+    for option in ["--content", "--compat"] {
+        if given.has(option) && form != ExportForm::Otlp {
+            return Err(Error::usage(format!("{option} is for --format otlp")));
+        }
     }
     Ok(ExportArgs {
         work_dir: given.work_dir(),
         runs: given.operand_texts(),
         form,
-        has_content,
+        has_content: given.has("--content"),
+        has_old_names: given.has("--compat"),
     })
 }
 

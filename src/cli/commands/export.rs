@@ -60,7 +60,8 @@ fn export(run: &RunDir, options: &ExportArgs) -> Result<bool> {
 fn print_run(run: &RecordedRun, options: &ExportArgs) -> Result<()> {
     let lines = match options.form {
         ExportForm::Otlp => {
-            return otlp::write(run, options.has_content, &mut print_line);
+            let wanted = (options.has_content, options.has_old_names);
+            return otlp::write(run, wanted, &mut print_line);
         }
         ExportForm::Atif => vec![atif::trajectory(run)],
         ExportForm::Chat => chat::conversations(run),

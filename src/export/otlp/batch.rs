@@ -7,8 +7,8 @@ use crate::export::recorded::RecordedRun;
 use crate::text::json;
 use serde_json::{Value, json};
 
-/// The last version of the conventions that has those for generative AI in it.
-const SCHEMA: &str = "https://opentelemetry.io/schemas/1.41.0";
+/// The general conventions that 0.1.0 of those for generative AI extends, which has no schema of its own.
+const SCHEMA: &str = "https://opentelemetry.io/schemas/1.45.0";
 
 /// Spans in one request, at most.
 const MOST_SPANS: usize = 512;
