@@ -170,6 +170,7 @@ mod suspended;
 mod tools;
 mod torture;
 mod trust;
+mod typed_ahead;
 mod values;
 mod wires;
 mod wires_background;

@@ -11,7 +11,7 @@ use crate::config::person;
 use crate::config::tool::bind::shell_quoted;
 use crate::config::tool::definition::Tool;
 use crate::engine::account::SpendingRules;
-use crate::engine::question::{Reply, read_line};
+use crate::engine::question::{Reply, discard_typed, read_line};
 use crate::error::{Error, Exit, Result, may_fail};
 use crate::record::own_workspaces::{self, workspaces_dir};
 use crate::record::workspace::Workspace;
@@ -291,6 +291,7 @@ pub(crate) fn choose_site(agent: &Agent, signals: &Signals) -> Result<Site> {
     }
     text.push_str("  new\n");
     let mut stderr = std::io::stderr();
+    discard_typed(signals);
     loop {
         may_fail(stderr.write_all(format!("{text}which one? [{default}] ").as_bytes()));
         let line = match read_line(signals) {
