@@ -50,9 +50,13 @@ pub(crate) fn columns_of(line: &str) -> usize {
     line.chars().map(width_of).sum()
 }
 
+/// So many characters for each column are enough for any script; some take none.
+const MOST_PER_COLUMN: usize = 8;
+
 /// The beginning of a line that takes at most so many columns, with an ellipsis if it is cut.
 pub(crate) fn cut_to_columns(line: &str, columns: usize) -> String {
-    if columns_of(line) <= columns {
+    let most = MOST_PER_COLUMN.saturating_mul(columns);
+    if columns_of(line) <= columns && line.chars().nth(most).is_none() {
         return line.to_owned();
     }
     let mut left = columns.saturating_sub(1);
@@ -62,7 +66,7 @@ pub(crate) fn cut_to_columns(line: &str, columns: usize) -> String {
         left = left.saturating_sub(width);
         fits
     };
-    let mut cut: String = line.chars().take_while(fits).collect();
+    let mut cut: String = line.chars().take(most).take_while(fits).collect();
     if columns > 0 {
         cut.push('…');
     }
@@ -94,5 +98,7 @@ mod tests {
             }
         }
         assert_eq!(in_short(" a\n b ", 9), "a b");
+        let long = in_short(&"\u{301}".repeat(100_000), 40);
+        assert!(long.chars().count() < 400 && long.ends_with('…'));
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result, may_fail};
 use crate::text::disguise::disguises;
+use crate::text::shorten::in_short;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -267,6 +268,11 @@ pub(crate) fn printable(text: &str) -> String {
 pub(crate) fn printable_line(text: &str) -> String {
     let shown = |c: char| if disguises(c) { '\u{FFFD}' } else { c };
     text.chars().map(shown).collect()
+}
+
+/// A name in a table, on one line and short enough to be laid out: no name that delta accepts is longer.
+pub(crate) fn cell(name: &str) -> String {
+    in_short(&printable_line(name), 100)
 }
 
 /// So many things: `1 tool`, `2 tools`, `0 processes`.

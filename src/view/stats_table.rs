@@ -10,7 +10,7 @@ use crate::runs::{find, inspect};
 use crate::text::json;
 use crate::text::options::format::TableFormat;
 use crate::text::options::parse::ParsedCommand;
-use crate::unix::terminal::{Screen, print, print_json, printable, time};
+use crate::unix::terminal::{Screen, cell, print, print_json, time};
 use crate::view::stats::{self, Expenses, Figures, ToolFigures};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -199,7 +199,7 @@ fn one_run(run: &Counted) -> String {
     let mut table = vec![header.to_vec()];
     for (name, tool) in &run.figures.tools {
         table.push(vec![
-            printable(name),
+            cell(name),
             tool.calls.to_string(),
             tool.failures.to_string(),
             format_duration(tool.median_ms),
@@ -229,12 +229,12 @@ fn side_by_side(runs: &[Counted]) -> String {
         table.push(row);
     }
     for id in flow::nodes(runs) {
-        let mut row = vec![format!("  {}", printable(id))];
+        let mut row = vec![format!("  {}", cell(id))];
         row.extend(runs.iter().map(|run| flow::side_by_side(run, id)));
         table.push(row);
     }
     for name in tools(runs) {
-        let mut row = vec![format!("  {}", printable(name))];
+        let mut row = vec![format!("  {}", cell(name))];
         row.extend(runs.iter().map(|run| match run.figures.tools.get(name) {
             Some(tool) => format!("{} x {}", tool.calls, format_duration(tool.median_ms)),
             None => "-".to_owned(),

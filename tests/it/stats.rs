@@ -169,6 +169,46 @@ fn hooks_and_people_have_their_own_time() {
 }
 
 #[test]
+fn names_of_any_length_fit_into_every_table() {
+    let tools = "- {name: first, exec: 'true'}\n- {name: second, exec: 'true'}";
+    let world = World::with_tools(tools);
+    let calls = calls(&[("a", "first", json!({})), ("b", "second", json!({}))]);
+    world.model_says([calls, text("done")]);
+    world.run("go").args(["--run-id", "r"]).exits(0);
+    let run = world.latest();
+    let forge = |file: &str, words: &str, forged: &str| {
+        let text = run.text(file).replace(words, forged);
+        std::fs::write(run.path(file), text).unwrap();
+    };
+    // One name in letters, one in characters that take no columns.
+    forge(
+        "journal.jsonl",
+        "\"first\"",
+        &json!("x".repeat(70_000)).to_string(),
+    );
+    let combining = json!("e\u{301}".to_owned() + &"\u{301}".repeat(70_000));
+    forge("journal.jsonl", "\"second\"", &combining.to_string());
+    forge("metadata.json", "\"final_answer\"", &combining.to_string());
+    let cut = format!("{}…", "x".repeat(99));
+    for args in [
+        &["stats", "-w", "ws"][..],
+        &["stats", "-w", "ws", "r", "r"],
+        &["log", "-w", "ws", "--effects"],
+    ] {
+        let shown = world.delta(args.to_vec()).exits(0).stdout;
+        let shown = String::from_utf8(shown).unwrap();
+        assert!(
+            shown.contains(&cut) && shown.contains("e\u{301}"),
+            "{args:?}"
+        );
+        assert!(shown.lines().all(|line| line.chars().count() < 2_000));
+    }
+    let listed = world.delta(["list-runs", "-r", "ws"]).exits(0);
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    assert!(listed.contains("e\u{301}"), "{}", listed.len());
+}
+
+#[test]
 fn several_runs_stand_side_by_side() {
     let world = World::with_tools(TOOLS);
     for id in ["job-1", "job-2"] {

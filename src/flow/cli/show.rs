@@ -68,6 +68,9 @@ pub(super) fn find_run<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunD
     }
 }
 
+/// Deeper tasks are not indented further.
+const DEEPEST: usize = 40;
+
 fn tree_text(lineage: &Lineage, run: &RunDir) -> String {
     let (metadata, _) = inspect::read_summary(run);
     let mut out = format!("run {}  {}", run.id, metadata.status.name());
@@ -81,7 +84,7 @@ fn tree_text(lineage: &Lineage, run: &RunDir) -> String {
     }
     out.push('\n');
     for id in &lineage.order {
-        let indent = 2 * (id.matches('.').count() + 1);
+        let indent = 2 * (id.matches('.').count() + 1).min(DEEPEST);
         let line = task_line(id, &lineage.tasks[id]);
         out.push_str(&format!("{:indent$}{line}\n", ""));
     }

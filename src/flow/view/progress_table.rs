@@ -192,7 +192,12 @@ fn table_rows(
     };
     let some = &running[..shown];
     let widest = |least: &str, of: fn(&RunningProgram) -> usize| {
-        some.iter().map(of).max().unwrap_or(0).max(least.len())
+        some.iter()
+            .map(of)
+            .max()
+            .unwrap_or(0)
+            .max(least.len())
+            .min(columns)
     };
     let task = widest("TASK", |it| it.task.len());
     let node = widest("NODE", |it| it.node.len());
@@ -252,7 +257,10 @@ mod tests {
     fn a_table_is_never_higher_or_wider_than_the_terminal() {
         let now = Instant::now();
         for count in [0, 1, 2, 3, 40] {
-            let running = some(count, now);
+            let mut running = some(count, now);
+            if let Some(first) = running.first_mut() {
+                first.task = format!("T1{}", ".s1".repeat(30_000));
+            }
             for lines in 0..50 {
                 for columns in [0, 1, 2, 10, 80] {
                     let counts = StepCounts::default();

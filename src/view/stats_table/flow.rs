@@ -1,7 +1,7 @@
 //! The rows of `delta stats` that only flows have.
 
 use super::{Counted, format_duration};
-use crate::unix::terminal::printable;
+use crate::unix::terminal::cell;
 use crate::view::stats::flow::{FlowFigures, NodeFigures};
 use std::collections::BTreeSet;
 
@@ -81,7 +81,7 @@ pub(super) fn table(flow: &FlowFigures) -> Vec<Vec<String>> {
     let mut table = vec![header.map(str::to_owned).to_vec()];
     for (id, node) in &flow.nodes {
         table.push(vec![
-            printable(id),
+            cell(id),
             node.count.to_string(),
             node.failures.to_string(),
             format_duration(node.median_ms),

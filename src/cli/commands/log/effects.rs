@@ -7,7 +7,7 @@ use crate::runs::inspect::is_live;
 use crate::text::json;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::{
-    Screen, Tone, painted, print, print_json, printable, size, stdout_has_colour,
+    Screen, Tone, cell, painted, print, print_json, size, stdout_has_colour,
 };
 use crate::view::effects::{EffectList, EffectRow, EffectState};
 
@@ -53,7 +53,7 @@ fn table(rows: &[EffectRow]) -> String {
         rows.iter().map(of).max().unwrap_or(0).max(least)
     };
     let state = longest(&|row| words(row).len(), 5);
-    let tool = longest(&|row| printable(&row.tool_name).chars().count(), 4);
+    let tool = longest(&|row| cell(&row.tool_name).chars().count(), 4);
     let frame = 4 + 2 + 19 + 2 + state + 2 + tool + 2;
     let width = size().map_or(WIDTH, |(_, columns)| columns.saturating_sub(frame).max(20));
     let head = format!(
@@ -72,7 +72,7 @@ fn table(rows: &[EffectRow]) -> String {
                 Tone::Bad
             }
         };
-        let right = format!("  {:tool$}  ", printable(&row.tool_name));
+        let right = format!("  {:tool$}  ", cell(&row.tool_name));
         let pieces = [
             (Tone::Dim, left.as_str()),
             (tone, &format!("{:state$}", words(row))),
