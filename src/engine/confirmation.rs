@@ -2,10 +2,10 @@
 //!
 //! Pure. Unaware of how the question reaches a person and of where it is recorded.
 
-use crate::config::tool::bind::{BoundCall, shell_quoted};
+use crate::config::tool::bind::{BoundCall, shell_quoted_where};
 use crate::config::tool::definition::{Confirm, Tool};
 use crate::text::digest::PartsDigest;
-use crate::text::disguise::disguises;
+use crate::text::disguise::{is_unseen, mixed_words, visible};
 
 /// How much of a call's standard input is in its question.
 const SHOWN_BYTES: usize = 2000;
@@ -46,8 +46,8 @@ impl PlannedCall<'_> {
         digest.sum()
     }
 
-    /// The question: the command line, the beginning of the standard input, and then the words of the guards
-    /// and of the agent. What would disguise any of it is made visible.
+    /// The question: the command line, the beginning of the standard input, words that look like others, and then the
+    /// words of the guards and of the agent. What would disguise any of it is made visible.
     pub(crate) fn question(&self, of_guards: &[String]) -> String {
         let words: Vec<String> = self
             .wrapper
@@ -55,9 +55,10 @@ impl PlannedCall<'_> {
             .chain(&self.bound.argv)
             .cloned()
             .collect();
-        let mut text = format!("$ {}\n", shell_quoted(&words));
+        let mut text = format!("$ {}\n", shell_quoted_where(&words, is_unseen));
+        let mut said = words.join(" ") + " ";
         if let Some(stdin) = &self.bound.stdin {
-            add_stdin(&mut text, stdin);
+            said += &add_stdin(&mut text, stdin);
         }
         let own = match &self.tool.confirm {
             Confirm::Sentence(words) => Some(words.as_str()),
@@ -65,10 +66,12 @@ impl PlannedCall<'_> {
         };
         let guards = of_guards.iter().map(String::as_str);
         let asked = guards.chain(own).filter(|words| !words.trim().is_empty());
-        let asked: Vec<String> = asked.map(visible_lines).collect();
+        let asked: Vec<&str> = asked.collect();
+        text.push_str(&mixture(&(said + " " + &asked.join(" "))));
         if asked.is_empty() {
             text.push_str(&format!("Run this call of {}?", self.tool.name));
         } else {
+            let asked: Vec<String> = asked.into_iter().map(visible_lines).collect();
             text.push_str(&asked.join("\n"));
         }
         text
@@ -84,7 +87,24 @@ fn add_list<'t>(digest: &mut PartsDigest, texts: impl IntoIterator<Item = &'t st
     }
 }
 
-fn add_stdin(text: &mut String, stdin: &[u8]) {
+/// The words of a model's question that a person answers with yes or no.
+pub(crate) fn asked_by_model(prompt: &str) -> String {
+    let lines: Vec<String> = prompt.split('\n').map(visible).collect();
+    mixture(prompt) + &lines.join("\n")
+}
+
+/// A line about the words of a text that look like others.
+fn mixture(text: &str) -> String {
+    let mixed = mixed_words(text);
+    if mixed.is_empty() {
+        return String::new();
+    }
+    let some = &mixed[..mixed.len().min(SHOWN_LINES)];
+    format!("[letters of two scripts in a word: {}]\n", some.join(", "))
+}
+
+/// Returns what is shown of the standard input, as it is.
+fn add_stdin(text: &mut String, stdin: &[u8]) -> String {
     let size = stdin.len();
     text.push_str(&format!("standard input, {size} bytes:\n"));
     let stdin = String::from_utf8_lossy(stdin);
@@ -92,28 +112,21 @@ fn add_stdin(text: &mut String, stdin: &[u8]) {
     while !stdin.is_char_boundary(end) {
         end -= 1;
     }
-    let is_cut = end < stdin.len() || stdin[..end].lines().count() > SHOWN_LINES;
-    for line in stdin[..end].lines().take(SHOWN_LINES) {
+    let lines = || stdin[..end].split_terminator('\n');
+    for line in lines().take(SHOWN_LINES) {
         text.push_str(&format!("| {}\n", visible(line)));
     }
-    if is_cut {
+    if end < stdin.len() || lines().count() > SHOWN_LINES {
         text.push_str("[only the beginning is shown]\n");
     }
+    stdin[..end].to_owned()
 }
 
 /// Words of an agent, which may repeat those of a model: no line of them looks like one of the question's own.
 fn visible_lines(words: &str) -> String {
-    let lines: Vec<String> = words.trim().lines().map(visible).collect();
+    let words = words.trim_matches(|c: char| c.is_whitespace() && c != '\r');
+    let lines: Vec<String> = words.split('\n').map(visible).collect();
     lines.join("\n  ")
-}
-
-/// A line with escapes in place of what a terminal would obey.
-fn visible(line: &str) -> String {
-    let shown = |c: char| match disguises(c) {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    line.chars().map(shown).collect()
 }
 
 /// True for the one answer that lets a call run.

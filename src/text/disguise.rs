@@ -9,3 +9,85 @@ pub(crate) fn disguises(c: char) -> bool {
         || marks.contains(&c)
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
+
+/// True if a character disguises, or cannot be seen and is not the space: the default-ignorable ones of Unicode
+/// (DerivedCoreProperties.txt), unusual spaces and other blanks. Emoji and some scripts need a few of them.
+pub(crate) fn is_unseen(c: char) -> bool {
+    let is_space = c.is_whitespace() && c != ' ';
+    is_space
+        || disguises(c)
+        || matches!(c,
+            '\u{ad}' | '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d159}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// A line with escapes in the place of what cannot be seen in it, or would be obeyed.
+pub(crate) fn visible(line: &str) -> String {
+    escaped(line, is_unseen)
+}
+
+/// A line with escapes in the place of some characters.
+pub(crate) fn escaped(line: &str, is_meant: impl Fn(char) -> bool) -> String {
+    let shown = |c: char| match is_meant(c) {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    line.chars().map(shown).collect()
+}
+
+/// The words that have both Latin letters and ones of a script in which many look the same, such as `pаy` with a
+/// Cyrillic a; these letters as escapes.
+pub(crate) fn mixed_words(text: &str) -> Vec<String> {
+    let is_like_latin = |c: char| {
+        matches!(c, '\u{370}'..='\u{58f}' | '\u{13a0}'..='\u{13ff}' | '\u{1c80}'..='\u{1c8f}'
+            | '\u{1f00}'..='\u{1fff}' | '\u{2c80}'..='\u{2cff}' | '\u{a4d0}'..='\u{a4ff}' | '\u{a640}'..='\u{a69f}'
+            | '\u{ab70}'..='\u{abbf}' | '\u{ff21}'..='\u{ff5a}' | '\u{1d400}'..='\u{1d7ff}')
+    };
+    let is_latin = |c: char| {
+        c.is_ascii_alphabetic()
+            || c.is_alphabetic() && matches!(c, '\u{c0}'..='\u{24f}' | '\u{1e00}'..='\u{1eff}')
+    };
+    let is_inside = |c: char| c.is_alphanumeric() || matches!(c, '\u{300}'..='\u{36f}');
+    let words = text.split(|c| !is_inside(c));
+    let mixed = words.filter(|word| word.contains(is_latin) && word.contains(is_like_latin));
+    let mut found: Vec<String> = mixed.map(|word| escaped(word, is_like_latin)).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_seen_is_escaped_and_other_text_is_not() {
+        for c in "\u{ad}\u{200b}\u{200d}\u{202e}\u{2060}\u{3164}\u{ffa0}\u{fe0f}\u{feff}\u{e0041}\u{a0}\u{85}\r\t".chars() {
+            let escape = c.escape_default();
+            assert_eq!(visible(&format!("a{c}b")), format!("a{escape}b"));
+        }
+        let plain = "für naïve Übung, Ελλάδα, привет, שלום, 漢字, 한국어, e\u{301}, 👩 €";
+        assert_eq!(visible(plain), plain);
+    }
+
+    #[test]
+    fn words_of_two_scripts_are_found() {
+        let mixed = |text| mixed_words(text).join(" ");
+        assert_eq!(
+            mixed("rm раypal.txt, p\u{301}а/ο\u{301}k"),
+            "\\u{3bf}\u{301}k \\u{440}\\u{430}ypal p\u{301}\\u{430}"
+        );
+        assert_eq!(mixed("ｒｍr"), "\\u{ff52}\\u{ff4d}r");
+        for plain in [
+            "привет-world",
+            "mixed_слова",
+            "für 5µs",
+            "x3 Δ 漢字kanji",
+            "Ελλάδα Übung",
+        ] {
+            assert_eq!(mixed(plain), "", "{plain}");
+        }
+    }
+}

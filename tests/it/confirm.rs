@@ -93,6 +93,40 @@ fn a_call_and_all_behind_it_wait_for_a_yes_in_a_file() {
 }
 
 #[test]
+fn a_question_hides_nothing() {
+    let world = World::with_tools(TOOLS);
+    let hidden = "\u{200b}\u{ad}\u{2060}\u{3164}\u{fe0f}\u{e0041}\u{a0}";
+    let stdin = format!("rm раypal {hidden}\r\nls\r");
+    world.model_says([call(
+        "p",
+        "push",
+        &json!({"n": "a\u{200b}b", "text": stdin}),
+    )]);
+    world.run("go").exits(101);
+    let asked = request(&world);
+    assert_eq!(
+        asked["prompt"],
+        "$ sh -c 'cat; echo push \"$1\" >> ../log' -- $'a\\342\\200\\213b'\n\
+         standard input, 37 bytes:\n\
+         | rm раypal \\u{200b}\\u{ad}\\u{2060}\\u{3164}\\u{fe0f}\\u{e0041}\\u{a0}\\r\n\
+         | ls\\r\n\
+         [letters of two scripts in a word: \\u{440}\\u{430}ypal]\n\
+         Run this call of push?"
+    );
+    // What the model itself asks to be confirmed.
+    let world = World::new();
+    let prompt = format!("Send it to раypal{hidden}?\nNow?");
+    let ask = json!({"prompt": prompt, "input_type": "confirmation"});
+    world.model_says([call("c", "ask_human", &ask)]);
+    world.run("go").exits(101);
+    assert_eq!(
+        request(&world)["prompt"],
+        "[letters of two scripts in a word: \\u{440}\\u{430}ypal]\n\
+         Send it to раypal\\u{200b}\\u{ad}\\u{2060}\\u{3164}\\u{fe0f}\\u{e0041}\\u{a0}?\nNow?"
+    );
+}
+
+#[test]
 fn only_a_plain_yes_is_one_and_the_model_reads_any_other_answer() {
     for (answer, runs) in [
         ("y", true),

@@ -97,7 +97,12 @@ pub(crate) fn fill_words(words: &[Word], places: &BaseDirs) -> Vec<String> {
 /// An argv as one line that can be pasted into a shell: bash, ksh, zsh, or any that knows `$'…'`
 /// (POSIX.1-2024), which is used only where a control character would break or disguise the line.
 pub(crate) fn shell_quoted(argv: &[String]) -> String {
-    let quoted = |(index, word): (usize, &String)| quoted(word, index == 0);
+    shell_quoted_where(argv, disguises)
+}
+
+/// The same; the characters to be escaped are these.
+pub(crate) fn shell_quoted_where(argv: &[String], hides: fn(char) -> bool) -> String {
+    let quoted = |(index, word): (usize, &String)| quoted(word, index == 0, hides);
     let words: Vec<String> = argv.iter().enumerate().map(quoted).collect();
     words.join(" ")
 }
@@ -296,13 +301,13 @@ fn cut(text: &str, most: usize) -> String {
     }
 }
 
-fn quoted(word: &str, is_program: bool) -> String {
+fn quoted(word: &str, is_program: bool, hides: fn(char) -> bool) -> String {
     let is_plain = |c: char| {
         let mark = matches!(c, '_' | '-' | '.' | '/' | ':' | ',' | '+' | '@' | '%');
         c.is_ascii_alphanumeric() || mark || c == '=' && word.starts_with('-')
     };
-    if word.chars().any(disguises) {
-        dollar_quoted(word)
+    if word.chars().any(hides) {
+        dollar_quoted(word, hides)
     } else if word.is_empty() || !word.chars().all(is_plain) || is_program && is_keyword(word) {
         format!("'{}'", word.replace('\'', r"'\''"))
     } else {
@@ -318,7 +323,7 @@ fn is_keyword(word: &str) -> bool {
     KEYWORDS.contains(&word)
 }
 
-fn dollar_quoted(word: &str) -> String {
+fn dollar_quoted(word: &str, hides: fn(char) -> bool) -> String {
     let mut line = "$'".to_owned();
     for c in word.chars() {
         match c {
@@ -328,7 +333,7 @@ fn dollar_quoted(word: &str) -> String {
             '\'' | '\\' => line.extend(['\\', c]),
             // An interactive shell may look for `!` before it looks for quotes.
             '!' => line.push_str("\\041"),
-            _ if disguises(c) => {
+            _ if hides(c) => {
                 for byte in c.encode_utf8(&mut [0; 4]).bytes() {
                     line.push('\\');
                     line.extend(

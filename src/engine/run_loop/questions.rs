@@ -3,6 +3,7 @@
 use super::calls::OpenCall;
 use super::{Ending, Engine};
 use crate::config::tool::bind::BoundCall;
+use crate::engine::confirmation::asked_by_model;
 use crate::engine::question::{self, HumanAnswer, Question, Reply};
 use crate::engine::tool_call::Done;
 use crate::error::{Result, reason};
@@ -37,10 +38,15 @@ impl Engine<'_> {
             Some(Value::String(word)) => word == "true",
             _ => false,
         };
+        let input_type = text("input_type").map(InputType::of).unwrap_or_default();
+        let prompt = text("prompt").unwrap_or_default();
         let question = Question {
             request_id: hex(16),
-            prompt: text("prompt").unwrap_or_default(),
-            input_type: text("input_type").map(InputType::of).unwrap_or_default(),
+            prompt: match input_type {
+                InputType::Confirmation => asked_by_model(&prompt),
+                _ => prompt,
+            },
+            input_type,
             sensitive,
             fingerprint: None,
         };
