@@ -6,13 +6,14 @@ use crate::text::yaml;
 use serde_json::{Map, Value};
 
 /// Keys that the format knows.
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 7] = [
     "name",
     "description",
     "license",
     "compatibility",
     "metadata",
     "allowed-tools",
+    "disable-model-invocation",
 ];
 
 /// The most characters of a name, of a description and of a compatibility.
@@ -24,6 +25,8 @@ pub(crate) struct Skill {
     pub name: String,
     /// On one line.
     pub description: String,
+    /// Only a person calls for it.
+    pub is_unlisted: bool,
     /// What is wrong with it, though it can be used.
     pub faults: Vec<String>,
 }
@@ -33,7 +36,7 @@ pub(crate) struct Skill {
 /// # Errors
 /// Why it cannot be used.
 pub(crate) fn read_skill(text: &str, dir: &str) -> Result<Skill, String> {
-    let keys = front_matter(text)?;
+    let (keys, is_repaired) = front_matter(text)?;
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let description = match keys.get("description") {
         Some(Value::String(text)) if !text.trim().is_empty() => one_line(text),
@@ -41,6 +44,9 @@ pub(crate) fn read_skill(text: &str, dir: &str) -> Result<Skill, String> {
         Some(_) => return Err("its description is not a string".into()),
     };
     let mut faults = Vec::new();
+    if is_repaired {
+        faults.push("a value with a colon in it needs quotes".to_owned());
+    }
     let name = match keys.get("name") {
         Some(Value::String(name)) if !name.trim().is_empty() => one_line(name),
         _ => {
@@ -73,12 +79,13 @@ pub(crate) fn read_skill(text: &str, dir: &str) -> Result<Skill, String> {
     Ok(Skill {
         name,
         description,
+        is_unlisted: keys.get("disable-model-invocation") == Some(&Value::Bool(true)),
         faults,
     })
 }
 
-/// The mapping between the first line, `---`, and the next such line.
-fn front_matter(text: &str) -> Result<Map<String, Value>, String> {
+/// The mapping between the first line, `---`, and the next such line; and whether it needed [`with_quotes`].
+fn front_matter(text: &str) -> Result<(Map<String, Value>, bool), String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.split_inclusive('\n');
     let is_fence = |line: &str| line.trim_end() == "---";
@@ -89,8 +96,13 @@ fn front_matter(text: &str) -> Result<Map<String, Value>, String> {
     let mut end = first.len();
     for line in lines {
         if is_fence(line) {
-            return match yaml::parse(&text[first.len()..end]) {
-                Ok(Value::Object(keys)) => Ok(keys),
+            let front = &text[first.len()..end];
+            let parsed = yaml::parse(front).map(|keys| (keys, false));
+            let repaired = |error| {
+                yaml::parse(&with_quotes(front)).map_or(Err(error), |keys| Ok((keys, true)))
+            };
+            return match parsed.or_else(repaired) {
+                Ok((Value::Object(keys), is_repaired)) => Ok((keys, is_repaired)),
                 Ok(_) => Err("its front matter is not a mapping of keys".into()),
                 Err(error) => {
                     let line = error.place.map_or(1, |(line, _)| line + 1);
@@ -101,6 +113,23 @@ fn front_matter(text: &str) -> Result<Map<String, Value>, String> {
         end += line.len();
     }
     Err("its front matter does not end with a line ---".into())
+}
+
+/// The same with quotes around the values that have a colon and are on the line of their key.
+fn with_quotes(front: &str) -> String {
+    let line = |line: &str| match line.split_once(": ") {
+        Some((key, value))
+            if !key.starts_with([' ', '#', '-'])
+                && value.contains(':')
+                && !value
+                    .trim_start()
+                    .starts_with(['"', '\'', '[', '{', '|', '>']) =>
+        {
+            format!("{key}: '{}'\n", value.trim().replace('\'', "''"))
+        }
+        _ => format!("{line}\n"),
+    };
+    front.lines().map(line).collect()
 }
 
 #[cfg(test)]
@@ -140,6 +169,17 @@ mod tests {
     }
 
     #[test]
+    fn a_value_with_a_colon_is_quoted() {
+        let text = "---\r\nname: a\r\ndescription: It's for: 'x'\r\nmetadata:\r\n  k: v\r\n---\r\n";
+        let skill = read_skill(text, "a").unwrap();
+        assert_eq!(skill.description, "It's for: 'x'");
+        assert_eq!(skill.faults, ["a value with a colon in it needs quotes"]);
+        let text = "---\nname: a\ndescription: b\ndisable-model-invocation: true\n---\n";
+        let skill = read_skill(text, "a").unwrap();
+        assert!(skill.is_unlisted && skill.faults.is_empty());
+    }
+
+    #[test]
     fn what_cannot_be_used_says_why() {
         for (text, why) in [
             ("", "does not begin"),
@@ -150,8 +190,8 @@ mod tests {
             ("---\nname: a\ndescription: [x]\n---\n", "not a string"),
             ("---\n- a\n---\n", "not a mapping"),
             (
-                "---\nname: a\ndescription: b: c\n---\n",
-                "line 3: not valid YAML",
+                "---\nname: a\ndescription: [b: c\n---\n",
+                "line 4: not valid YAML",
             ),
         ] {
             let said = read_skill(text, "a").unwrap_err();

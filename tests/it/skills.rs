@@ -14,6 +14,15 @@ fn skill(world: &World, dir: &str, front: &str) {
     );
 }
 
+/// The catalogue of these skills: their names, descriptions and paths.
+fn catalogue(world: &World, skills: &[(&str, &str, &str)]) -> String {
+    let line = |(name, description, path): &(&str, &str, &str)| {
+        let path = world.path(path);
+        format!("- {name}: {description} ({}/SKILL.md)\n", path.display())
+    };
+    HEAD.to_owned() + &skills.iter().map(line).collect::<String>()
+}
+
 #[test]
 fn skills_are_listed_and_what_is_wrong_with_them_is_reported() {
     let world = World::new();
@@ -47,9 +56,13 @@ fn skills_are_listed_and_what_is_wrong_with_them_is_reported() {
     symlink("../a/pdf", world.path("b/link")).unwrap();
     symlink("..", world.path("b/loop")).unwrap();
     let outcome = world.delta(["skills", "a", "b/pdf", "nowhere"]).exits(0);
-    let expected = format!(
-        "{HEAD}- Odd: Odd name. (a/odd/SKILL.md)\n- pdf: Fill in forms. (a/pdf/SKILL.md)\n\
-         - csv: Clean tables. (a/group/deep/csv/SKILL.md)\n"
+    let expected = catalogue(
+        &world,
+        &[
+            ("Odd", "Odd name.", "a/odd"),
+            ("csv", "Clean tables.", "a/group/deep/csv"),
+            ("pdf", "Fill in forms.", "a/pdf"),
+        ],
     );
     let outcome = outcome.prints(&expected);
     for words in [
@@ -72,6 +85,49 @@ fn skills_are_listed_and_what_is_wrong_with_them_is_reported() {
 }
 
 #[test]
+fn skills_are_read_as_leniently_as_the_format_asks() {
+    let world = World::new();
+    skill(
+        &world,
+        "a/1/2/3/4/5/deep",
+        "name: deep\ndescription: Use when: the user's file is a: b",
+    );
+    for dir in ["a/1/2/3/4/5/6/deeper", "a/node_modules/x", "a/.git/y"] {
+        skill(&world, dir, "name: never\ndescription: Never.");
+    }
+    skill(
+        &world,
+        "a/own",
+        "name: own\ndescription: Mine.\ndisable-model-invocation: true",
+    );
+    skill(
+        &world,
+        "b/esc",
+        "name: esc\ndescription: \"\\e[2J\\u202Eclear\"",
+    );
+    let odd = "b/\u{1b}[31m";
+    skill(&world, odd, "name: a\ndescription: Red.");
+    symlink(".", world.path("a/loop")).unwrap();
+    let outcome = world.delta(["skills", "a", "b"]).exits(0);
+    let expected = catalogue(
+        &world,
+        &[
+            ("a", "Red.", "b/\\u{1b}[31m"),
+            (
+                "deep",
+                "Use when: the user's file is a: b",
+                "a/1/2/3/4/5/deep",
+            ),
+            ("esc", "\\u{1b}[2J\\u{202e}clear", "b/esc"),
+        ],
+    );
+    let outcome = outcome.prints(&expected);
+    let outcome = outcome.says("deep/SKILL.md: a value with a colon in it needs quotes");
+    let outcome = outcome.says("b/\\u{1b}[31m/SKILL.md: name: 'a' is not the name");
+    assert!(!outcome.stderr.contains("own"), "{}", outcome.stderr);
+}
+
+#[test]
 fn a_file_follows_what_is_there() {
     let world = World::new();
     skill(&world, "a/pdf", "name: pdf\ndescription: Fill in forms.");
@@ -84,7 +140,7 @@ fn a_file_follows_what_is_there() {
     write();
     assert_eq!(
         world.read("out/skills.md"),
-        format!("{HEAD}- pdf: Fill in forms. (a/pdf/SKILL.md)\n")
+        catalogue(&world, &[("pdf", "Fill in forms.", "a/pdf")])
     );
     let before = fs::metadata(world.path("out/skills.md")).unwrap();
     write();

@@ -3,11 +3,13 @@
 
 use crate::config::skill::read_skill;
 use crate::error::{Error, Exit, Result, reason};
-use crate::text::disguise::disguises;
+use crate::text::disguise::{disguises, escaped};
 use crate::unix::files;
-use crate::unix::terminal::{Screen, print, printable};
+use crate::unix::terminal::{Screen, print};
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The file that makes a directory a skill.
@@ -17,7 +19,7 @@ const FILE: &str = "SKILL.md";
 const MOST_BYTES: usize = 64 << 10;
 
 /// How deep below a directory skills are searched for, and in how many directories.
-const MOST_LEVELS: usize = 3;
+const MOST_LEVELS: usize = 6;
 const MOST_DIRECTORIES: usize = 2_000;
 
 const INTRODUCTION: &str = "Skills are instructions for certain tasks. When a task fits one, read its file before you \
@@ -26,10 +28,10 @@ const INTRODUCTION: &str = "Skills are instructions for certain tasks. When a ta
 /// Prints the catalogue, or puts it into a file. Without a skill there is neither.
 pub(crate) fn print_skills(dirs: &[PathBuf], output: Option<&Path>) -> Result<Exit> {
     let screen = Screen::new(false, false);
-    let mut names: Vec<String> = Vec::new();
-    let mut catalogue = String::new();
+    let plain = |text: &str| escaped(text, disguises);
+    let mut lines = BTreeMap::new();
     for path in dirs.iter().flat_map(|dir| find_skills(dir, screen)) {
-        let shown = printable(&path.to_string_lossy());
+        let shown = plain(&path.to_string_lossy());
         let dir = path.parent().and_then(Path::file_name).unwrap_or_default();
         let read = read_start(&path).map_err(|e| format!("cannot be read: {}", reason(&e)));
         let skill = match read.and_then(|text| read_skill(&text, &dir.to_string_lossy())) {
@@ -40,23 +42,25 @@ pub(crate) fn print_skills(dirs: &[PathBuf], output: Option<&Path>) -> Result<Ex
             }
         };
         for fault in &skill.faults {
-            screen.warn(&format!("warning: {shown}: {fault}"));
+            screen.warn(&format!("warning: {shown}: {}", plain(fault)));
         }
-        if names.contains(&skill.name) {
-            let name = &skill.name;
+        if skill.is_unlisted {
+            continue;
+        }
+        let name = plain(&skill.name);
+        if lines.contains_key(&name) {
             screen.warn(&format!(
                 "{shown}: skipped: there is a skill {name} before it"
             ));
             continue;
         }
-        let description: String = skill
-            .description
-            .chars()
-            .filter(|c| !disguises(*c))
-            .collect();
-        catalogue.push_str(&format!("- {}: {description} ({shown})\n", skill.name));
-        names.push(skill.name);
+        let description = plain(&skill.description);
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let path = plain(&path.to_string_lossy());
+        let line = format!("- {name}: {description} ({path})\n");
+        lines.insert(name, line);
     }
+    let mut catalogue: String = lines.into_values().collect();
     if !catalogue.is_empty() {
         catalogue.insert_str(0, INTRODUCTION);
     }
@@ -99,12 +103,15 @@ fn find_skills(dir: &Path, screen: Screen) -> Vec<PathBuf> {
     }
     let mut found = Vec::new();
     let mut level = vec![dir.to_owned()];
-    let mut searched = 0;
+    let mut seen = HashSet::new();
     for _ in 0..=MOST_LEVELS {
         let mut below = Vec::new();
         for dir in level {
-            searched += 1;
-            if searched > MOST_DIRECTORIES {
+            let meta = dir.metadata();
+            if !meta.is_ok_and(|it| seen.insert((it.dev(), it.ino()))) {
+                continue;
+            }
+            if seen.len() > MOST_DIRECTORIES {
                 let most = MOST_DIRECTORIES;
                 screen.warn(&format!(
                     "warning: {}: only {most} directories are searched",
@@ -125,7 +132,9 @@ fn find_skills(dir: &Path, screen: Screen) -> Vec<PathBuf> {
             let dirs = entries
                 .map(|entry| entry.path())
                 .filter(|path| path.is_dir());
-            let mut dirs: Vec<PathBuf> = dirs.filter(|path| !path.ends_with(".git")).collect();
+            let is_other =
+                |path: &PathBuf| path.ends_with(".git") || path.ends_with("node_modules");
+            let mut dirs: Vec<PathBuf> = dirs.filter(|path| !is_other(path)).collect();
             dirs.sort_unstable();
             below.extend(dirs);
         }
