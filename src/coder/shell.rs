@@ -69,7 +69,7 @@ pub(super) fn run_command(
                 Ended::Exited(code) | Ended::Interrupted(code) => u8::try_from(code).unwrap_or(1),
                 Ended::TimedOut => {
                     let text = format!(
-                        "[ended after {seconds} s; for what takes longer give timeout_s, at most \
+                        "[timed out after {seconds} s; for what takes longer give timeout_s, at most \
                      {MOST_SECONDS}, or run it in the background with its output in a file]\n"
                     );
                     may_fail(print(text.as_bytes()));

@@ -336,7 +336,7 @@ fn a_command_ends_with_its_time_and_takes_its_children_along() {
             "echo begun; sleep 1000 & sleep 1000",
         )
         .exits(124);
-    assert!(printed(&outcome).starts_with("begun\n[ended after 3 s; "));
+    assert!(printed(&outcome).starts_with("begun\n[timed out after 3 s; "));
     eventually("nothing is left", || world.processes().is_empty());
     let outcome = world
         .tool(

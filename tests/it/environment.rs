@@ -221,6 +221,7 @@ fn no_key_for_a_remote_endpoint_is_an_error_with_three_ways_out() {
     with_variables(&world, &elsewhere)
         .exits(78)
         .says("DELTA_API_KEY")
+        .says("OPENAI_API_KEY")
         .says("DELTA_BASE_URL")
         .says("llm.command");
     assert!(!world.exists("ws/.delta"));

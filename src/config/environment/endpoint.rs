@@ -184,15 +184,14 @@ fn no_key(api: Api, base_url: &str) -> Error {
         "say pass_api_key: true of the tool that starts this run, so that it gets the key"
             .to_owned()
     } else {
-        let name = match api {
-            Api::Chat | Api::Responses => KEY_NAMES[0],
-            Api::Messages => "ANTHROPIC_API_KEY or DELTA_API_KEY",
-        };
+        let [name, other] = key_names(api, base_url);
         let any = match base_url == api.public_endpoint() {
             true => "",
             false => " (to any word if the server asks for none)",
         };
-        format!("set {name}{any}, or DELTA_BASE_URL for a server on this machine, or llm.command")
+        format!(
+            "set {name}{any}, or {other}, or DELTA_BASE_URL for a server on this machine, or llm.command"
+        )
     };
     Error::config(format!("no key for {base_url}; {way_out}"))
 }
