@@ -90,6 +90,11 @@ impl Advisor<'_> {
                 self.say(document, &[key("llm"), key(name)], &message);
             }
         }
+        let temperature = llm.get("temperature").and_then(Value::as_f64);
+        if temperature.is_some_and(|it| !(0.0..=2.0).contains(&it)) {
+            let message = "llm: temperature: services refuse what is not between 0 and 2";
+            self.say(document, &[key("llm"), key("temperature")], message);
+        }
         let is_named = llm.contains_key("model") || llm.contains_key("command");
         if !is_named && !matches!(person::variable(MODEL), Ok(Some(_))) {
             let message =

@@ -259,10 +259,51 @@ pub(crate) fn parser_message(error: &serde_json::Error) -> String {
     }
 }
 
+/// The parser's words about a value of another type, or about a member, in plain ones: `seq is the text "a", not a
+/// number`.
+fn mismatch(words: &str) -> Option<String> {
+    for (begin, fault) in [("duplicate", "is there twice"), ("missing", "is missing")] {
+        if let Some(name) = words.strip_prefix(begin) {
+            return Some(format!("{} {fault}", name.split('`').nth(1)?));
+        }
+    }
+    let (member, rest) = words.split_once("invalid ")?;
+    let (found, expected) = rest.split_once(": ")?.1.rsplit_once(", expected ")?;
+    let (kind, value) = found.split_once(' ').unwrap_or((found, ""));
+    let value = value.trim_start_matches("point ").trim_matches('`');
+    let is_number = matches!(kind, "integer" | "floating");
+    let found = match kind {
+        "sequence" => "a list".to_owned(),
+        "map" => "an object".to_owned(),
+        "boolean" => value.to_owned(),
+        "string" => format!("the text {}", value.chars().take(60).collect::<String>()),
+        _ if is_number => format!("the number {value}"),
+        other => other.to_owned(),
+    };
+    let expected = match expected {
+        "u64" | "usize" if is_number => "a whole number from 0",
+        "i64" if is_number => "a whole number",
+        "u64" | "usize" | "i64" => "a number",
+        "a string" => "a text",
+        "a boolean" => "true or false",
+        "a map" => "an object",
+        name if name.starts_with("struct ") => "an object",
+        other => other,
+    };
+    Some(match member.strip_suffix(": ") {
+        Some(member) => format!("{member} is {found}, not {expected}"),
+        None => format!("{found} where {expected} belongs"),
+    })
+}
+
 /// Why a text cannot be read, in plain words, without the place.
 pub(crate) fn parser_words(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let words = text.split(" at line ").next().unwrap_or(&text);
+    let place = text.rsplit_once(" at line ").filter(|_| error.line() > 0);
+    let words = place.map_or(&*text, |(words, _)| words);
+    if let Some(mismatch) = mismatch(words) {
+        return mismatch;
+    }
     if let Some(inside) = words.strip_prefix("EOF while parsing a") {
         return match inside {
             " value" => "it ends where a value is expected".to_owned(),
@@ -351,6 +392,9 @@ mod tests {
             let error = serde_json::from_str::<Value>(text).unwrap_err();
             assert_eq!(parser_message(&error), message, "{text}");
         }
+        let long = format!("\"{}\"", "x".repeat(1_000));
+        let long = serde_json::from_str::<u64>(&long).unwrap_err();
+        assert!(parser_message(&long).len() < 150);
         let deep = serde_json::from_str::<Value>(&"[".repeat(200)).unwrap_err();
         assert!(parser_message(&deep).starts_with("it is nested too deep, at column "));
     }

@@ -161,6 +161,16 @@ fn a_misspelt_key_of_a_model_is_warned_of_and_one_for_its_service_is_not() {
 }
 
 #[test]
+fn a_temperature_that_services_refuse_is_warned_of() {
+    for (value, is_said) in [("0", false), ("2", false), ("2.1", true), ("-1", true)] {
+        let world = World::new().llm(&format!("temperature: {value}"));
+        let said = "agent.yaml:5: llm: temperature: services refuse what is not between 0 and 2";
+        let said = is_said.then(|| said.to_owned());
+        assert_eq!(world.advice(), Vec::from_iter(said), "{value}");
+    }
+}
+
+#[test]
 fn a_path_with_another_variable_is_warned_of() {
     let world = World::new();
     let file = "  - {type: file, path: '${HOME}/${CWD}/x', on_missing: skip}\n";

@@ -200,6 +200,61 @@ fn bytes_that_are_no_utf8_are_damage() {
 }
 
 #[test]
+fn damage_is_reported_in_plain_words() {
+    let broken = Broken::new();
+    for (line, words) in [
+        ("[7]", "a list where an event (an object) belongs"),
+        (
+            r#""x""#,
+            r#"the text "x" where an event (an object) belongs"#,
+        ),
+        ("null", "null where an event (an object) belongs"),
+        (
+            r#"{"seq":"a","type":"X"}"#,
+            r#"seq is the text "a", not a number"#,
+        ),
+        (
+            r#"{"seq":-1,"type":"X"}"#,
+            "seq is the number -1, not a whole number from 0",
+        ),
+        (
+            r#"{"seq":3,"type":"X","pid":1.5}"#,
+            "pid is the number 1.5, not a whole number from 0",
+        ),
+        (
+            r#"{"seq":3,"type":"X","call_id":{"a": 1}}"#,
+            "call_id is an object, not a text",
+        ),
+        (
+            r#"{"seq":" at line 3, expected ","type":"X"}"#,
+            r#"seq is the text " at line 3, expected ", not a number"#,
+        ),
+        (
+            r#"{"seq":3,"type":"X","resumed":"no"}"#,
+            r#"resumed is the text "no", not true or false"#,
+        ),
+        (
+            r#"{"seq":3,"type":"X","usage":"x"}"#,
+            r#"usage is the text "x", not an object"#,
+        ),
+        (
+            r#"{"seq":3,"type":"X","usage":{"prompt_tokens":"a"}}"#,
+            r#"a member of usage is the text "a", not a number"#,
+        ),
+        (r#"{"seq":3,"seq":3,"type":"X"}"#, "seq is there twice"),
+        (
+            r#"{"seq":3,"type":"X","forked_from":{"iteration":1}}"#,
+            "run_id is missing",
+        ),
+    ] {
+        let mut lines = broken.lines();
+        line.clone_into(&mut lines[2]);
+        broken.journal_is(lines.join("\n") + "\n");
+        broken.is_refused(&["journal.jsonl:3", &format!(": {words}")]);
+    }
+}
+
+#[test]
 fn force_passes_over_damaged_lines_and_leaves_them_where_they_are() {
     let broken = Broken::new();
     let mut lines = broken.lines();

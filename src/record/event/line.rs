@@ -158,15 +158,28 @@ impl<'de> Visitor<'de> for LineVisitor {
     type Value = Box<Line<'de>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an event")
+        f.write_str("an event (an object)")
     }
     fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
         let mut line = Box::<Line<'de>>::default();
         while let Some(Text(name)) = map.next_key()? {
-            line.read_member(&name.unwrap_or_default(), &mut map)?;
+            let name = name.unwrap_or_default();
+            let read = line.read_member(&name, &mut map);
+            read.map_err(|error| in_member(&name, error))?;
         }
         Ok(line)
     }
+}
+
+/// An error about a value that does not fit, with the member that it is of.
+fn in_member<E: Error>(name: &str, error: E) -> E {
+    let text = error.to_string();
+    if !text.starts_with("invalid ") {
+        return error;
+    }
+    let is_inside = matches!(name, "usage" | "forked_from") && !text.contains("expected struct");
+    let of = if is_inside { "a member of " } else { "" };
+    E::custom(format!("{of}{name}: {text}"))
 }
 
 /// A string or null, borrowed where it has no escapes. (The derived code would copy every one.)
@@ -293,11 +306,14 @@ mod tests {
         for (text, message) in [
             (r#"{"seq":1,"seq":2}"#, "duplicate field `seq`"),
             (r#"{"type":"A","type":"B"}"#, "duplicate field `type`"),
-            ("[7]", "invalid type: sequence, expected an event"),
+            (
+                "[7]",
+                "invalid type: sequence, expected an event (an object)",
+            ),
             (r#"{"seq":1} {}"#, "trailing characters"),
             (
                 r#"{"call_id":1}"#,
-                "invalid type: integer `1`, expected a string",
+                "call_id: invalid type: integer `1`, expected a string",
             ),
         ] {
             let error = Line::parse(text).unwrap_err().to_string();
