@@ -11,7 +11,7 @@ use crate::record::run_dir::RunDir;
 use crate::record::stop_reason::StopReason;
 use crate::record::workspace::Workspace;
 use crate::runs::inspect::RunSnapshot;
-use crate::runs::overrides::{is_guarded, is_inside, option_words};
+use crate::runs::overrides::{guarded, is_inside, option_words};
 use crate::runs::result::RunResult;
 use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
@@ -265,7 +265,7 @@ fn continue_command(metadata: &Metadata, run: &RunDir) -> Vec<String> {
     if built_in_of(Path::new(home)).is_none() && Workspace::at(root).is_ok_and(is_inside) {
         command.extend(["-a".to_owned(), home.clone()]);
     }
-    for (key, value) in metadata.set.iter().filter(|(key, _)| is_guarded(key)) {
+    for (key, value) in guarded(&metadata.set) {
         command.extend(option_words(key, value));
     }
     command

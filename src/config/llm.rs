@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::time::Duration;
 
 /// The keys under `llm` that are the engine's own.
-const LLM_KEYS: [&str; 10] = [
+pub(crate) const LLM_KEYS: [&str; 10] = [
     "model",
     "api",
     "base_url",

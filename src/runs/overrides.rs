@@ -2,6 +2,7 @@
 
 use super::preflight::{choose_model, load_agent};
 use crate::config::agent::{Agent, Severity};
+use crate::config::llm::LLM_KEYS;
 use crate::config::load;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{Error, Result};
@@ -15,37 +16,37 @@ use crate::unix::terminal::Screen;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 
-/// Keys of agent.yaml, with all that stands below them, that decide where a program, a key or an answer
-/// goes, and how much may be spent. A record's word for them is never taken. The last two are older names of `llm` and `hooks`.
-const GUARDED: [&str; 17] = [
-    "llm.command",
-    "llm.base_url",
-    "llm.api",
-    "llm.headers",
-    "wrapper",
-    "tools",
-    "imports",
-    "hooks",
-    "confirm",
-    "accept",
-    "output_schema",
-    "system_prompt",
-    "workspace_env",
-    "budget",
-    "pricing",
-    "llm_config",
-    "lifecycle_hooks",
+/// Keys of agent.yaml that a record may decide, beside the parameters of the model: they determine neither where a program,
+/// a key or an answer goes, nor how much is spent.
+#[rustfmt::skip]
+const HARMLESS: [&str; 11] = [
+    "llm.model", "llm.stream", "llm.window", "llm.timeout_ms", "llm.max_retries", "llm.attachments",
+    "max_output_bytes", "keep_requests", "name", "version", "description",
 ];
 
-/// True if a record cannot set this key. One that holds a guarded key, as `llm` does, is guarded, too.
-pub(crate) fn is_guarded(key: &str) -> bool {
-    let is_below = |inner: &str, outer: &str| {
-        let rest = inner.strip_prefix(outer);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+/// True if a record cannot set this key to this value.
+fn is_guarded(key: &str, value: &Value) -> bool {
+    const LONGEST: usize = 64;
+    let is_small = match value {
+        Value::Number(_) | Value::Bool(_) => true,
+        Value::String(text) => text.chars().count() <= LONGEST,
+        _ => false,
     };
-    GUARDED
-        .iter()
-        .any(|guarded| is_below(key, guarded) || is_below(guarded, key))
+    let is_parameter =
+        |name: &str| !name.is_empty() && !name.contains('.') && !LLM_KEYS.contains(&name);
+    let is_harmless =
+        HARMLESS.contains(&key) || is_small && key.strip_prefix("llm.").is_some_and(is_parameter);
+    !is_harmless
+}
+
+/// The recorded overrides that count only if they are given again.
+pub(crate) fn guarded(set: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
+    set.iter().filter(|(key, value)| is_guarded(key, value))
+}
+
+/// True for a key that only `--budget` sets.
+pub(crate) fn is_budget(key: &str) -> bool {
+    key == "budget" || key.starts_with("budget.")
 }
 
 /// The agent of a run that is resumed or repeated: with the overrides that the run was begun with, and
@@ -59,8 +60,16 @@ pub(crate) fn load_recorded(
     given: &[(String, String)],
     screen: Screen,
 ) -> Result<(Agent, Map<String, Value>)> {
-    let id = &run.id;
-    for (key, value) in recorded.iter().filter(|(key, _)| is_guarded(key)) {
+    let (id, mut kept) = (&run.id, recorded.clone());
+    // Versions that let `--set` do so have recorded it.
+    kept.retain(|key, _| !is_budget(key));
+    if kept.len() < recorded.len() {
+        screen.warn(&format!(
+            "run {id} was begun with --set budget, which is not taken from a record: the agent's budget counts, or that \
+             of --budget"
+        ));
+    }
+    for (key, value) in guarded(&kept) {
         let now = given.iter().rfind(|(name, _)| name == key);
         let now = now.and_then(|(_, text)| yaml::parse(text).ok());
         if now.as_ref() != Some(value) {
@@ -69,13 +78,12 @@ pub(crate) fn load_recorded(
                 _ => format!("--set {key}"),
             };
             return Err(Error::config(format!(
-                "run {id} was begun with --set {key}=..., which decides where programs or keys go, what is spent, or which \
-                 answer counts, and is not taken from a record: give the same {option} again (its value is in the \
-                 run's metadata.json)"
+                "run {id} was begun with --set {key}=..., which is not taken from a record: give the same {option} again \
+                 (its value is in the run's metadata.json)"
             )));
         }
     }
-    let (mut agent, set) = load_with_overrides(home, recorded.clone(), given, screen)?;
+    let (mut agent, set) = load_with_overrides(home, kept, given, screen)?;
     keep_model(&mut agent, run);
     Ok((agent, set))
 }
@@ -210,25 +218,70 @@ pub(crate) fn load_with_overrides(
 #[cfg(test)]
 mod tests {
     use super::is_guarded;
+    use serde_json::{Value, json};
 
     #[test]
-    fn a_key_is_guarded_with_all_below_it_and_all_around_it() {
+    fn a_record_decides_harmless_keys_and_small_parameters_of_the_model() {
+        let free = [
+            ("llm.model", json!("m")),
+            ("llm.stream", json!(true)),
+            ("llm.window", json!(8000)),
+            ("llm.timeout_ms", json!(1)),
+            ("llm.max_retries", json!(0)),
+            ("llm.attachments", json!({"images": false})),
+            ("llm.temperature", json!(0.5)),
+            ("llm.store", json!(false)),
+            ("llm.reasoning_effort", json!("é".repeat(64))),
+            ("max_output_bytes", json!(1)),
+            ("keep_requests", json!("all")),
+            ("name", json!("n")),
+            ("version", json!("1")),
+            ("description", json!("d")),
+        ];
+        for (key, value) in free {
+            assert!(!is_guarded(key, &value), "{key}: {value}");
+        }
+    }
+
+    #[test]
+    fn every_other_key_is_guarded() {
         let guarded = [
+            "llm",
+            "llm.",
             "llm.command",
             "llm.command.0",
-            "llm",
-            "tools.ls.exec",
+            "llm.base_url",
+            "llm.api",
+            "llm.headers",
             "llm.headers.x",
-            "hooks",
-        ];
-        let free = [
-            "llm.temperature",
-            "llm.commands",
+            "llm.cache",
+            "llm.total_timeout_ms",
+            "llm.model.x",
+            "llm.reasoning.effort",
+            "llm_config",
+            "llm_config.temperature",
+            "wrapper",
+            "tools.ls.exec",
+            "limits",
+            "limits.seconds",
             "max_iterations",
-            "toolset",
-            "name",
+            "tool_timeout_ms",
+            "ask_human",
+            "sync",
+            "repairs",
+            "output_schema",
+            "budget",
+            "budget.cost",
+            "pricing.input",
+            "namespace",
+            "",
         ];
-        assert_eq!(guarded.map(is_guarded), [true; 6]);
-        assert_eq!(free.map(is_guarded), [false; 5]);
+        for key in guarded {
+            assert!(is_guarded(key, &json!(1)), "{key}");
+        }
+        let long = "é".repeat(65);
+        for value in [json!(long), json!(["x"]), json!({"x": 1}), Value::Null] {
+            assert!(is_guarded("llm.provider", &value), "{value}");
+        }
     }
 }

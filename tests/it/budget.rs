@@ -194,13 +194,16 @@ fn a_misspelt_limit_is_an_error() {
 }
 
 #[test]
-fn a_record_cannot_raise_a_budget() {
-    let world = restless(World::with_tools(NOTE).top("budget: {tokens: 200}"));
-    let raised = ["--set", "budget.tokens=300"];
-    world.run("go").args(raised).exits(4);
-    assert_eq!(world.server.requests().len(), 3);
-    world.go_on().exits(78).says("--set budget.tokens");
-    assert_eq!(world.server.requests().len(), 3);
+fn a_budget_is_no_override() {
+    let world = World::unasked().top("budget: {tokens: 200}");
+    for set in ["budget.tokens=300", "budget={tokens: 300}"] {
+        let [run, chat] = ["run", "chat"].map(|command| world.delta([command, "-a", "agent"]));
+        for command in [run.args(["-w", "ws", "-m", "go"]), chat, world.go_on()] {
+            let outcome = command.args(["--set", set]);
+            outcome.refuses(2, "--budget cost=3,tokens=500000");
+        }
+    }
+    assert!(!world.exists("ws"));
 }
 
 /// An answer with this usage: a call, so that the run goes on.

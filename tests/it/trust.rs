@@ -344,6 +344,11 @@ fn overrides(world: &World) -> Vec<(&'static str, Value)> {
         ("wrapper", program),
         ("tools", json!([{"name": "x", "exec": "true"}])),
         ("system_prompt", json!("context.yaml")),
+        ("limits.seconds", json!(9)),
+        ("max_iterations", json!(9)),
+        ("pricing", json!({"input": 0, "output": 0})),
+        ("llm.total_timeout_ms", json!(9)),
+        ("llm.extra_body", json!({"x": 1})),
     ]
 }
 
@@ -420,14 +425,45 @@ fn an_override_that_decides_nothing_of_that_kind_is_kept_by_the_record() {
     world.model_says([call("a", "list", &json!({})), text("done")]);
     let first = world
         .run("go")
-        .args(["--set", "max_iterations=1", "--set", "llm.temperature=0.5"]);
+        .args(["--max-iterations", "1", "--set", "llm.temperature=0.5"]);
     first.end();
-    world
-        .go_on()
-        .args(["--max-iterations", "5"])
-        .exits(0)
-        .prints("done\n");
+    // The option is for one start, and no override.
+    world.go_on().exits(0).prints("done\n");
     assert_eq!(world.server.last().json()["temperature"], 0.5);
+}
+
+#[test]
+fn a_limit_that_was_overridden_must_be_given_again() {
+    let world = World::with_tools("- {name: list, exec: 'ls'}");
+    world.model_says([call("a", "list", &json!({})), text("done")]);
+    let limits = ["--set", "limits.seconds=600", "--set", "max_iterations=1"];
+    let first = world.run("go").args(limits).exits(4);
+    first.says("--set 'max_iterations=1'");
+    for (missing, given) in [
+        ("limits.seconds", &limits[2..]),
+        ("max_iterations", &limits[..2]),
+        (
+            "max_iterations",
+            &[&limits[..2], &["--set", "max_iterations=9"]].concat(),
+        ),
+    ] {
+        let again = world.go_on().args(given);
+        again.refuses(78, &format!("--set {missing}"));
+    }
+    world.go_on().args(limits).exits(0).prints("done\n");
+}
+
+#[test]
+fn a_budget_in_the_overrides_of_an_old_record_neither_counts_nor_blocks() {
+    let world = World::new();
+    forge(&world, "ws", "x", |metadata, journal| {
+        metadata["set"] = json!({"budget.tokens": 1, "name": "other"});
+        journal[0]["set"] = json!({"budget.tokens": 1, "name": "other"});
+    });
+    world.model_says([text("done")]);
+    let resumed = world.go_on().args(["--adopt", "-a", "agent"]);
+    resumed.exits(0).prints("done\n").says("--budget");
+    assert_eq!(world.latest().metadata()["set"], json!({"name": "other"}));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::cli::message::{GivenAgent, given_agent, message_parts};
 use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::error::{Error, Result};
+use crate::runs::overrides::is_budget;
 use crate::runs::task::GivenPart;
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
@@ -203,6 +204,11 @@ fn plain_settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
             return Err(Error::usage("-M: the name is empty"));
         }
         pairs.push(("llm.model".to_owned(), json::text(&model)));
+    }
+    if let Some((key, _)) = pairs.iter().find(|(key, _)| is_budget(key)) {
+        return Err(Error::usage(format!(
+            "--set {key}: a budget is given with --budget, as in --budget cost=3,tokens=500000"
+        )));
     }
     let is_wrong = |(key, _): &&(String, String)| key.split('.').any(str::is_empty);
     match pairs.iter().find(is_wrong) {
