@@ -1,12 +1,14 @@
 //! Agents by name: where `@NAME` is looked up, and the agents that the program carries.
 //!
 //! A built-in agent is unpacked below the person's cache directory, into a directory that is named by its
-//! content, and compared with the program's own bytes each time before it is used. Unaware of runs.
+//! content, and compared with the program's own bytes each time before it is used.
 
 use super::message::GivenAgent;
 use super::templates::{self, Template};
 use crate::config::person;
 use crate::error::{At, Error, Result, may_fail};
+use crate::record::workspace::Workspace;
+use crate::runs::overrides::{around, recorded_agent};
 use crate::text::ids::hex;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
@@ -79,15 +81,24 @@ pub(crate) fn find_word(word: &Path) -> Result<FoundAgent> {
     })
 }
 
-/// The directory of the agent that is given for a run, or of the built-in one that the run had. None: the
-/// record decides.
-pub(crate) fn agent_for_run(given: Option<&Path>, recorded: &str) -> Result<Option<PathBuf>> {
-    match (given, built_in_of(Path::new(recorded))) {
-        (Some(word), _) => find_word(word).map(|found| Some(found.home)),
+/// The directory of a run's agent: the one that is given, the built-in one that the run had, or the recorded one.
+pub(crate) fn agent_of_run(
+    given: Option<&Path>,
+    recorded: (&str, &str),
+    workspace: &Workspace,
+) -> Result<PathBuf> {
+    match (given, built_in_of(Path::new(recorded.1))) {
+        (Some(word), _) => find_word(word).map(|found| found.home),
         // Of another version of this program, perhaps, whose files nothing proves.
-        (None, Some(template)) => unpack(template).map(Some),
-        (None, None) => Ok(None),
+        (None, Some(template)) => unpack(template),
+        (None, None) => recorded_agent(recorded, workspace),
     }
+}
+
+/// True if a record does not say which agent its run has, because tools may have made the one that it names.
+pub(crate) fn is_nested(home: &Path, root: &Path) -> bool {
+    let is_inside = |workspace: Workspace| around(home, &workspace).is_some();
+    built_in_of(home).is_none() && Workspace::at(root).is_ok_and(is_inside)
 }
 
 /// The built-in agent that an agent's directory is a copy of.

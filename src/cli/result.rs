@@ -1,6 +1,6 @@
 //! The output at the end of a command: the result on stdout, errors and the next step on stderr.
 
-use crate::cli::agent_names::built_in_of;
+use crate::cli::agent_names::is_nested;
 use crate::cli::args::Common;
 use crate::config::tool::bind::shell_quoted;
 use crate::engine::question::Question;
@@ -9,9 +9,8 @@ use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::stop_reason::StopReason;
-use crate::record::workspace::Workspace;
 use crate::runs::inspect::RunSnapshot;
-use crate::runs::overrides::{guarded, is_inside, option_words};
+use crate::runs::overrides::{guarded, option_words};
 use crate::runs::result::RunResult;
 use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
@@ -261,8 +260,7 @@ fn continue_command(metadata: &Metadata, run: &RunDir) -> Vec<String> {
     .map(str::to_owned)
     .to_vec();
     let home = &metadata.agent_home;
-    let is_inside = |workspace: Workspace| is_inside(Path::new(home), &workspace);
-    if built_in_of(Path::new(home)).is_none() && Workspace::at(root).is_ok_and(is_inside) {
+    if is_nested(Path::new(home), root) {
         command.extend(["-a".to_owned(), home.clone()]);
     }
     for (key, value) in guarded(&metadata.set) {

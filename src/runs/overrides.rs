@@ -14,6 +14,8 @@ use crate::text::json;
 use crate::text::yaml;
 use crate::unix::terminal::Screen;
 use serde_json::{Map, Value, json};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Keys of agent.yaml that a record may decide, beside the parameters of the model: they determine neither where a program,
@@ -129,41 +131,47 @@ pub(crate) fn option_words(key: &str, value: &Value) -> Vec<String> {
     }
 }
 
-/// True if an agent is inside the workspace, where its own tools may have changed it.
-pub(crate) fn is_inside(home: &Path, workspace: &Workspace) -> bool {
+/// The directory in which tools may have made an agent: the run's workspace, or one above it that has a `.delta`, even a
+/// foreign one. Directories are known by their inodes, because a mount can give one several paths.
+pub(crate) fn around(home: &Path, workspace: &Workspace) -> Option<PathBuf> {
+    let identity = |dir: &Path| dir.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
-    home.starts_with(&workspace.root)
+    let above_home: Vec<_> = home.ancestors().map(identity).collect();
+    let is_workspace = |dir: &Path| {
+        let control = dir.join(".delta").symlink_metadata();
+        dir == workspace.root || !control.is_err_and(|e| e.kind() == ErrorKind::NotFound)
+    };
+    let mut dirs = workspace.root.ancestors();
+    dirs.find(|dir| is_workspace(dir) && above_home.contains(&identity(dir)))
+        .map(Path::to_owned)
 }
 
-/// The directory of a run's agent: the one that is given, or else the recorded one.
+/// The directory of a run's agent as the record has it.
 ///
 /// # Errors
-/// None is recorded, it lies inside the workspace, or it is gone.
-pub(crate) fn agent_dir(
-    given: Option<&Path>,
+/// None is recorded, tools may have made it, or it is gone.
+pub(crate) fn recorded_agent(
     (id, recorded): (&str, &str),
     workspace: &Workspace,
 ) -> Result<PathBuf> {
-    if let Some(given) = given {
-        return Ok(given.to_owned());
-    }
     if recorded.is_empty() {
         return Err(Error::failure(format!(
             "the record of run {id} does not name its agent: give it with -a DIR"
         )));
     }
-    if is_inside(Path::new(recorded), workspace) {
+    if let Some(dir) = around(Path::new(recorded), workspace) {
+        let dir = dir.display();
         return Err(Error::config(format!(
-            "run {id} names an agent inside its own workspace, {recorded}, which a run may have put there: \
-             if you trust it, name it with -a DIR"
+            "run {id} names an agent inside the workspace {dir}, {recorded}, which a tool may have put there: if you trust \
+             it, name it with -a DIR"
         )));
     }
-    if !Path::new(recorded).is_dir() {
-        return Err(Error::config(format!(
+    let home = Path::new(recorded).canonicalize();
+    home.ok().filter(|home| home.is_dir()).ok_or_else(|| {
+        Error::config(format!(
             "the agent of run {id} is no longer at {recorded}; give its directory with -a DIR"
-        )));
-    }
-    Ok(recorded.into())
+        ))
+    })
 }
 
 /// The agent with these overrides and those that are given, and all of them together. Whatever a given one

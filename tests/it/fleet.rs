@@ -198,6 +198,35 @@ fn a_list_shows_foreign_runs_as_such_and_leads_through_no_link() {
 }
 
 #[test]
+fn a_list_marks_runs_whose_agent_a_tool_may_have_made() {
+    let world = World::new();
+    run_in(&world, "in/ws", text("done"), 0);
+    copy(&world.path("agent"), &world.path("in/ws/evil"));
+    world.model_says([Reply::error(503, "later"), text("done")]);
+    let inner = |agent| {
+        let words = ["run", "-a", agent, "-w", "in/ws/x", "-m", agent];
+        world.delta(words).args(["--set", "llm.max_retries=0"])
+    };
+    inner("in/ws/evil").exits(75);
+    inner("agent").exits(0);
+    let mut rows = fields(&world, &["-r", "in"], "nested");
+    rows.sort();
+    let expected = [
+        ("in/ws", "false"),
+        ("in/ws/x", "false"),
+        ("in/ws/x", "true"),
+    ];
+    assert_eq!(
+        rows,
+        expected.map(|(place, is)| (place.to_owned(), is.to_owned()))
+    );
+    let list = ["list-runs", "-r", "in", "--retryable"];
+    let list = world.delta(list).exits(0).stdout;
+    let list = String::from_utf8(list).unwrap();
+    assert!(list.contains("model_unavailable, nested  "), "{list}");
+}
+
+#[test]
 fn the_summary_names_the_job_that_started_the_engine_and_nothing_else_of_the_batch_system() {
     let world = World::new();
     world.model_says([question()]);

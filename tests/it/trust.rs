@@ -512,6 +512,107 @@ fn a_link_that_leads_back_into_the_workspace_is_inside_it() {
     world.go_on().arg("--adopt").refuses(78, "-a DIR");
 }
 
+/// The run "inner" in `ws/x`, which lies in a workspace, of the agent `home`; interrupted after its first iteration.
+#[track_caller]
+fn nested(home: &str) -> World {
+    let world = World::with_tools("- {name: list, exec: 'ls'}");
+    world.model_says([text("outer")]);
+    world.run("outer").exits(0);
+    if home != "agent" {
+        copy(&world.path("agent"), &world.path(home));
+    }
+    world.model_says([call("a", "list", &json!({}))]);
+    let words = [
+        "run", "-a", home, "-w", "ws/x", "--run-id", "inner", "-m", "go",
+    ];
+    world.delta(words).args(["--max-iterations", "1"]).exits(4);
+    world
+}
+
+#[test]
+fn an_agent_in_a_workspace_around_is_taken_only_from_the_command_line() {
+    let world = nested("ws/evil");
+    for words in [
+        &["continue", "-w", "ws/x"][..],
+        &["request", "-w", "ws/x", "inner", "--next"],
+        &["fork", "-w", "ws/x", "inner", "--at", "1"],
+        &["replay", "-w", "ws/x", "inner"],
+    ] {
+        let outcome = world.delta(words.iter().copied()).stdin("x\n").end();
+        outcome.refuses(78, "-a DIR");
+    }
+    assert_eq!(world.server.requests().len(), 2);
+    world.model_says([text("done")]);
+    let words = ["continue", "-w", "ws/x", "-a", "ws/evil"];
+    world.delta(words).exits(0).prints("done\n");
+}
+
+#[test]
+fn an_agent_beside_a_workspace_around_is_taken_from_the_record() {
+    let world = nested("agent");
+    world.model_says([text("done")]);
+    let on = world.delta(["continue", "-w", "ws/x"]);
+    on.exits(0).prints("done\n");
+}
+
+#[test]
+fn whatever_is_called_delta_makes_a_directory_above_a_workspace_around() {
+    for kind in ["file", "link", "foreign"] {
+        let world = nested("ws/evil");
+        let control = world.path("ws/.delta");
+        fs::remove_dir_all(&control).unwrap();
+        match kind {
+            "file" => fs::write(&control, "").unwrap(),
+            "link" => symlink("nowhere", &control).unwrap(),
+            _ => fs::create_dir(&control).unwrap(),
+        }
+        let on = world.delta(["continue", "-w", "ws/x"]);
+        on.refuses(78, "-a DIR");
+    }
+}
+
+#[test]
+fn no_path_to_an_agent_in_a_workspace_around_hides_where_it_lies() {
+    let world = nested("ws/evil");
+    let evil = world.path("ws/evil");
+    symlink(&evil, world.path("outside")).unwrap();
+    symlink(world.path("ws/x"), world.path("short")).unwrap();
+    for home in [
+        world.path("outside"),
+        world.path("ws/x/../evil"),
+        world.path("agent/../ws/evil/."),
+        "ws/evil".into(),
+    ] {
+        let run = Run::latest(&world.path("ws/x"));
+        let journal = run.text("journal.jsonl");
+        let recorded = json!(evil).to_string();
+        let recorded = journal.replace(&recorded, &json!(home).to_string());
+        assert_ne!(recorded, journal);
+        fs::write(run.path("journal.jsonl"), recorded).unwrap();
+        for workspace in ["ws/x", "short", "ws/evil/../x"] {
+            let on = world.delta(["continue", "-w", workspace]);
+            on.refuses(78, "-a DIR");
+        }
+        fs::write(run.path("journal.jsonl"), journal).unwrap();
+    }
+}
+
+#[test]
+fn an_agent_that_lies_in_a_run_outside_every_workspace_is_not_taken_from_the_record() {
+    let world = World::new();
+    world.model_says([text("done")]);
+    world.run("go").args(["--run-id", "job"]).exits(0);
+    fs::rename(world.path("ws/.delta/job"), world.path("kept")).unwrap();
+    copy(&world.path("agent"), &world.path("kept/agent"));
+    let own = json!(world.path("agent")).to_string();
+    let journal = world.read("kept/journal.jsonl");
+    let forged = journal.replace(&own, &json!(world.path("kept/agent")).to_string());
+    assert_ne!(forged, journal);
+    world.write("kept/journal.jsonl", forged);
+    let replay = world.delta(["replay", "./kept", "--adopt"]);
+    replay.refuses(78, "-a DIR");
+}
+
 #[test]
 fn a_workspace_of_an_older_engine_is_migrated_only_when_it_is_adopted() {
     let world = World::new();

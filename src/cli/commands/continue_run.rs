@@ -1,7 +1,7 @@
 //! `delta continue`: resumes a run according to its state.
 
 use super::run::warn_of_own_files;
-use crate::cli::agent_names::agent_for_run;
+use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ContinueArgs;
 use crate::cli::result;
 use crate::engine::account::SpendingRules;
@@ -15,7 +15,7 @@ use crate::runs::find::{find_named, no_runs};
 use crate::runs::inspect::{RunSnapshot, inspect_run};
 use crate::runs::launch::Launch;
 use crate::runs::origin::{require_own, require_own_run};
-use crate::runs::overrides::{agent_dir, load_recorded};
+use crate::runs::overrides::load_recorded;
 use crate::runs::preflight::{
     check_depth, check_schema, heed_deadline, install_signals, read_environment,
 };
@@ -76,8 +76,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         Decision::Begin | Decision::BeginInPlace | Decision::Resume => {}
     }
     let recorded = (id.as_str(), found.metadata.agent_home.as_str());
-    let given = agent_for_run(wanted.agent.as_deref(), recorded.1)?;
-    let home = agent_dir(given.as_deref(), recorded, &workspace)?;
+    let home = agent_of_run(wanted.agent.as_deref(), recorded, &workspace)?;
     let recorded = (&run, &found.metadata.set);
     let (agent, set) = load_recorded(&home, recorded, &wanted.set, screen)?;
     let environment = read_environment(&agent, Some(&workspace), screen)?;

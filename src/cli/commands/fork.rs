@@ -1,6 +1,6 @@
 //! `delta fork`: a new run that begins with the first iterations of another one, which stays as it is.
 
-use crate::cli::agent_names::agent_for_run;
+use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ForkArgs;
 use crate::cli::result;
 use crate::engine::account::SpendingRules;
@@ -14,7 +14,7 @@ use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
 use crate::runs::launch::{Launch, start_event};
 use crate::runs::origin::require_own_run;
-use crate::runs::overrides::{agent_dir, load_recorded};
+use crate::runs::overrides::load_recorded;
 use crate::runs::preflight;
 use crate::runs::result::RunResult;
 use crate::runs::task::Task;
@@ -54,8 +54,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     let beginning = beginning(&recording, fork, message.is_some())?;
     let id = parent.id.as_str();
     let recorded = (id, whole.agent_home.as_deref().unwrap_or_default());
-    let given = agent_for_run(fork.agent.as_deref(), recorded.1)?;
-    let home = agent_dir(given.as_deref(), recorded, &here)?;
+    let home = agent_of_run(fork.agent.as_deref(), recorded, &here)?;
     let (agent, set) = load_recorded(&home, (&parent, &whole.set), &fork.set, screen)?;
     let rules = SpendingRules::of(&agent, common.budget)?;
     // Report what the environment lacks before anything is created.

@@ -1,7 +1,7 @@
 //! `delta replay`: a recorded run again, with the model's recorded answers. Every request is compared
 //! with the recorded one.
 
-use crate::cli::agent_names::agent_for_run;
+use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ReplayArgs;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
@@ -21,7 +21,7 @@ use crate::runs::find::find_run;
 use crate::runs::inspect::is_live;
 use crate::runs::launch::{Launch, start_event};
 use crate::runs::origin::require_own_run;
-use crate::runs::overrides::{agent_dir, load_recorded};
+use crate::runs::overrides::load_recorded;
 use crate::runs::preflight;
 use crate::runs::workspace_copy::ReplayDir;
 use crate::text::ids::RunId;
@@ -121,14 +121,14 @@ fn agent_and_overrides(
     screen: Screen,
 ) -> Result<(Agent, Map<String, Value>)> {
     let state = recording.state()?;
-    let id = recording.run.id.as_str();
-    let recorded = state.agent_home.as_deref().unwrap_or_default();
-    let given = agent_for_run(wanted.agent.as_deref(), recorded)?;
-    let dir = match (given, recording.run.workspace()) {
-        (Some(dir), _) => dir,
-        (None, Some(root)) => agent_dir(None, (id, recorded), &Workspace::at(root)?)?,
-        (None, None) => recorded.into(),
-    };
+    let run = &recording.run;
+    let recorded = (
+        run.id.as_str(),
+        state.agent_home.as_deref().unwrap_or_default(),
+    );
+    // A run in no workspace may have come with an agent beside its records.
+    let around = Workspace::at(run.workspace().unwrap_or(&run.path))?;
+    let dir = agent_of_run(wanted.agent.as_deref(), recorded, &around)?;
     let (mut agent, set) = load_recorded(&dir, (&recording.run, &state.set), &wanted.set, screen)?;
     if agent.llm.command.is_none() && (agent.llm.model.is_none() || agent.llm.is_from_environment) {
         // What the environment says today is not what the requests were made with.

@@ -1,6 +1,6 @@
 //! `delta request`: the exact bytes of a request or of the next one, and the first difference of two.
 
-use crate::cli::agent_names::agent_for_run;
+use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::RequestArgs;
 use crate::error::{Error, Exit, Result};
 use crate::record::invocations;
@@ -9,7 +9,7 @@ use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
 use crate::runs::inspect::inspect_run;
 use crate::runs::origin::{require_own_run, warn_if_foreign_run};
-use crate::runs::overrides::{agent_dir, load_recorded};
+use crate::runs::overrides::load_recorded;
 use crate::runs::{preflight, preview};
 use crate::text::ids::RunId;
 use crate::unix::terminal::{Screen, print, print_json, printable};
@@ -54,8 +54,7 @@ fn next_request(run: &RunDir, options: &RequestArgs) -> Result<Vec<u8>> {
     let screen = Screen::new(false, false);
     let id = run.id.as_str();
     let recorded = (id, found.metadata.agent_home.as_str());
-    let given = agent_for_run(options.agent.as_deref(), recorded.1)?;
-    let home = agent_dir(given.as_deref(), recorded, &workspace)?;
+    let home = agent_of_run(options.agent.as_deref(), recorded, &workspace)?;
     let recorded = (run, &found.metadata.set);
     let (agent, _) = load_recorded(&home, recorded, &options.set, screen)?;
     preview::next_request(

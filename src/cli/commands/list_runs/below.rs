@@ -1,6 +1,7 @@
 //! All runs below directories, as one list: a table or a line of JSON for each, and their sums.
 
 use super::{Row, RunSummary, table};
+use crate::cli::agent_names::is_nested;
 use crate::cli::args::ListRunsArgs;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
@@ -106,17 +107,13 @@ impl Entry {
             foreign,
         } = found;
         let row = || {
-            let mut reason = metadata.stop_reason.clone().unwrap_or_default();
-            if metadata.status == Status::Running {
-                reason.clear();
-            }
-            if foreign.is_some() {
-                reason += if reason.is_empty() {
-                    "foreign"
-                } else {
-                    ", foreign"
-                };
-            }
+            let ended = metadata.status != Status::Running;
+            let marks = [
+                metadata.stop_reason.as_deref().filter(|_| ended),
+                foreign.map(|_| "foreign"),
+                has_nested_agent(&run, metadata).then_some("nested"),
+            ];
+            let reason = marks.into_iter().flatten().collect::<Vec<_>>().join(", ");
             Row {
                 name: run.id.to_string(),
                 // One line, whatever a directory is called.
@@ -148,11 +145,18 @@ impl Entry {
         let root = self.run.workspace().unwrap_or(&self.run.path);
         object["workspace_path"] = Value::from(root.to_string_lossy());
         object["foreign"] = self.foreign.is_some().into();
+        object["nested"] = has_nested_agent(&self.run, &metadata).into();
         if let Ok(Some(cost)) = cost_of(&self.run) {
             object["cost"] = cost.cost().into();
         }
         Some(object)
     }
+}
+
+/// True if going on with a run needs its agent named. A flow's is never taken from a record.
+fn has_nested_agent(run: &RunDir, metadata: &Metadata) -> bool {
+    let root = run.workspace().filter(|_| metadata.flow.is_none());
+    root.is_some_and(|root| is_nested(Path::new(&metadata.agent_home), root))
 }
 
 /// What a run itself has spent, without those that it has started; none if it has no ledger.
