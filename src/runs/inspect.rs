@@ -147,6 +147,18 @@ pub(crate) fn is_run_of(metadata: &Metadata, agent: &Agent, task: Option<&Task>)
     of_agent && task.is_none_or(|task| task.is_beginning_of(metadata))
 }
 
+/// The error for a command that names a run and another agent than the run's.
+pub(crate) fn of_other_agent(found: &RunSnapshot, agent: &Agent) -> Error {
+    let (id, run) = (&found.run.id, &found.metadata);
+    Error::failure(format!(
+        "run {id} belongs to the agent {} ({}), not to {} ({}); `delta continue` goes on with the run's own",
+        run.agent_name,
+        run.agent_home,
+        agent.name,
+        agent.home.display()
+    ))
+}
+
 impl RunSnapshot {
     /// The facts that a command decides by. A live run's journal has not been read.
     pub(crate) fn standing(&self, is_same: bool) -> Standing {

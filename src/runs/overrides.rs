@@ -92,7 +92,7 @@ pub(crate) fn load_recorded(
 
 /// Gives an agent that names no model, where the environment names none either, that of the run's newest start. A
 /// name decides neither where a request goes nor which key goes with it, as `llm.model` among the recorded overrides does not.
-pub(crate) fn keep_model(agent: &mut Agent, run: &RunDir) {
+fn keep_model(agent: &mut Agent, run: &RunDir) {
     if agent.llm.has_model() {
         return;
     }

@@ -2,7 +2,7 @@
 
 use super::decide::{Decision, Naming, Refusal, Standing, Wanted, decide};
 use super::find::{left_behind, newest_where};
-use super::inspect::{RunSnapshot, inspect_run, is_run_of};
+use super::inspect::{RunSnapshot, inspect_run, is_run_of, of_other_agent};
 use super::launch::Launch;
 use super::origin::{require_own, require_own_run};
 use super::overrides::load_recorded;
@@ -293,8 +293,7 @@ impl RunRequest<'_> {
     }
 
     fn standing(&self, found: &RunSnapshot) -> Standing {
-        let is_same = |task: &Task| task.is_beginning_of(&found.metadata);
-        standing_of(found, self.task.is_none_or(is_same))
+        standing_of(found, is_run_of(&found.metadata, self.agent, self.task))
     }
 
     fn carry_out(
@@ -454,6 +453,11 @@ impl RunRequest<'_> {
     ) -> Error {
         let root = workspace.root.display();
         match (refusal, &self.run_id, found) {
+            (Refusal::OtherRun, _, Some(found))
+                if !is_run_of(&found.metadata, self.agent, None) =>
+            {
+                of_other_agent(found, self.agent)
+            }
             (Refusal::OtherRun, Some(id), Some(found)) => {
                 let first = found
                     .metadata

@@ -95,6 +95,83 @@ fn an_open_question_comes_first_and_its_answer_is_no_message() {
     assert_eq!(answer["response"], "blue");
 }
 
+/// A world whose run "job" of the agent "probe", in `proj`, a hook keeps from running its tool, and which asks a person.
+fn asking_job() -> World {
+    let world = World::with_tools("- {name: touch, exec: 'touch made'}");
+    let guard = "#!/bin/sh\ngrep -qr touch \"$DELTA_HOOK_IO_PATH/input\" || exit 0\n\
+                 echo '{\"action\": \"deny\", \"message\": \"never\"}' > \"$DELTA_HOOK_IO_PATH/output/control.json\"\n";
+    world.script("agent/guard.sh", guard);
+    world.write(
+        "agent/hooks.yaml",
+        "pre_tool_execution: {command: ['${AGENT_HOME}/guard.sh']}\n",
+    );
+    world.model_says([call("c1", "ask_human", &json!({"prompt": "Which?"}))]);
+    let words = [
+        "run", "-a", "agent", "-w", "proj", "--run-id", "job", "-m", "one",
+    ];
+    world.delta(words).exits(101);
+    world
+}
+
+#[test]
+fn a_conversation_goes_on_with_the_runs_own_agent_and_its_guards() {
+    for place in [["--run-id", "job"], ["-w", "."]] {
+        let world = asking_job();
+        world.model_says([
+            call("c2", "touch", &json!({})),
+            text("so be it"),
+            text("bye"),
+        ]);
+        let on = chat(&world, place).stdin("blue\nthank you\n");
+        on.exits(0).prints("so be it\nbye\n").says("Which?");
+        let run = newest(&world);
+        assert_eq!(said(&run), ["one", "thank you"]);
+        assert_eq!(run.metadata()["agent_name"], "probe");
+        let last = world.server.last();
+        assert!(last.observation("c2").contains("never"));
+        assert!(!world.exists("proj/made"));
+        let first = world.server.requests().remove(0);
+        assert_eq!(last.messages()[0], first.messages()[0]);
+        assert_eq!(last.json()["tools"], first.json()["tools"]);
+    }
+}
+
+#[test]
+fn a_run_that_is_named_goes_on_with_no_other_agent() {
+    let world = asking_job();
+    let home = world.path("agent").canonicalize().unwrap();
+    let run = |args: &[&str]| chat(&world, ["@coder", "--run-id", "job"]).args(args);
+    let message = format!(
+        "run job belongs to the agent probe ({}), not to coder (",
+        home.display()
+    );
+    run(&[]).stdin("x\n").refuses(1, &message);
+    assert_eq!(world.server.requests().len(), 1);
+    assert_eq!(newest(&world).metadata()["agent_name"], "probe");
+    // Where only a directory is named, the newest run there of the agent is meant.
+    world.model_says([text("begun"), text("on")]);
+    let coder = || chat(&world, ["@coder", "-w", "."]);
+    coder().stdin("a\n").exits(0).prints("begun\n");
+    coder().stdin("b\n").exits(0).prints("on\n");
+    assert_eq!(said(&newest(&world)), ["a", "b"]);
+    world.model_says([text("blue"), text("bye")]);
+    let own = chat(&world, ["-a", "../agent", "-w", "."]);
+    own.stdin("blue\nc\n").exits(0).prints("blue\nbye\n");
+}
+
+#[test]
+fn a_part_of_another_run_is_not_the_conversation_that_goes_on() {
+    let world = World::new();
+    world.model_says([text("one"), text("part"), text("two")]);
+    chat(&world, []).stdin("first\n").exits(0);
+    let whole = newest(&world);
+    let words = ["run", "-a", "../agent", "-w", ".", "-m", "a part"];
+    let part = world.delta(words).cwd(world.path("proj"));
+    part.env("DELTA_RUN_ID", whole.id()).exits(0);
+    chat(&world, ["-w", "."]).stdin("second\n").exits(0);
+    assert_eq!(said(&whole), ["first", "second"]);
+}
+
 #[test]
 fn where_nobody_types_an_answer_that_does_not_come_is_the_end() {
     let world = World::new();

@@ -344,6 +344,33 @@ fn an_answer_that_a_new_run_leaves_unread_is_mentioned() {
 }
 
 #[test]
+fn a_run_that_is_named_is_resumed_with_no_other_agent() {
+    let world = World::new();
+    copy(&world.path("agent"), &world.path("other"));
+    let other = world
+        .read("other/agent.yaml")
+        .replace("name: probe", "name: other");
+    world.write("other/agent.yaml", other);
+    world.model_says([Reply::error(401, "no such key"), text("done")]);
+    let command = |agent| {
+        let words = [
+            "run", "-a", agent, "-w", "ws", "--run-id", "job", "-m", "go",
+        ];
+        world.delta(words)
+    };
+    command("agent").exits(4);
+    let [own, given] = ["agent", "other"].map(|name| world.path(name).canonicalize().unwrap());
+    let (own, given) = (own.display(), given.display());
+    let message = format!("run job belongs to the agent probe ({own}), not to other ({given})");
+    command("other").refuses(1, &message);
+    command("other").arg("--dry-run").refuses(1, &message);
+    assert_eq!(world.server.requests().len(), 1);
+    // An agent that has been moved keeps its name.
+    fs::rename(world.path("agent"), world.path("moved")).unwrap();
+    command("moved").exits(0).prints("done\n");
+}
+
+#[test]
 fn that_a_run_is_live_is_said_whatever_its_journal_holds() {
     let world = World::new();
     world.model_says([text("done").held()]);

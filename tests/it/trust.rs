@@ -537,6 +537,8 @@ fn an_agent_in_a_workspace_around_is_taken_only_from_the_command_line() {
         &["request", "-w", "ws/x", "inner", "--next"],
         &["fork", "-w", "ws/x", "inner", "--at", "1"],
         &["replay", "-w", "ws/x", "inner"],
+        &["chat", "-w", "ws/x"],
+        &["chat", "-w", "ws/x", "--run-id", "inner"],
     ] {
         let outcome = world.delta(words.iter().copied()).stdin("x\n").end();
         outcome.refuses(78, "-a DIR");

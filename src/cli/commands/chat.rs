@@ -2,23 +2,24 @@
 //! ordinary one, and any other command can go on with it.
 
 use super::run::{choose_site, warn_of_own_files};
-use crate::cli::agent_names::find_agent;
+use crate::cli::agent_names::{agent_of_run, find_agent};
 use crate::cli::args::ChatArgs;
+use crate::cli::message::GivenAgent;
 use crate::cli::result::print_answer;
 use crate::config::agent::Agent;
 use crate::config::tool::bind::shell_quoted;
 use crate::engine::account::SpendingRules;
 use crate::engine::line_reader::{LineReader, Typed};
 use crate::error::{Error, Exit, Result};
-use crate::record::metadata::Status;
+use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::decide::{Decision, Naming, Wanted, decide};
 use crate::runs::find::newest_where;
-use crate::runs::inspect::{RunSnapshot, inspect_run, is_run_of};
+use crate::runs::inspect::{RunSnapshot, inspect_run, is_run_of, of_other_agent};
 use crate::runs::launch::Launch;
 use crate::runs::origin::{require_own, require_own_run};
-use crate::runs::overrides::{keep_model, load_recorded, load_with_overrides};
+use crate::runs::overrides::{load_recorded, load_with_overrides};
 use crate::runs::preflight::{check_depth, install_signals, read_environment};
 use crate::runs::result::RunResult;
 use crate::runs::run_request::RunRequest;
@@ -36,7 +37,7 @@ struct Chat<'a> {
     wanted: &'a ChatArgs,
     agent: Agent,
     set: Map<String, Value>,
-    /// The directory that is given, or the one that a named agent works in.
+    /// The directory that is given, or the one that the agent works in.
     work_dir: Option<PathBuf>,
     signals: Arc<Signals>,
     screen: Screen,
@@ -51,62 +52,106 @@ pub(crate) fn chat(wanted: &ChatArgs) -> Result<Exit> {
     let common = &wanted.common;
     let signals = install_signals()?;
     let screen = Screen::new(common.quiet, common.verbose);
-    let found = find_agent(&wanted.agent)?;
-    let (agent, set) = load_with_overrides(&found.home, Map::new(), &wanted.set, screen)?;
+    let is_named = matches!(wanted.agent, GivenAgent::Word(_));
+    let named = is_named.then(|| find_agent(&wanted.agent)).transpose()?;
+    let works_here = named.as_ref().is_none_or(|named| named.works_here);
+    let here = works_here.then(|| PathBuf::from("."));
+    let work_dir = common.work_dir.clone().or(here);
+    let load = |home: &Path| load_with_overrides(home, Map::new(), &wanted.set, screen);
+    let chosen = named.map(|named| load(&named.home)).transpose()?;
+    let agent = chosen.as_ref().map(|(agent, _)| agent);
+    let found = find_run(wanted, agent, work_dir.as_deref())?;
+    let (agent, set) = match (&found, chosen) {
+        (None, Some(chosen)) => chosen,
+        (None, None) => load(&find_agent(&wanted.agent)?.home)?,
+        (Some(found), chosen) => load_for(found, chosen.map(|it| it.0.home), wanted, screen)?,
+    };
     SpendingRules::of(&agent, common.budget)?;
-    let here = found.works_here.then(|| PathBuf::from("."));
+    warn_of_own_files(&agent, work_dir.as_deref(), screen);
     let mut chat = Chat {
         wanted,
         agent,
         set,
-        work_dir: common.work_dir.clone().or(here),
+        work_dir,
         signals,
         screen,
         is_typed: io::stdin().is_terminal() && io::stderr().is_terminal(),
-        run: None,
+        run: found.map(|found| found.run),
     };
-    warn_of_own_files(&chat.agent, chat.work_dir.as_deref(), screen);
-    chat.run = chat.find_run()?;
-    if let Some(run) = &chat.run {
-        require_own_run(run, wanted.adopt)?;
-        keep_model(&mut chat.agent, run);
-    }
     chat.greet()?;
     chat.talk()
 }
 
-impl Chat<'_> {
-    /// The run to go on with: the one that is named, or the newest one of the agent where `-w` points.
-    fn find_run(&self) -> Result<Option<RunDir>> {
-        let common = &self.wanted.common;
-        let id = common.run_id.as_deref().map(RunId::parse).transpose();
-        let id = id.map_err(Error::usage)?;
-        let dir = self.work_dir.as_deref().unwrap_or(Path::new("."));
-        if id.is_none() && common.work_dir.is_none() {
-            return Ok(None);
-        }
-        let workspace = Workspace::at(dir)?;
-        workspace.check_layout()?;
-        require_own(&workspace, self.wanted.adopt)?;
-        match id {
-            Some(id) if workspace.run_path(&id).is_dir() => Ok(Some(RunDir::of(&workspace, &id))),
-            Some(id) => {
-                let root = workspace.root.to_string_lossy();
-                let list = ["delta", "list-runs", "-w", &root].map(str::to_owned);
-                Err(Error::failure(format!(
-                    "there is no run {id} in {root}; `{}` lists those that are there",
-                    shell_quoted(&list)
-                )))
-            }
-            None => {
-                let is_meant =
-                    |_: &RunDir, metadata: &_| Ok(is_run_of(metadata, &self.agent, None));
-                let newest = newest_where(&workspace, is_meant)?;
-                Ok(newest.map(|found| found.run))
-            }
-        }
+/// The run to go on with: the one that is named, or the newest one where `-w` points: of the agent that is named, or of
+/// any, but not the parts of another run.
+fn find_run(
+    wanted: &ChatArgs,
+    agent: Option<&Agent>,
+    work_dir: Option<&Path>,
+) -> Result<Option<RunSnapshot>> {
+    let common = &wanted.common;
+    let id = common.run_id.as_deref().map(RunId::parse).transpose();
+    let id = id.map_err(Error::usage)?;
+    if id.is_none() && common.work_dir.is_none() {
+        return Ok(None);
     }
+    let workspace = Workspace::at(work_dir.unwrap_or(Path::new(".")))?;
+    workspace.check_layout()?;
+    require_own(&workspace, wanted.adopt)?;
+    let is_meant = |_: &RunDir, metadata: &Metadata| {
+        let is_whole = metadata.flow.is_none() && metadata.parent_run_id.is_none();
+        Ok(agent.map_or(is_whole, |agent| is_run_of(metadata, agent, None)))
+    };
+    let Some(id) = id else {
+        return newest_where(&workspace, is_meant);
+    };
+    let run = RunDir::of(&workspace, &id);
+    if !run.path.is_dir() {
+        let root = workspace.root.to_string_lossy();
+        let list = ["delta", "list-runs", "-w", &root].map(str::to_owned);
+        return Err(Error::failure(format!(
+            "there is no run {id} in {root}; `{}` lists those that are there",
+            shell_quoted(&list)
+        )));
+    }
+    require_own_run(&run, wanted.adopt)?;
+    let found = inspect_run(&run)?;
+    match agent {
+        _ if found.is_flow => Err(of_flow(&found)),
+        Some(agent) if !is_run_of(&found.metadata, agent, None) => {
+            Err(of_other_agent(&found, agent))
+        }
+        _ => Ok(Some(found)),
+    }
+}
 
+/// The agent of a run and its settings, as `continue` has them.
+fn load_for(
+    found: &RunSnapshot,
+    named: Option<PathBuf>,
+    wanted: &ChatArgs,
+    screen: Screen,
+) -> Result<(Agent, Map<String, Value>)> {
+    let run = &found.run;
+    require_own_run(run, wanted.adopt)?;
+    let workspace = Workspace::at(run.workspace().unwrap_or(&run.path))?;
+    let recorded = (run.id.as_str(), found.metadata.agent_home.as_str());
+    let home = agent_of_run(named.as_deref(), recorded, &workspace)?;
+    // The warnings about an agent that was named have been printed.
+    let screen = match named {
+        Some(_) => Screen::new(true, false),
+        None => screen,
+    };
+    load_recorded(&home, (run, &found.metadata.set), &wanted.set, screen)
+}
+
+/// The error for a run that takes no messages.
+fn of_flow(found: &RunSnapshot) -> Error {
+    let id = &found.run.id;
+    Error::usage(format!("run {id} cannot be talked to: it is a flow's"))
+}
+
+impl Chat<'_> {
     /// Says to whom the person talks, and what is missing, before the first message is typed.
     fn greet(&self) -> Result<()> {
         let place = self
@@ -223,10 +268,7 @@ impl Chat<'_> {
             Decision::Resume => {}
             Decision::Busy => return Err(found.busy()),
             Decision::Begin | Decision::BeginInPlace | Decision::Retell | Decision::Refuse(_) => {
-                let id = &found.run.id;
-                return Err(Error::usage(format!(
-                    "run {id} cannot be talked to: it is a flow's"
-                )));
+                return Err(of_flow(&found));
             }
         }
         let recorded = (&found.run, &found.metadata.set);
