@@ -314,6 +314,12 @@ pub(crate) fn put_answer_aside(run: &RunDir) -> Result<Option<String>> {
     rename_unread(run, &answer).map(Some)
 }
 
+/// The remark on an answer that has been put aside under this name.
+pub(crate) fn unread_note(run: &RunDir, name: &str) -> String {
+    let path = run.interaction().join(name);
+    format!("an unread answer is now in {}", path.display())
+}
+
 /// Keeps an answer that came with a command and fits no open question. Returns its name.
 pub(crate) fn keep_unread(run: &RunDir, answer: &str) -> Result<String> {
     let dir = make_dir(run)?;

@@ -4,7 +4,7 @@ use super::inspect::RunSnapshot;
 use super::launch::{Launch, start_event};
 use super::ownership::claim_run;
 use super::result::RunResult;
-use crate::engine::question::HumanAnswer;
+use crate::engine::question::{self, HumanAnswer, is_left};
 use crate::engine::run_context::RunContext;
 use crate::engine::run_loop::unreadable;
 use crate::error::Result;
@@ -114,6 +114,7 @@ pub(crate) fn reopen(
         metadata.correct(&state);
     }
     let leftovers = if is_ours { end_leftovers(&state) } else { None };
+    let unread = put_stray_answer_aside(&found.run, &state)?;
     journal.continue_after(state.seq);
     Ok(Reopened {
         run: found.run,
@@ -126,6 +127,7 @@ pub(crate) fn reopen(
             .into_iter()
             .chain(leftovers)
             .chain(taken_over)
+            .chain(unread)
             .collect(),
     })
 }
@@ -155,6 +157,24 @@ fn journal_notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// Puts an answer aside that fits no open question, and says so. One that a killed engine has recorded is removed.
+fn put_stray_answer_aside(run: &RunDir, state: &state::Run<'_>) -> Result<Option<String>> {
+    let thought = state.last_thought();
+    let calls = thought.map_or(&[][..], |thought| &thought.calls).iter();
+    let mut asked = calls.filter_map(|call| Some((call.question.as_ref()?, call.result.is_none())));
+    if let Some((question, is_open)) = asked.find(|(it, _)| is_left(run, &it.request_id)) {
+        if is_open {
+            return Ok(None);
+        }
+        let answer = question::left_answer(run, &question.request_id)?;
+        if answer.as_deref() == question.response.as_deref() {
+            return question::clear(run).map(|()| None);
+        }
+    }
+    let name = question::put_answer_aside(run)?;
+    Ok(name.map(|name| question::unread_note(run, &name)))
 }
 
 /// Ends what a killed engine has left of the programs that it ran for itself, and says so.

@@ -159,6 +159,62 @@ fn an_answer_that_was_there_before_the_question_is_not_used() {
 }
 
 #[test]
+fn an_answer_to_no_question_is_put_aside_by_the_command_that_opens_the_run() {
+    let world = World::new();
+    let ws = |words: &[&str]| world.delta(words.iter().copied()).args(["-w", "ws"]);
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
+    fs::create_dir(interaction(&world)).unwrap();
+    respond(&world, "first\n");
+    // What ends without opening the run leaves it.
+    world.go_on().exits(2);
+    assert!(interaction(&world).join("response.txt").exists());
+    world.model_says([text("one"), text("two"), Reply::error(401, "no")]);
+    let on = world.go_on().args(["-m", "on"]).exits(0);
+    on.says("an unread answer is now in")
+        .says("response.unread.1");
+    respond(&world, "second\n");
+    let chat = ws(&["chat"]).stdin("on\n").exits(0);
+    chat.says("response.unread.2");
+    world.run("other").exits(4);
+    fs::create_dir(interaction(&world)).unwrap();
+    respond(&world, "third\n");
+    world.model_says([text("three")]);
+    world.run("other").exits(0).says("response.unread.1");
+    let notes = world.latest().events("SYSTEM_MESSAGE");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    let third = fs::read_to_string(interaction(&world).join("response.unread.1"));
+    assert_eq!(third.unwrap(), "third\n");
+}
+
+#[test]
+fn an_answer_without_its_question_is_put_aside_before_a_person_is_asked() {
+    let world = waiting();
+    fs::remove_file(interaction(&world).join("request.json")).unwrap();
+    respond(&world, "red\n");
+    world.model_says([text("done")]);
+    let on = world.go_on().arg("-i").stdin("blue\n").exits(0);
+    on.says("response.unread.1");
+    assert_eq!(world.server.last().observation("call_1"), "blue");
+}
+
+#[test]
+fn an_answer_that_a_killed_engine_had_recorded_is_not_called_unread() {
+    let world = waiting();
+    let request = fs::read(interaction(&world).join("request.json")).unwrap();
+    world.model_says([Reply::error(401, "no")]);
+    world.go_on().args(["-m", "blue"]).exits(4);
+    // As it is when the engine dies before it has removed both files.
+    fs::create_dir(interaction(&world)).unwrap();
+    fs::write(interaction(&world).join("request.json"), request).unwrap();
+    respond(&world, "blue\n");
+    world.model_says([text("done")]);
+    let on = world.go_on().exits(0);
+    assert!(!on.stderr.contains("unread"), "{}", on.stderr);
+    assert!(!interaction(&world).exists());
+}
+
+#[test]
 fn an_answer_to_an_older_question_is_not_used_for_a_newer_one() {
     let world = waiting();
     world.model_says([ask("call_2", "Which size?")]);

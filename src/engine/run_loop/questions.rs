@@ -134,8 +134,7 @@ impl Engine<'_> {
     }
 
     fn note_unread(&mut self, name: &str) -> Result<()> {
-        let path = self.ctx.run.interaction().join(name);
-        let note = format!("an unread answer is now in {}", path.display());
+        let note = question::unread_note(&self.ctx.run, name);
         self.record_note("WARN", &note)
     }
 
