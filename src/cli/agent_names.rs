@@ -230,7 +230,7 @@ fn unpack(template: &Template) -> Result<PathBuf> {
     let placed = made.and_then(|()| put_in_place(&temporary, &place).at("create", &place));
     may_fail(fs::remove_dir_all(&temporary));
     placed?;
-    // What nobody but this user can change cannot have become another thing since.
+    // What only this user can change cannot have been exchanged since.
     match is_intact(&place, template.name, &files) {
         true => Ok(home),
         false => Err(Error::config(format!(
@@ -241,7 +241,7 @@ fn unpack(template: &Template) -> Result<PathBuf> {
     }
 }
 
-/// Refuses a directory in which somebody else could exchange what has been checked.
+/// Refuses a directory in which another user could exchange what has been checked.
 fn check_private(dir: &Path) -> Result<()> {
     let meta = dir.metadata().at("read", dir)?;
     let is_own = meta.uid() == rustix::process::geteuid().as_raw();
@@ -345,7 +345,7 @@ fn write_all(home: &Path, files: &[NewFile]) -> Result<()> {
             files::make_dirs(dir)?;
         }
         files::write(&path, file.text.as_bytes())?;
-        // Whatever the umask is.
+        // Independent of the umask.
         let mode = Permissions::from_mode(mode_of(file));
         fs::set_permissions(&path, mode).at("change", &path)?;
     }

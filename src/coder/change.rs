@@ -12,7 +12,7 @@ const MOST_LINES: usize = 60;
 /// The most characters of a line that are shown.
 const LONGEST_LINE: usize = 2_000;
 
-/// Some whole lines of the old text, and those that stand there now.
+/// Some whole lines of the old text, and those that replaced them.
 struct Hunk {
     lines: Range<usize>,
     now: Vec<String>,

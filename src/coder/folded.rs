@@ -18,7 +18,7 @@ pub(super) enum Fold {
 /// Bytes that the folded text lacks.
 #[derive(Debug)]
 struct Cut {
-    /// Where they would stand in the folded text.
+    /// Where they would be in the folded text.
     at: usize,
     blanks: usize,
     cr: usize,
@@ -66,7 +66,7 @@ impl Folded {
         folded
     }
 
-    /// The part of the original that a part of the folded text stands for.
+    /// The part of the original for a part of the folded text.
     pub(super) fn original(&self, part: &Range<usize>) -> Range<usize> {
         let start = self.mark + part.start + self.cut_before(part.start);
         // Blanks belong to the line that they follow, a CR to the line end.

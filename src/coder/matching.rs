@@ -1,4 +1,4 @@
-//! Where in a file a text stands that a model wants to replace.
+//! Finds the text in a file that a model wants to replace.
 //!
 //! Byte for byte first. If it is not there, three tolerances, one after the other, each only where exactly
 //! one place fits: line ends, blanks at line ends, one shift of the indentation. Never anything that would
@@ -28,7 +28,7 @@ impl Tolerance {
     }
 }
 
-/// A part of the file, and what is to stand there instead.
+/// A part of the file and its replacement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Replacement {
     pub range: Range<usize>,
@@ -45,7 +45,7 @@ pub(crate) enum Matches {
     Nowhere,
 }
 
-/// Looks for `old`, which is not empty, and says what is to be replaced by what.
+/// Looks for `old`, which is not empty, and returns the replacements.
 pub(crate) fn search(text: &str, old: &str, new: &str, all: bool) -> Matches {
     let found = occurrences(text, old);
     match found.as_slice() {
@@ -297,7 +297,7 @@ mod tests {
             edited("a\nb\n", "a\r\nb", "c\r\nd"),
             whole("c\nd\n", Tolerance::LineEnds)
         );
-        // In a file with both, what stands around the place decides.
+        // In a file with both, the text around the place decides.
         assert_eq!(
             edited("a\nb\nc\r\nd\r\n", "c\nd\n", "e\nf\n"),
             whole("a\nb\ne\r\nf\r\n", Tolerance::LineEnds)

@@ -28,9 +28,9 @@ pub(super) fn lines_for(text: &str, old: &str) -> String {
     shown
 }
 
-/// The line that is most like the most telling line of `old`, and how many lines stand before that one.
+/// The line closest to the most distinctive line of `old`, and the number of lines before that one in `old`.
 ///
-/// The most telling line is the longest of those that stand in the file, or of all if none does.
+/// The most distinctive line is the longest of those that occur in the file, or of all if none does.
 fn nearest_line(lines: &[&str], old: &str) -> Option<(usize, usize)> {
     let there: HashSet<&str> = lines.iter().map(|line| line.trim()).collect();
     let wanted = old.lines().map(str::trim).enumerate();

@@ -15,7 +15,7 @@ const MOST_BYTES: usize = 50_000;
 /// The most lines that are shown at once.
 pub(super) const MOST_LINES: usize = 2_000;
 
-/// How far a file is looked at to tell text from other data.
+/// Bytes examined to distinguish text from other data.
 const HEAD: usize = 8_192;
 
 /// The first bytes of some types of files.
@@ -39,7 +39,7 @@ pub(super) fn read_path(path: &str, offset: usize, limit: usize) -> Result<Strin
     if limit == 0 {
         return Err(ToolRefusal("limit is 0; give 1 or more".to_owned()));
     }
-    // Many programs count from 0, and nothing stands before the first line.
+    // Many programs count from 0, and there is nothing before the first line.
     let offset = offset.max(1);
     let place = Path::new(path);
     if place.is_dir() {

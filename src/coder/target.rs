@@ -123,7 +123,7 @@ pub(super) fn missing(path: &str, remedy: &str) -> ToolRefusal {
     ToolRefusal(format!("there is no {path}{near}{remedy}"))
 }
 
-/// What the system says, and what may be behind it.
+/// The system's error, with a likely cause.
 pub(super) fn refused(doing: &str, path: &str, error: &io::Error) -> ToolRefusal {
     let hint = match error.kind() {
         // Busy is what the sandbox holds fast.

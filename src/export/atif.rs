@@ -1,6 +1,6 @@
 //! A run as a trajectory of ATIF 1.8, the Agent Trajectory Interchange Format of Harbor.
 //!
-//! All objects of it forbid keys that they do not know: what is delta's own stands in `extra`.
+//! All objects of it forbid keys that they do not know: delta's own members are in `extra`.
 
 use super::recorded::{ExportedAnswer, ExportedCall, ExportedStep, RecordedRun, Spent, What};
 use crate::VERSION;
@@ -84,7 +84,7 @@ fn step(run: &RecordedRun, step: &ExportedStep) -> (&'static str, Map<String, Va
             "agent"
         }
         What::Node(calls) => {
-            // Nobody was asked: a program was started.
+            // No model was asked: a program was started.
             out.insert("message".to_owned(), "".into());
             out.insert("llm_call_count".to_owned(), 0.into());
             out.extend(call_fields(run, calls));

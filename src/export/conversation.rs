@@ -1,10 +1,10 @@
-//! The steps of a run as the messages of chat completions, all of them, whatever a window left out.
+//! All steps of a run as messages of chat completions, independent of any window.
 
 use super::recorded::{ExportedCall, RecordedRun, What};
 use crate::text::json;
 use serde_json::{Value, json};
 
-/// Stands for a result that was never recorded: every call has one in a conversation.
+/// Replaces a result that was never recorded: every call has one in a conversation.
 const NO_RESULT: &str = "(this call has no result)";
 
 /// The messages of the system, then those of the steps.

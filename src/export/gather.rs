@@ -28,7 +28,7 @@ const FARTHEST: usize = 16;
 /// Reads a run.
 ///
 /// # Errors
-/// Its journal cannot be read, or is none.
+/// Its journal cannot be read, or is not a journal.
 pub(crate) fn read_run(run: &RunDir) -> Result<RecordedRun> {
     let mut tree = ExportedRuns {
         family: RunTree::below(run.workspace().unwrap_or(&run.path)),
@@ -129,11 +129,11 @@ struct Gathering<'r> {
     depth: usize,
     open: OpenActions,
     shown: ShownAnswers,
-    /// Where a run stands among the children, by its directory.
+    /// The index of a run among the children, by its directory.
     child_at: HashMap<PathBuf, usize>,
     /// Invocations that an answer names.
     referenced: HashSet<String>,
-    /// The task of an old start, which nobody has said yet.
+    /// The task of an old start without a message yet.
     unsaid: Option<String>,
     out: RecordedRun,
 }
@@ -391,7 +391,7 @@ impl Gathering<'_> {
         }
     }
 
-    /// Where a run stands among the children. None if it cannot be read, or is part of another one.
+    /// The index of a run among the children. None if it cannot be read, or is part of another one.
     fn child(&mut self, run: &RunDir, tree: &mut ExportedRuns) -> Option<usize> {
         if let Some(place) = self.child_at.get(&run.path) {
             return Some(*place);

@@ -19,7 +19,7 @@ pub(super) fn span_id(run_id: &str, kind: &str, number: &str) -> String {
     sha256(name.as_bytes())[..16].to_owned()
 }
 
-/// The trace and the span of another program, of W3C's header `traceparent`. One without a meaning is none.
+/// The trace and the span of another program, of W3C's header `traceparent`. None if it is invalid.
 pub(super) fn span_outside(header: &str) -> Option<(String, String)> {
     let parts: Vec<&str> = header.split('-').collect();
     let [version, trace, span, flags, ..] = parts.as_slice() else {

@@ -18,7 +18,7 @@ use batch::{Batch, Emit};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// As many bytes of a conversation stand in one span; the oldest messages are left out.
+/// Most bytes of a conversation in one span; the oldest messages are left out.
 const LONGEST_INPUT: usize = 1_000_000;
 
 /// Kinds of spans.

@@ -73,7 +73,7 @@ pub(crate) struct ExportedStep {
 
 #[derive(Debug)]
 pub(crate) enum What {
-    /// Somebody spoke to the model.
+    /// A message of a person.
     User(String),
     /// The engine noted something.
     System {
@@ -109,7 +109,7 @@ pub(crate) struct ExportedAnswer {
 pub(crate) struct ExportedCall {
     /// Unique in its step.
     pub id: String,
-    /// As it stands in the journal.
+    /// Its text in the journal.
     pub action_id: String,
     pub name: String,
     pub arguments: Map<String, Value>,

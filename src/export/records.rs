@@ -12,7 +12,7 @@ use std::path::{Component, Path};
 /// A larger record is not read.
 const LARGEST: u64 = 64 << 20;
 
-/// The part of a request that stands before the conversation.
+/// The part of a request before the conversation.
 #[derive(Debug, Default)]
 pub(crate) struct RequestHead {
     /// The texts of the system's messages.

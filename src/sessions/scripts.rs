@@ -1,6 +1,6 @@
 //! The scripts around a command, and the command lines that run them.
 //!
-//! Unaware of files, processes and locks. The command itself is never part of a script: it stands in a
+//! Unaware of files, processes and locks. The command itself is never part of a script: it is in a
 //! file of its own, and nothing in it can end a quote, a here-document or the script around it.
 
 use crate::sessions::shell::{
@@ -259,7 +259,7 @@ fn posix_trap(dir: &str) -> String {
     fill_script(include_str!("posix_trap.sh"), &values)
 }
 
-/// Stands in `posix_trap.sh`.
+/// Used in `posix_trap.sh`.
 const POSIX_TRAP_ALIAS: &str = "trap=_delta_exit_trap";
 
 /// Commands that bring back the aliases that `alias` listed, one `name='value'` a line.

@@ -12,7 +12,7 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ShellKind {
-    /// bash 4.4 or newer, under whatever name.
+    /// bash 4.4 or newer, under any name.
     Bash,
     /// Any other shell that reads POSIX scripts.
     Posix,

@@ -36,7 +36,7 @@ pub(crate) enum EffectState {
     Done,
     /// A guard or a person refused it.
     Denied,
-    /// The engine died meanwhile, and nobody knows whether it happened.
+    /// The engine died meanwhile; whether it happened is unknown.
     Unknown,
     /// The engine died meanwhile, and the tool's check said that it had happened.
     Checked,

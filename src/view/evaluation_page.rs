@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Bytes of a reason that are shown.
 const LONGEST_REASON: usize = 300;
 
-/// An evaluation, as its journal tells it.
+/// An evaluation, read from its journal.
 #[derive(Debug, Default)]
 pub(crate) struct EvaluationPage {
     suites: Vec<SuiteTable>,
@@ -339,7 +339,7 @@ fn describe_rate(figures: &Value) -> String {
     shown
 }
 
-/// A text as it stands in HTML, also in an attribute.
+/// A text escaped for HTML, also for an attribute.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -27,7 +27,7 @@ use writer::Writer;
 /// A text of more bytes is shown by its beginning and its end.
 pub(crate) const LONGEST_TEXT: usize = 64 << 10;
 
-/// When a page holds so many bytes of text, those that follow are shortened to [`LATER_TEXT`].
+/// Bytes of text in a page after which further texts are shortened to [`LATER_TEXT`].
 pub(crate) const MOST_TEXT: usize = 24 << 20;
 
 /// See [`MOST_TEXT`].
@@ -47,7 +47,7 @@ const SCRIPT: &str = concat!(
 const STYLE_HASH: &str = include_str!("report/report.css.sha256");
 const SCRIPT_HASH: &str = include_str!("report/report.js.sha256");
 
-/// Takes a piece of the page. False: nobody reads it any more.
+/// Takes a piece of the page. False: the reader is gone.
 pub(crate) type Sink<'s> = dyn FnMut(&[u8]) -> Result<bool> + 's;
 
 /// A journal that is shown up to a line that cannot be read.

@@ -23,7 +23,7 @@ pub(crate) struct RequestDifference {
     pub right: String,
 }
 
-/// The first difference; `None` if there is none.
+/// The first difference, if any.
 pub(crate) fn first(left: &[u8], right: &[u8]) -> Option<RequestDifference> {
     if left == right {
         return None;
@@ -69,7 +69,7 @@ pub(crate) fn unended_blocks(request: &[u8]) -> usize {
     blocks(last).map_or(0, Vec::len)
 }
 
-/// The conversation in a request, in the form of any API, and the key that it stands under.
+/// The conversation in a request, in the form of any API, and its key.
 fn conversation(request: &Value) -> Option<(&'static str, &Vec<Value>)> {
     let mut keys = ["messages", "input"].into_iter();
     keys.find_map(|key| Some((key, request.get(key)?.as_array()?)))

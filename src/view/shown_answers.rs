@@ -5,7 +5,7 @@
 use crate::record::event::{InputType, Line};
 use std::collections::HashSet;
 
-/// Stands for an answer that is kept back.
+/// Shown instead of a secret answer.
 pub(crate) const NOT_SHOWN: &str = "(an answer that is not shown)";
 
 /// The questions of a run whose answers may be shown.
@@ -42,7 +42,7 @@ impl ShownAnswers {
         self.questions.contains(id)
     }
 
-    /// True if the result of a call may be shown: that of the built-in tool is the answer, unless nobody was
+    /// True if the result of a call may be shown: that of the built-in tool is the answer, unless no person was
     /// asked.
     pub(crate) fn has_result(&self, line: &Line<'_>) -> bool {
         let id = line.action_id.as_deref().unwrap_or_default();

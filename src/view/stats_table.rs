@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// So many broken prefixes are listed.
+/// The number of broken prefixes listed.
 const BREAKS_SHOWN: usize = 5;
 
 /// `stats` of `delta` and of `delta flow`.

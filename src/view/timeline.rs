@@ -24,7 +24,7 @@ use std::time::Duration;
 /// As much of a line of output is shown.
 const OUTPUT_WIDTH: usize = 160;
 
-/// So many lines of output are shown from its beginning, and so many from its end.
+/// The numbers of lines of output shown from its beginning and from its end.
 const OUTPUT_LINES: (usize, usize) = (5, 2);
 
 /// The column between the time and the text.
@@ -37,7 +37,7 @@ pub(crate) struct Timeline {
     run: PathBuf,
     /// The zero of relative times; none: the first event's time.
     zero: Option<Timestamp>,
-    /// Stands before each line.
+    /// Precedes each line.
     margin: String,
     colour: bool,
     /// The action that is running.

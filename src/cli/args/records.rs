@@ -19,7 +19,7 @@ pub(crate) struct ListRunsArgs {
     /// All runs below these directories instead.
     pub below: Vec<PathBuf>,
     pub status: Option<Status>,
-    /// Any of these; empty: whatever the reason.
+    /// Any of these; empty: any reason.
     pub stop_reasons: Vec<String>,
     /// Only runs that have been started since.
     pub since: Option<Timestamp>,
@@ -47,7 +47,7 @@ pub(crate) struct LogArgs {
     pub follow: bool,
     /// The journal's lines unchanged.
     pub json: bool,
-    /// Only so many of the last events.
+    /// Only this many of the last events.
     pub last: Option<usize>,
     /// The actions with an effect instead of the events.
     pub effects: bool,

@@ -42,7 +42,7 @@ pub(crate) struct ChatArgs {
 #[derive(Debug)]
 pub(crate) struct RunArgs {
     pub agent: GivenAgent,
-    /// Begin a new run, whatever was interrupted.
+    /// Begin a new run, even if one was interrupted.
     pub new: bool,
     /// Put a failed run of the same name aside.
     pub retry_failed: bool,
@@ -219,7 +219,7 @@ fn plain_settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
     }
 }
 
-/// The same, and the options that stand for a key.
+/// The same, and the options that set a key.
 pub(super) fn settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
     let mut pairs = plain_settings(given)?;
     if let Some(schema) = given.path("--output-schema") {

@@ -41,7 +41,7 @@ struct Chat<'a> {
     work_dir: Option<PathBuf>,
     signals: Arc<Signals>,
     screen: Screen,
-    /// A person types: there are prompts, and an answer that does not come ends nothing.
+    /// A person types: there are prompts, and a missing answer does not end the conversation.
     is_typed: bool,
     /// None before the first message of a new run.
     run: Option<RunDir>,
@@ -293,8 +293,8 @@ impl Chat<'_> {
         launch.resume(found, message, None, lock)
     }
 
-    /// Prints what came of a message. Returns how the conversation ends, if it does: where nobody types, an
-    /// answer that does not come is the end.
+    /// Prints the result of a message. Returns how the conversation ends, if it does: without a terminal, at
+    /// a missing answer.
     fn show(&self, done: Result<RunResult>) -> Result<Option<Exit>> {
         let exit = match done {
             Ok(result) => print_answer(result, self.screen)?,

@@ -24,7 +24,7 @@ pub(crate) fn print_candidates(raw: &[OsString]) -> Result<Exit> {
         && first == "flow"
         && !rest.is_empty()
     {
-        // A program of its own, which knows itself what could stand next.
+        // A separate program, which completes for itself.
         let before = [COMMAND.into(), "--".into()];
         return flow::execute_flow(&[&before, rest].concat());
     }

@@ -115,7 +115,7 @@ fn find_meant(workspace: &Workspace, name: Option<&str>) -> Result<RunId> {
     Ok(newest)
 }
 
-/// True if a run waits for the answer to this question, or if somebody works on it.
+/// True if a run waits for the answer to this question, or if an engine works on it.
 fn is_open(found: &RunSnapshot, request_id: &str) -> bool {
     let open = found.question.as_ref().filter(|_| !found.has_ended());
     found.metadata.status == Status::Running || open.is_some_and(|it| it.request_id == request_id)

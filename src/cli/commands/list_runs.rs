@@ -31,7 +31,7 @@ struct ListedRun {
 
 /// A line of the table.
 struct Row {
-    /// The run's id, further to the right the deeper it is nested; or what stands for runs that are left out.
+    /// The run's id, further to the right the deeper it is nested; or a placeholder for runs that are left out.
     name: String,
     place: String,
     iterations: String,

@@ -73,7 +73,7 @@ fn first_time(path: &Path) -> Result<Option<Timestamp>> {
     })
 }
 
-/// Tells a run.
+/// Prints a run.
 struct LogPrinter {
     run: RunDir,
     timeline: Timeline,
@@ -88,13 +88,13 @@ struct LogPrinter {
     ended: Option<bool>,
 }
 
-/// Why the telling of a journal came to a stop.
+/// Why printing a journal stopped.
 enum Stopped {
     /// Nothing more is there. Whether a line without an end is.
     AtEnd { torn: bool },
     /// A line cannot be read.
     AtDamage(Damage),
-    /// Nobody looks any more.
+    /// The reader is gone.
     Unread,
 }
 
@@ -172,7 +172,7 @@ impl LogPrinter {
         self.children(&runs)
     }
 
-    /// Says what is missing at the end of a journal that nobody writes to.
+    /// Says what is missing at the end of a journal without a writer.
     fn tell_of_death(&self, torn: bool) {
         let path = self.run.journal();
         if torn {
@@ -181,7 +181,7 @@ impl LogPrinter {
                 "warning: {path}: the last line has no end and is not shown"
             ));
         }
-        // Somebody may have taken it up meanwhile.
+        // Another process may have resumed it meanwhile.
         if self.ended == Some(false) && !is_live(&self.run) {
             let id = &self.run.id;
             warn(&format!(

@@ -28,7 +28,7 @@ pub(crate) fn migrate_workspace(dir: &Path, adopt: bool) -> Result<Exit> {
     };
     match plan(&workspace) {
         Ok(plan) if plan.steps.is_empty() => return nothing_to_do(),
-        // Nobody else is at it, so this is how it really is. Not even a lock is left there.
+        // No other process is migrating it, so this is its real state. Not even a lock is left there.
         Err(error) if !workspace.control.join("lock").exists() => return Err(error),
         _ => {}
     }
@@ -38,7 +38,7 @@ pub(crate) fn migrate_workspace(dir: &Path, adopt: bool) -> Result<Exit> {
     if plan.steps.is_empty() {
         return nothing_to_do();
     }
-    // Whatever refuses the workspace has been found by now.
+    // Every reason to refuse the workspace has been found by now.
     require_own(&workspace, adopt)?;
     for step in &plan.steps {
         if let Some(stop) = signals.stop() {

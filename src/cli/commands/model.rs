@@ -46,7 +46,7 @@ struct WantedAnswer {
 }
 
 impl WantedAnswer {
-    /// The recorded request that is this one. Where it should stand is looked at first.
+    /// The recorded request that is this one. Its expected place is tried first.
     fn find(mut self, lenient: bool) -> Result<String> {
         let unended = unended_blocks(&self.request);
         let answers = answers_in(&self.request).map_err(Error::failure)?;
@@ -96,7 +96,7 @@ impl WantedAnswer {
         Ok(names)
     }
 
-    /// The invocation whose request had so many blocks of an answer that was not whole: this one, or one of
+    /// The invocation whose request had this many blocks of an incomplete answer: this one, or one of
     /// those before it in the same iteration.
     fn part_of(&mut self, last: String, unended: usize) -> Result<String> {
         let iteration = |name: &str| name.split('_').nth(1).map(str::to_owned);

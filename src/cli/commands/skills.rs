@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The file that makes a directory a skill.
 const FILE: &str = "SKILL.md";
 
-/// How much of it is read: the front matter stands at its beginning.
+/// How much of it is read: the front matter is at its beginning.
 const MOST_BYTES: usize = 64 << 10;
 
 /// How deep below a directory skills are searched for, and in how many directories.

@@ -97,11 +97,11 @@ impl Gathering<'_> {
         }
     }
 
-    /// JSON that stands in the line, or in a file of the run.
+    /// JSON from the line, or from a file of the run.
     fn payload(&self, text: Option<&RawValue>, file: Option<&str>) -> Option<String> {
         let in_file = || String::from_utf8(read_file(self.run, file?)?).ok();
         let json = text.map(|it| it.get().to_owned()).or_else(in_file)?;
-        // A text stands for itself.
+        // A text is decoded.
         Some(decoded(&json).into_owned())
     }
 }

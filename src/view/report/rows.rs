@@ -27,7 +27,7 @@ use std::path::{Path, PathBuf};
 /// Runs within runs are shown down to this depth; no engine nests deeper by default.
 const DEEPEST: usize = 8;
 
-/// Tells a run, and those that it has started.
+/// Renders a run and those that it started.
 pub(super) struct Renderer<'s> {
     pub(super) writer: Writer<'s>,
     pub(super) damaged: Vec<Damaged>,
@@ -82,7 +82,7 @@ impl<'s> Renderer<'s> {
         })
     }
 
-    /// Tells a run from its beginning to where its journal ends now.
+    /// Renders a run from its beginning to the current end of its journal.
     pub(super) fn run(&mut self, opened: Opened, run: &RunDir, summary: &Metadata) -> Result<()> {
         let Opened {
             mut lines,
@@ -247,7 +247,7 @@ impl<'s> Renderer<'s> {
         Ok(())
     }
 
-    /// Tells runs that the one at hand has started, before the end of what started them.
+    /// Renders runs that the current one started, before the end of the step that started them.
     fn children(&mut self, runs: Vec<StartedRun>) -> Result<()> {
         if self.within.len() > DEEPEST {
             return Ok(());
@@ -268,7 +268,7 @@ impl<'s> Renderer<'s> {
         Ok(())
     }
 
-    /// Tells what an attempt at a step has said that has no end.
+    /// Renders the output so far of an attempt without an end.
     fn so_far(&mut self, telling: &RenderedRun, key: &(String, String)) -> Result<()> {
         let Some(reference) = telling.attempts.get(key) else {
             return Ok(());
@@ -282,7 +282,7 @@ impl<'s> Renderer<'s> {
             .record("so far", |record| about.fill_so_far(record, key, reference))
     }
 
-    /// Tells what is missing at the end of a journal.
+    /// Renders what is missing at the end of a journal.
     fn end(&mut self, telling: &mut RenderedRun, torn: bool) -> Result<()> {
         let live = is_live(&telling.run);
         let runs = self.family.of_open(&mut telling.underway, &telling.run);

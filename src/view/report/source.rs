@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct SourceEvent<'e> {
     pub(super) run: &'e RunDir,
     pub(super) line: &'e Line<'e>,
-    /// The line as it stands in the journal.
+    /// The line's bytes in the journal.
     pub(super) text: &'e str,
 }
 

@@ -137,7 +137,7 @@ impl SourceEvent<'_> {
         }
     }
 
-    /// A JSON value that stands in the journal, or in a file that it names.
+    /// A JSON value from the journal, or from a file that it names.
     fn value(
         &self,
         record: &mut PageRecord<'_>,

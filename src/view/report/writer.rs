@@ -19,7 +19,7 @@ pub(super) struct Writer<'s> {
     buffer: Vec<u8>,
     /// How many bytes of text the page holds.
     texts: usize,
-    /// Nobody reads it any more.
+    /// The reader is gone.
     pub(super) unread: bool,
 }
 
@@ -63,7 +63,7 @@ impl<'s> Writer<'s> {
         record.put("k", kind);
         fill(&mut record);
         record.object.end();
-        // In JSON it stands in strings only, and nowhere can it begin a tag now.
+        // In JSON it occurs only in strings; escaped, it cannot begin a tag.
         for part in line.split_inclusive(|byte| *byte == b'<') {
             match part.split_last() {
                 Some((b'<', before)) => {

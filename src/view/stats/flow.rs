@@ -14,7 +14,7 @@ use std::path::Path;
 /// The attempts at a node in a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct NodeFigures {
-    /// How often a task was at it and came to an end there.
+    /// How often a task ended at it.
     pub count: u64,
     /// How many of these ends were failures.
     pub failures: u64,
@@ -45,7 +45,7 @@ pub(crate) struct NodeFigures {
 /// The figures that only a flow has.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct FlowFigures {
-    /// Tasks that have come to be.
+    /// Tasks made.
     pub tasks: u64,
     /// Tasks that have failed.
     pub failed_tasks: u64,
@@ -180,7 +180,7 @@ impl FlowFigures {
         };
         let node = self.nodes.entry(key.1.clone()).or_default();
         if let Some(before) = before {
-            // An answer that was sent back, or one that nobody waited for any more.
+            // An answer that was sent back, or one that was not wanted any more.
             add(&mut node.cpu_ms, cpu_of(run, &before.reference));
         }
         let context = run.path.join(reference).join("context.json");

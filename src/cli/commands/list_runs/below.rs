@@ -116,7 +116,7 @@ impl Entry {
             let reason = marks.into_iter().flatten().collect::<Vec<_>>().join(", ");
             Row {
                 name: run.id.to_string(),
-                // One line, whatever a directory is called.
+                // One line for any name of a directory.
                 place: in_short(&place, usize::MAX),
                 iterations: match metadata.flow {
                     Some(_) => "-".to_owned(),

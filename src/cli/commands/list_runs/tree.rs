@@ -14,7 +14,7 @@ use crate::text::timestamp::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-/// So many runs that one run has started are shown.
+/// The number of runs shown that one run has started.
 const MOST: usize = 20;
 
 /// No engine nests deeper by default.
@@ -35,7 +35,7 @@ pub(super) fn rows(entries: &[ListedRun], options: &ListRunsArgs) -> Vec<Row> {
     for entry in entries {
         let place = places.entry(entry.workspace.root.as_path()).or_default();
         let parent = entry.metadata.parent_run_id.as_deref();
-        // A parent is older, so that nobody is within himself.
+        // A parent is older, so that no run is within itself.
         let parent = parent.filter(|id| {
             let since = place.since.get(id);
             since.is_some_and(|since| *since < entry.created_at)
