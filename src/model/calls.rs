@@ -3,7 +3,7 @@
 //! Unaware of which tools there are.
 
 use crate::text::ids::hex;
-use crate::text::json::Object;
+use crate::text::json::{self, Object};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -26,6 +26,8 @@ pub(crate) struct NewCall {
 impl NewCall {
     /// A call as a model asked for it, with its arguments as text.
     pub(super) fn understand(id: String, name: &str, text: String) -> Self {
+        // JSON in a text is JSON, too.
+        let text = json::readable(text.as_bytes()).into_owned();
         let is_object = serde_json::from_str::<Map<String, Value>>(&text).is_ok();
         let (arguments, invalid) = if text.trim().is_empty() {
             ("{}".to_owned(), None)

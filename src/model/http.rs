@@ -15,12 +15,15 @@ mod tls;
 pub(crate) use resolver::{RESOLVE_COMMAND, resolve_host};
 
 use super::attempt::Attempt;
-use super::wire::{Broken, Listener, Stream, error_status, joined_texts, stream_error_status};
+use super::wire::{
+    Broken, Heard, Listener, Stream, error_status, joined_texts, stream_error_status,
+};
 use crate::VERSION;
 use crate::config::agent::Llm;
 use crate::config::environment::{Endpoint, Secret, is_loopback};
 use crate::model::rate::SharedRate;
 use crate::model::response::Answer;
+use crate::text::json;
 use crate::unix::signals::Signals;
 use head::ResponseHead;
 use hearing::Hearing;
@@ -281,7 +284,7 @@ impl Http {
     /// The attempt's outcome; errors come with status 200, too.
     fn judge_body(&self, mut head: ResponseHead, body: &[u8]) -> Attempt {
         if head.is_success()
-            && let Some(status) = error_status(self.endpoint.api, body)
+            && let Some(status) = error_status(self.endpoint.api, json::readable(body).as_bytes())
         {
             head.status = status;
             return Self::counting(self.judge_status(&head, body));
@@ -305,6 +308,9 @@ impl Http {
                 Ok(count) => {
                     raw.extend_from_slice(&buffer[..count]);
                     stream.push(&buffer[..count], &mut |heard| hearing.hear(heard, listener));
+                    if stream.is_broken() {
+                        break Ok(());
+                    }
                     if stream.has_ended() {
                         let last = LAST_WORDS.as_millis() as u64;
                         self.link.silence.store(last, Ordering::Relaxed);
@@ -322,7 +328,8 @@ impl Http {
                 Err(error) => break Err(ureq::Error::from(error)),
             }
         };
-        let (attempt, response) = match stream.finish(end.is_ok()) {
+        let mut hear = |heard: Heard<'_>| hearing.hear(heard, listener);
+        let (attempt, response) = match stream.finish(end.is_ok(), &mut hear) {
             Ok(mut response) => {
                 hearing.end(listener);
                 self.redact(&mut response);
@@ -337,6 +344,7 @@ impl Http {
                 };
                 (Self::counting(self.judge_status(&head, &error)), None)
             }
+            Err(Broken::Unreadable(why)) => (self.unreadable(head, why), None),
             Err(Broken::Early) => (self.cut_off(end.err()), None),
         };
         let kept = self.kept_stream(raw, response.as_deref());

@@ -183,8 +183,8 @@ impl NoAnswer {
 /// The reason to ask again: the body is not JSON, has no message, or one with neither text nor
 /// calls.
 pub(crate) fn parse(body: &[u8]) -> Result<Answer, NoAnswer> {
-    let paired = json::without_lone_surrogates(body);
-    let body = paired.as_deref().unwrap_or(body);
+    let readable = json::readable(body);
+    let body = readable.as_bytes();
     let response: ChatCompletion<'_> = serde_json::from_slice(body).map_err(|_| not_chat(body))?;
     let mut choices = response.choices.unwrap_or_default();
     if choices.is_empty() {

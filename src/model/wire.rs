@@ -283,8 +283,8 @@ impl Wire {
         if self.rules.api == Api::Chat {
             return response::parse(body);
         }
-        let paired = json::without_lone_surrogates(body);
-        let body = paired.as_deref().unwrap_or(body);
+        let readable = json::readable(body);
+        let body = readable.as_bytes();
         let mut answer = match self.rules.api {
             Api::Chat | Api::Responses => responses::parse(body)?,
             Api::Messages => messages::parse(body, &self.wrapped)?,

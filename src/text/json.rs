@@ -5,6 +5,7 @@
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::fmt;
 
 /// Writes the members of an object one after another.
@@ -150,7 +151,7 @@ pub(crate) fn text(value: &(impl Serialize + ?Sized)) -> String {
 pub(crate) fn check(text: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<IgnoredAny>(text)?;
     match lone_surrogates(text.as_bytes()).next() {
-        Some(at) => Err(serde_json::Error::custom(format!(
+        Some((at, _)) => Err(serde_json::Error::custom(format!(
             "{} is half of a surrogate pair",
             &text[at..at + ESCAPE]
         ))),
@@ -213,17 +214,81 @@ pub(crate) fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
         return None;
     }
     let mut paired = json.to_vec();
-    for at in lone_surrogates(json) {
+    for (at, _) in lone_surrogates(json) {
         paired[at..at + ESCAPE].copy_from_slice(b"\\uFFFD");
     }
     Some(paired)
 }
 
+/// JSON as text: invalid UTF-8 and lone surrogates become U+FFFD.
+pub(crate) fn readable(json: &[u8]) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(json);
+    match without_lone_surrogates(text.as_bytes()) {
+        Some(paired) => String::from_utf8(paired).unwrap_or_default().into(),
+        None => text,
+    }
+}
+
+/// In texts that are still to be joined, this precedes the four digits of a lone surrogate, and of itself.
+const MARK: char = '\u{FFFF}';
+
+/// JSON as text with marks in place of lone surrogates, which no Rust string can hold: joined texts may pair them.
+pub(crate) fn marked(json: &[u8]) -> Cow<'_, str> {
+    let mut text = String::from_utf8_lossy(json);
+    if text.contains(MARK) {
+        text = text.replace(MARK, "\\uffff").into();
+    }
+    let (mut out, mut copied) = (String::new(), 0);
+    for (at, _) in odd_escapes(text.as_bytes()) {
+        out += &text[copied..at];
+        out.push(MARK);
+        copied = at + "\\u".len();
+    }
+    if copied == 0 {
+        return text;
+    }
+    (out + &text[copied..]).into()
+}
+
+/// JSON without marks: the surrogates that meet are pairs, the others U+FFFD.
+pub(crate) fn unmarked(json: Vec<u8>) -> Vec<u8> {
+    match std::str::from_utf8(&json) {
+        Ok(text) if text.contains(MARK) => {
+            let text = text.replace(MARK, "\\u");
+            readable(text.as_bytes()).into_owned().into_bytes()
+        }
+        _ => json,
+    }
+}
+
+/// A text without marks.
+pub(crate) fn unmarked_text(marked: &str) -> Cow<'_, str> {
+    if !marked.contains(MARK) {
+        return marked.into();
+    }
+    serde_json::from_slice(&unmarked(text(marked).into_bytes())).unwrap_or_default()
+}
+
+/// Splits off the mark of a high surrogate at the end of a text, which the next piece may complete.
+pub(crate) fn split_half(text: &mut String) -> String {
+    let at = text.len().saturating_sub(MARK.len_utf8() + 4);
+    let is_half = text.get(at..).is_some_and(|end| {
+        let unit = end.strip_prefix(MARK).map(|it| u16::from_str_radix(it, 16));
+        matches!(unit, Some(Ok(0xD800..=0xDBFF)))
+    });
+    text.split_off(if is_half { at } else { text.len() })
+}
+
 /// The length of an escape such as `\uD800`.
 const ESCAPE: usize = 6;
 
-/// Where escapes begin that are one half of a surrogate pair without the other.
-fn lone_surrogates(json: &[u8]) -> impl Iterator<Item = usize> {
+/// Where escapes begin that are one half of a surrogate pair without the other, and which.
+fn lone_surrogates(json: &[u8]) -> impl Iterator<Item = (usize, u16)> {
+    odd_escapes(json).filter(|(_, unit)| *unit != MARK as u16)
+}
+
+/// Lone surrogates and escaped marks.
+fn odd_escapes(json: &[u8]) -> impl Iterator<Item = (usize, u16)> {
     let unit = |at: usize| {
         let digits = json.get(at..at + ESCAPE)?.strip_prefix(b"\\u")?;
         u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
@@ -233,15 +298,15 @@ fn lone_surrogates(json: &[u8]) -> impl Iterator<Item = usize> {
         while let Some(found) = memchr::memchr(b'\\', json.get(next..)?) {
             let at = next + found;
             let is_low = |unit: Option<u16>| matches!(unit, Some(0xDC00..=0xDFFF));
-            let (length, is_lone) = match unit(at) {
-                Some(0xD800..=0xDBFF) if is_low(unit(at + ESCAPE)) => (2 * ESCAPE, false),
-                Some(0xD800..=0xDFFF) => (ESCAPE, true),
-                Some(_) => (ESCAPE, false),
-                None => (2, false),
+            let (length, odd) = match unit(at) {
+                Some(0xD800..=0xDBFF) if is_low(unit(at + ESCAPE)) => (2 * ESCAPE, None),
+                Some(unit @ (0xD800..=0xDFFF | 0xFFFF)) => (ESCAPE, Some((at, unit))),
+                Some(_) => (ESCAPE, None),
+                None => (2, None),
             };
             next = at + length;
-            if is_lone {
-                return Some(at);
+            if odd.is_some() {
+                return odd;
             }
         }
         None
@@ -359,6 +424,32 @@ mod tests {
         for bad in [r#""\ud800""#, r#"{"a": "\uDE00"}"#, "[1", "1 2"] {
             assert!(check(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn halves_of_characters_in_several_pieces_are_joined() {
+        let long = "\\uFFFF";
+        for (pieces, whole) in [
+            (vec![r"a \ud83e", r"\uDD80 b"], "a 🦀 b"),
+            (vec![r"\ud83e", "", r"\udd80"], "🦀"),
+            (vec![r"\ud83e", "x", r"\udd80"], "\u{FFFD}x\u{FFFD}"),
+            (vec![r"\udd80", r"\ud83e"], "\u{FFFD}\u{FFFD}"),
+            (vec![r"\ud83e\ud83e", r"\udd80"], "\u{FFFD}🦀"),
+            (vec![r"\ud83e\udd80 \\ud83e"], "🦀 \\ud83e"),
+            (
+                vec!["\u{FFFF}", "d83e", long, "dd80"],
+                "\u{FFFF}d83e\u{FFFF}dd80",
+            ),
+        ] {
+            let mut joined = String::new();
+            for piece in &pieces {
+                let literal = format!("\"{piece}\"");
+                let marked = marked(literal.as_bytes());
+                joined += &serde_json::from_str::<String>(&marked).unwrap();
+            }
+            assert_eq!(unmarked_text(&joined), whole, "{pieces:?}");
+        }
+        assert_eq!(readable(b"\"\xff \\ud800\""), "\"\u{FFFD} \\uFFFD\"");
     }
 
     #[test]

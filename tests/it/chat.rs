@@ -368,6 +368,34 @@ fn what_is_shown_of_a_failed_attempt_is_not_taken_for_the_answer() {
 }
 
 #[test]
+fn text_before_an_event_that_cannot_be_read_is_not_taken_for_the_answer() {
+    let world = World::new();
+    let mut terminal = Terminal::new();
+    let broken = text_stream(&["the first ", "half"], None)
+        .replace(HERE, "data: {\"choices\":[{\"delta\":\n\n");
+    // A character whose halves come one after the other.
+    let whole = text_stream(&["the first ", "<", "> half"], None)
+        .replace('<', "\\ud83d")
+        .replace('>', "\\ude00");
+    world.model_says([streaming(&broken), streaming(&whole)]);
+    let running = streamed_chat(&world, &terminal).spawn();
+    terminal.shows("> ");
+    terminal.types("hi\n");
+    let all = terminal.shows("> ");
+    let (failed, again) = all
+        .split_once("delta: the answer broke off; it begins once more:\n")
+        .unwrap_or_else(|| panic!("{all:?}"));
+    assert!(failed.contains("\nthe first \n"), "{failed:?}");
+    assert!(
+        again.starts_with("the first \u{1F600} half\n[1] answers"),
+        "{again:?}"
+    );
+    assert_eq!(again.matches("the first").count(), 1, "{again:?}");
+    terminal.types("\u{4}");
+    running.wait().exits(0);
+}
+
+#[test]
 fn text_that_a_hook_may_change_is_not_shown_before() {
     let world = World::new();
     let mut terminal = Terminal::new();

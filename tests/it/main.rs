@@ -174,6 +174,7 @@ mod typed_ahead;
 mod values;
 mod wires;
 mod wires_background;
+mod wires_events;
 mod wires_kept;
 mod wires_pauses;
 mod wires_remedies;

@@ -771,6 +771,25 @@ fn half_a_character_does_not_lose_an_answer() {
 }
 
 #[test]
+fn bytes_that_are_not_utf_8_do_not_lose_an_answer() {
+    let world = World::with_tools(ECHO);
+    let call = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function",
+        "function":{"name":"echo","arguments":"{\"words\": \"a~\\ud83e\"}"}}]}"#;
+    let with_bytes = |message: &str| {
+        let body = written(message, "null").body().to_vec();
+        raw(body
+            .into_iter()
+            .map(|byte| if byte == b'~' { 0xFF } else { byte })
+            .collect::<Vec<u8>>())
+    };
+    let answer = r#"{"role":"assistant","content":"a ~ b"}"#;
+    world.model_says([with_bytes(call), with_bytes(answer)]);
+    world.run("go").exits(0).prints("a \u{FFFD} b\n");
+    let told = world.server.last().observation("a");
+    assert_eq!(told.trim_end(), "a\u{FFFD}\u{FFFD}");
+}
+
+#[test]
 fn token_counts_that_are_too_large_are_not_recorded() {
     let huge = r#"{"prompt_tokens":18446744073709551615,"completion_tokens":18446744073709551615,"total_tokens":18446744073709551615}"#;
     let call = r#"{"role":"assistant","content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"echo","arguments":"{\"words\":\"x\"}"}}]}"#;

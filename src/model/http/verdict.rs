@@ -120,6 +120,15 @@ impl Http {
         }
     }
 
+    /// A stream with an event that is not of the API.
+    pub(super) fn unreadable(&self, head: &ResponseHead, mut why: String) -> Attempt {
+        for secret in &self.endpoint.secrets {
+            secret.redact_text(&mut why);
+        }
+        let why = format!("an event of the stream cannot be read: {why}");
+        Self::counting(self.again(head.status, &why, None))
+    }
+
     /// A stream that ended before its answer did.
     pub(super) fn cut_off(&self, error: Option<ureq::Error>) -> Attempt {
         if let Some(stop) = self.link.signals.stop() {

@@ -415,15 +415,15 @@ pub(super) fn parse(body: &[u8], wrapped: &[String]) -> Result<Answer, String> {
     };
     let (mut text, mut thinking) = (String::new(), String::new());
     let mut calls = Vec::new();
+    let odd = |e| format!("a block of the answer: {}", json_text::parser_message(&e));
     for item in &items {
-        let block: Block<'_> = serde_json::from_str(item.get())
-            .map_err(|e| format!("a block of the answer: {}", json_text::parser_message(&e)))?;
+        let block: Block<'_> = serde_json::from_str(item.get()).map_err(odd)?;
         match &*block.r#type {
             "text" => {
-                let part: Option<String> = block
+                let part = block
                     .text
-                    .and_then(|raw| serde_json::from_str(raw.get()).ok());
-                text.push_str(&part.unwrap_or_default());
+                    .map(|raw| serde_json::from_str::<Cow<'_, str>>(raw.get()));
+                text.push_str(&part.transpose().map_err(odd)?.unwrap_or_default());
             }
             "thinking" => thinking.push_str(block.thinking.as_deref().unwrap_or_default()),
             "tool_use" => {

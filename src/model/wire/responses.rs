@@ -50,14 +50,12 @@ struct ContentPart<'p> {
 }
 
 impl<'i> Item<'i> {
-    fn parts(raw: Option<&'i RawValue>) -> Vec<ContentPart<'i>> {
-        let parts = raw
-            .and_then(|raw| serde_json::from_str::<Option<Vec<ContentPart<'i>>>>(raw.get()).ok());
-        parts.flatten().unwrap_or_default()
+    fn parts(raw: Option<&'i RawValue>) -> serde_json::Result<Vec<ContentPart<'i>>> {
+        raw.map_or(Ok(Vec::new()), |raw| serde_json::from_str(raw.get()))
     }
 
     fn says_something(&self) -> bool {
-        let mut parts = Self::parts(self.content).into_iter();
+        let mut parts = Self::parts(self.content).unwrap_or_default().into_iter();
         parts.any(|part| part.refusal.is_some() || !is_blank(part.text.map_or("", RawValue::get)))
     }
 
@@ -328,26 +326,25 @@ pub(super) fn parse(body: &[u8]) -> Result<Answer, String> {
     };
     let (mut text, mut thinking) = (String::new(), String::new());
     let (mut calls, mut refusal) = (Vec::new(), None);
+    let odd = |e| format!("an item of the answer: {}", json::parser_message(&e));
     for item in &items {
-        let item: Item<'_> = serde_json::from_str(item.get())
-            .map_err(|e| format!("an item of the answer: {}", json::parser_message(&e)))?;
+        let item: Item<'_> = serde_json::from_str(item.get()).map_err(odd)?;
         match &*item.r#type {
             "message" => {
-                for part in Item::parts(item.content) {
+                for part in Item::parts(item.content).map_err(odd)? {
                     match part.refusal {
                         Some(words) => refusal = Some(words),
-                        None => text.push_str(&part.decoded()),
+                        None => text.push_str(&part.decoded().map_err(odd)?),
                     }
                 }
             }
             "reasoning" => {
-                let summary = Item::parts(item.summary);
-                let parts = if summary.is_empty() {
-                    Item::parts(item.content)
-                } else {
-                    summary
-                };
-                let parts: Vec<String> = parts.iter().map(ContentPart::decoded).collect();
+                let mut parts = Item::parts(item.summary).map_err(odd)?;
+                if parts.is_empty() {
+                    parts = Item::parts(item.content).map_err(odd)?;
+                }
+                let parts = parts.iter().map(ContentPart::decoded);
+                let parts: Vec<String> = parts.collect::<Result<_, _>>().map_err(odd)?;
                 thinking.push_str(&parts.join("\n\n"));
             }
             "function_call" => {
@@ -383,9 +380,11 @@ pub(super) fn parse(body: &[u8]) -> Result<Answer, String> {
 }
 
 impl ContentPart<'_> {
-    fn decoded(&self) -> String {
+    fn decoded(&self) -> serde_json::Result<String> {
         let text = self.text.filter(|_| self.r#type != "refusal");
-        let text = text.and_then(|raw| serde_json::from_str(raw.get()).ok());
-        text.unwrap_or_default()
+        match text.map_or(Ok(None), |raw| serde_json::from_str(raw.get())) {
+            Err(odd) if self.r#type.ends_with("_text") => Err(odd),
+            text => Ok(text.unwrap_or_default().unwrap_or_default()),
+        }
     }
 }

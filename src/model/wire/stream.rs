@@ -9,6 +9,9 @@ mod responses;
 
 use super::sse::Events;
 use crate::config::api::Api;
+use crate::text::json;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use serde_json::{Map, Value};
 
 /// A part of an answer, as it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +34,14 @@ pub(crate) enum Broken {
     Early,
     /// The service reported an error: JSON as of a failed request.
     Error(Vec<u8>),
+    /// An event cannot be read as one of the API, for this reason.
+    Unreadable(String),
+}
+
+impl From<serde_json::Error> for Broken {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Unreadable(json::parser_message(&error).chars().take(200).collect())
+    }
 }
 
 enum Assembly {
@@ -43,7 +54,9 @@ enum Assembly {
 pub(crate) struct Stream {
     events: Events,
     assembly: Assembly,
-    error: Option<Vec<u8>>,
+    broken: Option<Broken>,
+    /// The end of the text so far, if it is half of a character.
+    half: String,
 }
 
 impl Stream {
@@ -55,7 +68,8 @@ impl Stream {
                 Api::Responses => Assembly::Responses(responses::Items::default()),
                 Api::Messages => Assembly::Messages(messages::Blocks::default()),
             },
-            error: None,
+            broken: None,
+            half: String::new(),
         }
     }
 
@@ -64,50 +78,109 @@ impl Stream {
         let Self {
             events,
             assembly,
-            error,
+            broken,
+            half,
         } = self;
         events.push(bytes, &mut |name, data| {
-            if error.is_none() {
-                *error = assembly.add(name, data, listener);
+            if broken.is_none() && !assembly.has_ended() {
+                let mut listener = |heard: Heard<'_>| pass_on(heard, half, listener);
+                *broken = assembly.add(name, data, &mut listener).err();
             }
         });
     }
 
+    /// True if there will be no response, whatever is still to come.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
     /// True once nothing more is to come.
     pub(crate) fn has_ended(&self) -> bool {
-        self.error.is_some() || self.assembly.has_ended()
+        self.assembly.has_ended()
     }
 
     /// The response, if all of it came. `is_clean`: the connection ended as it should.
     ///
     /// # Errors
     /// There is none.
-    pub(crate) fn finish(mut self, is_clean: bool) -> Result<Vec<u8>, Broken> {
-        if let Assembly::Chat(chunks) = &mut self.assembly
-            && let Some(data) = self.events.unended()
-            && self.error.is_none()
-        {
-            self.error = chunks.add(&data, &mut |_| {});
+    pub(crate) fn finish(
+        mut self,
+        is_clean: bool,
+        listener: &mut Listener<'_>,
+    ) -> Result<Vec<u8>, Broken> {
+        if let Some(broken) = self.broken {
+            return Err(broken);
         }
-        if let Some(error) = self.error {
-            return Err(Broken::Error(error));
+        if let Assembly::Chat(_) = &self.assembly
+            && !self.assembly.has_ended()
+            && let Some(data) = self.events.unended()
+            && (data == DONE || serde_json::from_slice::<IgnoredAny>(&data).is_ok())
+        {
+            let mut listener = |heard: Heard<'_>| pass_on(heard, &mut self.half, listener);
+            self.assembly.add(b"", &data, &mut listener)?;
+        }
+        if !self.half.is_empty() {
+            listener(Heard::Text("\u{FFFD}"));
         }
         let response = match self.assembly {
             Assembly::Chat(chunks) => chunks.finish(is_clean),
             Assembly::Responses(items) => items.finish(),
             Assembly::Messages(blocks) => blocks.finish(),
         };
-        response.ok_or(Broken::Early)
+        response.map(json::unmarked).ok_or(Broken::Early)
     }
 }
 
+/// Passes on a part without marks. Half of a character at the end of a text waits for the next piece.
+fn pass_on(heard: Heard<'_>, half: &mut String, listener: &mut Listener<'_>) {
+    if !matches!(heard, Heard::Text(_)) && !std::mem::take(half).is_empty() {
+        listener(Heard::Text("\u{FFFD}"));
+    }
+    match heard {
+        Heard::Text(words) => {
+            let mut words = std::mem::take(half) + words;
+            *half = json::split_half(&mut words);
+            listener(Heard::Text(&json::unmarked_text(&words)));
+        }
+        Heard::Reasoning(words) => listener(Heard::Reasoning(&json::unmarked_text(words))),
+        Heard::Call(name) => listener(Heard::Call(&json::unmarked_text(name))),
+        Heard::Anew => listener(heard),
+    }
+}
+
+/// Ends a chat completion. Some servers send it with the other APIs, too.
+const DONE: &[u8] = b"[DONE]";
+
+/// Takes a member out of an object; none if it is missing or null.
+///
+/// # Errors
+/// It is of another type.
+fn take<T: DeserializeOwned>(
+    members: &mut Map<String, Value>,
+    key: &str,
+) -> serde_json::Result<Option<T>> {
+    serde_json::from_value(members.shift_remove(key).unwrap_or_default())
+}
+
 impl Assembly {
-    /// Adds an event. Returns the error that it reports.
-    fn add(&mut self, name: &[u8], data: &[u8], listener: &mut Listener<'_>) -> Option<Vec<u8>> {
-        match self {
-            Self::Chat(chunks) => chunks.add(data, listener),
-            Self::Responses(items) => items.add(data, listener),
-            Self::Messages(blocks) => blocks.add(name, data, listener),
+    /// Adds an event.
+    ///
+    /// # Errors
+    /// It reports one, or cannot be read. Only what is of an unknown type is passed over.
+    fn add(&mut self, name: &[u8], data: &[u8], listener: &mut Listener<'_>) -> Result<(), Broken> {
+        match (self, data.trim_ascii()) {
+            (_, b"") => Ok(()),
+            (Self::Chat(chunks), DONE) => {
+                chunks.is_done = true;
+                Ok(())
+            }
+            (_, DONE) => Ok(()),
+            (_, [first, ..]) if *first != b'{' && name != b"error" => {
+                Err(Broken::Unreadable("expected an object".to_owned()))
+            }
+            (Self::Chat(chunks), _) => chunks.add(&json::marked(data), listener),
+            (Self::Responses(items), _) => items.add(name, &json::marked(data), listener),
+            (Self::Messages(blocks), _) => blocks.add(name, &json::marked(data), listener),
         }
     }
 
@@ -120,14 +193,21 @@ impl Assembly {
     }
 }
 
-/// Appends a text to a member, which is made if it is not there.
-fn append(map: &mut serde_json::Map<String, serde_json::Value>, key: &str, text: &str) {
-    match map.get_mut(key) {
-        Some(serde_json::Value::String(whole)) => whole.push_str(text),
-        _ => {
-            map.insert(key.to_owned(), text.into());
-        }
+/// Appends a text to a member, which is made if it is not there. One that began as a list goes on as one.
+///
+/// # Errors
+/// The member is of another type.
+fn append(map: &mut Map<String, Value>, key: &str, text: &str) -> Result<(), Broken> {
+    match map.entry(key).or_insert(Value::Null) {
+        Value::String(whole) => whole.push_str(text),
+        Value::Array(list) => match list.last_mut() {
+            Some(Value::String(last)) => last.push_str(text),
+            _ => list.push(text.into()),
+        },
+        none @ Value::Null => *none = text.into(),
+        _ => return Err(Broken::Unreadable(format!("{key} is not a text"))),
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use fastrand::Rng;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 
-fn wire(api: Api) -> Wire {
+pub(super) fn wire(api: Api) -> Wire {
     Wire {
         rules: Rules {
             api,

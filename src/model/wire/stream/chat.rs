@@ -1,6 +1,6 @@
 //! Chunks of a chat completion.
 
-use super::{Heard, Listener, append};
+use super::{Broken, Heard, Listener, append, take};
 use crate::record::event::REASONING;
 use crate::text::json::{self, Object};
 use serde_json::{Map, Value};
@@ -12,8 +12,8 @@ pub(super) struct Chunks {
     members: Map<String, Value>,
     message: Map<String, Value>,
     calls: Vec<StreamedCall>,
-    finish_reason: Option<Value>,
-    usage: Option<Value>,
+    finish_reason: Option<String>,
+    usage: Option<Map<String, Value>>,
     has_choice: bool,
     /// The mark at the end has come.
     pub is_done: bool,
@@ -28,62 +28,50 @@ struct StreamedCall {
 }
 
 impl Chunks {
-    /// Adds an event. Returns the error that it reports.
-    pub(super) fn add(&mut self, data: &[u8], listener: &mut Listener<'_>) -> Option<Vec<u8>> {
-        if data.trim_ascii() == b"[DONE]" {
-            self.is_done = true;
-            return None;
-        }
-        let Ok(Value::Object(chunk)) = serde_json::from_slice(data) else {
-            return None;
-        };
+    /// Adds an event.
+    pub(super) fn add(&mut self, data: &str, listener: &mut Listener<'_>) -> Result<(), Broken> {
+        let mut chunk: Map<String, Value> = serde_json::from_str(data)?;
         if chunk.get("error").is_some_and(|error| !error.is_null()) {
-            return Some(data.to_vec());
+            return Err(Broken::Error(json::unmarked(data.into())));
         }
         if !chunk.contains_key("choices") && !chunk.contains_key("usage") {
             // Something else that the server has to say.
-            return None;
+            return Ok(());
         }
-        for (key, value) in chunk {
-            match (key.as_str(), value) {
-                ("choices", Value::Array(choices)) => {
-                    let first = |choice: &Value| choice["index"].as_u64().unwrap_or(0) == 0;
-                    for choice in choices.into_iter().filter(first) {
-                        self.choice(choice, listener);
-                    }
-                }
-                ("usage", usage) if usage.is_object() => self.usage = Some(usage),
-                ("usage" | "choices", _) => {}
-                ("object", _) => {
-                    self.members.insert(key, "chat.completion".into());
-                }
-                (_, value) => {
-                    self.members.entry(key).or_insert(value);
-                }
+        let choices: Option<Vec<Map<String, Value>>> = take(&mut chunk, "choices")?;
+        for mut choice in choices.unwrap_or_default() {
+            if take::<u64>(&mut choice, "index")?.unwrap_or(0) == 0 {
+                self.choice(choice, listener)?;
             }
         }
-        None
+        self.usage = take(&mut chunk, "usage")?.or(self.usage.take());
+        for (key, value) in chunk {
+            match key.as_str() {
+                "object" => drop(self.members.insert(key, "chat.completion".into())),
+                _ => drop(self.members.entry(key).or_insert(value)),
+            }
+        }
+        Ok(())
     }
 
-    fn choice(&mut self, choice: Value, listener: &mut Listener<'_>) {
+    fn choice(
+        &mut self,
+        mut choice: Map<String, Value>,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), Broken> {
         self.has_choice = true;
-        let Value::Object(mut choice) = choice else {
-            return;
+        self.finish_reason = take(&mut choice, "finish_reason")?.or(self.finish_reason.take());
+        let delta: Option<Map<String, Value>> = match take(&mut choice, "delta")? {
+            // Some servers send the last one whole.
+            None => take(&mut choice, "message")?,
+            delta => delta,
         };
-        if let Some(reason) = choice.remove("finish_reason").filter(Value::is_string) {
-            self.finish_reason = Some(reason);
-        }
-        // Some servers send the last one whole.
-        let delta = choice.remove("delta").or_else(|| choice.remove("message"));
-        let Some(Value::Object(delta)) = delta else {
-            return;
-        };
-        for (key, value) in delta {
+        for (key, value) in delta.unwrap_or_default() {
             match value {
                 Value::Null => {}
-                Value::Array(calls) if key == "tool_calls" => {
-                    for call in calls {
-                        self.call(call, listener);
+                calls if key == "tool_calls" => {
+                    for call in serde_json::from_value::<Vec<_>>(calls)? {
+                        self.call(call, listener)?;
                     }
                 }
                 Value::String(text) if is_text(&key) => {
@@ -94,21 +82,38 @@ impl Chunks {
                             false => Heard::Text(&text),
                         });
                     }
-                    append(&mut self.message, &key, &text);
+                    append(&mut self.message, &key, &text)?;
                 }
-                Value::Array(parts) => self.extend(key, parts),
+                Value::Array(parts) => self.extend(key, parts)?,
+                value if is_text(&key) || key == "role" => {
+                    let text: String = serde_json::from_value(value)?;
+                    add_member(&mut self.message, key, text.into());
+                }
                 value => add_member(&mut self.message, key, value),
             }
         }
+        Ok(())
     }
 
     /// Adds parts to a list: those of one index and type are one part.
-    fn extend(&mut self, key: String, parts: Vec<Value>) {
+    fn extend(&mut self, key: String, parts: Vec<Value>) -> Result<(), Broken> {
+        let is_readable = |part: &Value| {
+            let text = part.get("text").unwrap_or(&Value::Null);
+            part.is_string() || part.is_object() && (text.is_null() || text.is_string())
+        };
+        if is_text(&key) && !parts.iter().all(is_readable) {
+            return Err(Broken::Unreadable(format!("a part of {key} is not a text")));
+        }
         let list = self
             .message
             .entry(key)
             .or_insert_with(|| Value::Array(Vec::new()));
-        let Value::Array(list) = list else { return };
+        if let Value::String(text) = list {
+            *list = vec![std::mem::take(text)].into();
+        }
+        let Value::Array(list) = list else {
+            return Ok(());
+        };
         for part in parts {
             let same = |other: &&mut Value| {
                 part["index"].is_u64()
@@ -119,7 +124,7 @@ impl Chunks {
                     for (key, value) in part {
                         match value.as_str() {
                             Some(text) if matches!(key.as_str(), "text" | "summary" | "data") => {
-                                append(whole, &key, text);
+                                append(whole, &key, text)?;
                             }
                             _ if value.is_null() => {}
                             _ => {
@@ -131,14 +136,20 @@ impl Chunks {
                 (_, part) => list.push(part),
             }
         }
+        Ok(())
     }
 
-    fn call(&mut self, delta: Value, listener: &mut Listener<'_>) {
-        let Value::Object(mut delta) = delta else {
-            return;
+    fn call(
+        &mut self,
+        mut delta: Map<String, Value>,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), Broken> {
+        let index: Option<u64> = take(&mut delta, "index")?;
+        let id = match delta.get("id") {
+            Some(id) if !id.is_number() => serde_json::from_value(id.clone())?,
+            _ => None,
         };
-        let index = delta.remove("index").as_ref().and_then(Value::as_u64);
-        let id = delta.get("id").and_then(Value::as_str).unwrap_or_default();
+        let id: String = id.unwrap_or_default();
         let at = self.calls.iter().rposition(|call| {
             let known = call.members.get("id").and_then(Value::as_str);
             // Some servers number all of them 0.
@@ -154,19 +165,17 @@ impl Chunks {
             self.calls.len() - 1
         });
         let call = &mut self.calls[at];
-        if let Some(Value::Object(function)) = delta.remove("function") {
-            if let Some(name) = function.get("name").and_then(Value::as_str)
-                && call.name.is_empty()
-                && !name.is_empty()
-            {
-                name.clone_into(&mut call.name);
-                listener(Heard::Call(name));
+        if let Some(mut function) = take::<Map<String, Value>>(&mut delta, "function")? {
+            let name: String = take(&mut function, "name")?.unwrap_or_default();
+            if call.name.is_empty() && !name.is_empty() {
+                listener(Heard::Call(&name));
+                call.name = name;
             }
-            match function.get("arguments") {
-                None | Some(Value::Null) => {}
-                Some(Value::String(text)) => call.arguments.push_str(text),
-                Some(other) => call.arguments.push_str(&other.to_string()),
-            }
+            call.arguments += &match take(&mut function, "arguments")? {
+                Some(whole @ Value::Object(_)) => whole.to_string(),
+                Some(text) => serde_json::from_value(text)?,
+                None => String::new(),
+            };
         }
         for (key, value) in delta {
             let says_nothing = value.is_null() || value.as_str() == Some("");
@@ -174,6 +183,7 @@ impl Chunks {
                 add_member(&mut call.members, key, value);
             }
         }
+        Ok(())
     }
 
     /// The completion, if all of it came.

@@ -1,8 +1,7 @@
 //! Events of a message of Messages.
 
-use super::{Heard, Listener, append};
-use crate::text::json::Object;
-use serde::Deserialize;
+use super::{Broken, Heard, Listener, append, take};
+use crate::text::json::{self, Object};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -23,68 +22,58 @@ struct StreamedBlock {
     input: String,
 }
 
-#[derive(Deserialize)]
-struct MessagesEvent {
-    #[serde(default)]
-    r#type: String,
-    #[serde(default)]
-    index: u64,
-    #[serde(default)]
-    message: Option<Map<String, Value>>,
-    #[serde(default)]
-    content_block: Option<Map<String, Value>>,
-    #[serde(default)]
-    delta: Option<Map<String, Value>>,
-    #[serde(default)]
-    usage: Option<Map<String, Value>>,
-}
-
 impl Blocks {
-    /// Adds an event. Returns the error that it reports.
+    /// Adds an event.
     pub(super) fn add(
         &mut self,
         name: &[u8],
-        data: &[u8],
+        data: &str,
         listener: &mut Listener<'_>,
-    ) -> Option<Vec<u8>> {
-        let Ok(event) = serde_json::from_slice::<MessagesEvent>(data) else {
-            return (name == b"error").then(|| data.to_vec());
+    ) -> Result<(), Broken> {
+        let mut event: Map<String, Value> = match serde_json::from_str(data) {
+            Err(_) if name == b"error" => return Err(Broken::Error(json::unmarked(data.into()))),
+            event => event?,
         };
-        match event.r#type.as_str() {
-            "error" => return Some(data.to_vec()),
-            "message_start" => self.message = event.message,
+        let name = || String::from_utf8_lossy(name).into_owned();
+        let kind = take(&mut event, "type")?.unwrap_or_else(name);
+        match kind.as_str() {
+            "error" => return Err(Broken::Error(json::unmarked(data.into()))),
+            "message_start" => self.message = take(&mut event, "message")?,
             "content_block_start" => {
-                let members = event.content_block.unwrap_or_default();
+                let members: Option<Map<String, Value>> = take(&mut event, "content_block")?;
+                let members = members.unwrap_or_default();
                 if members.get("type").is_some_and(|it| it == "tool_use") {
                     let name = members.get("name").and_then(Value::as_str);
                     listener(Heard::Call(name.unwrap_or_default()));
                 }
                 let input = String::new();
-                self.blocks
-                    .insert(event.index, StreamedBlock { members, input });
+                let index = take(&mut event, "index")?.unwrap_or(0);
+                self.blocks.insert(index, StreamedBlock { members, input });
             }
             "content_block_delta" => {
-                let delta = event.delta.unwrap_or_default();
-                if let Some(block) = self.blocks.get_mut(&event.index) {
-                    block.add(&delta, listener);
-                }
+                let delta: Option<Map<String, Value>> = take(&mut event, "delta")?;
+                let index = take(&mut event, "index")?.unwrap_or(0);
+                let Some(block) = self.blocks.get_mut(&index) else {
+                    let why = format!("a delta of block {index}, which has not begun");
+                    return Err(Broken::Unreadable(why));
+                };
+                block.add(delta.unwrap_or_default(), listener)?;
             }
             "message_delta" => {
+                let delta: Option<Map<String, Value>> = take(&mut event, "delta")?;
+                let news: Option<Map<String, Value>> = take(&mut event, "usage")?;
                 if let Some(message) = &mut self.message {
-                    message.extend(event.delta.unwrap_or_default());
-                    let usage = message
-                        .entry("usage")
-                        .or_insert_with(|| Value::Object(Map::new()));
-                    if let Value::Object(usage) = usage {
-                        let news = event.usage.unwrap_or_default().into_iter();
-                        usage.extend(news.filter(|(_, value)| !value.is_null()));
-                    }
+                    message.extend(delta.unwrap_or_default());
+                    let mut usage: Map<String, Value> = take(message, "usage")?.unwrap_or_default();
+                    let news = news.unwrap_or_default().into_iter();
+                    usage.extend(news.filter(|(_, value)| !value.is_null()));
+                    message.insert("usage".to_owned(), usage.into());
                 }
             }
             "message_stop" => self.is_whole = self.message.is_some(),
             _ => {}
         }
-        None
+        Ok(())
     }
 
     /// The message, if all of it came.
@@ -104,24 +93,31 @@ impl Blocks {
 }
 
 impl StreamedBlock {
-    fn add(&mut self, delta: &Map<String, Value>, listener: &mut Listener<'_>) {
-        let text = |key: &str| delta.get(key).and_then(Value::as_str).unwrap_or_default();
-        match text("type") {
+    fn add(
+        &mut self,
+        mut delta: Map<String, Value>,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), Broken> {
+        let kind: String = take(&mut delta, "type")?.unwrap_or_default();
+        let mut text = |key| take::<String>(&mut delta, key).map(Option::unwrap_or_default);
+        match kind.as_str() {
             "text_delta" => {
-                listener(Heard::Text(text("text")));
-                append(&mut self.members, "text", text("text"));
+                let text = text("text")?;
+                listener(Heard::Text(&text));
+                append(&mut self.members, "text", &text)?;
             }
             "thinking_delta" => {
-                listener(Heard::Reasoning(text("thinking")));
-                append(&mut self.members, "thinking", text("thinking"));
+                let thinking = text("thinking")?;
+                listener(Heard::Reasoning(&thinking));
+                append(&mut self.members, "thinking", &thinking)?;
             }
             "signature_delta" => {
-                let signature = text("signature").into();
+                let signature = text("signature")?.into();
                 self.members.insert("signature".to_owned(), signature);
             }
-            "input_json_delta" => self.input.push_str(text("partial_json")),
+            "input_json_delta" => self.input += &text("partial_json")?,
             "citations_delta" => {
-                let citation = delta.get("citation").cloned().unwrap_or_default();
+                let citation: Value = take(&mut delta, "citation")?.unwrap_or_default();
                 match self.members.get_mut("citations") {
                     Some(Value::Array(citations)) => citations.push(citation),
                     _ => {
@@ -132,6 +128,7 @@ impl StreamedBlock {
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn write(object: &mut Object<'_>, block: &Self) {

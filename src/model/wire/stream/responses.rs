@@ -1,10 +1,10 @@
 //! Events of a response of Responses. The last one holds the whole.
 
-use super::{Heard, Listener};
-use crate::text::json::{Members, Object};
+use super::{Broken, Heard, Listener};
+use crate::text::json::{self, Members, Object};
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 
 /// What has come of a response.
@@ -15,63 +15,75 @@ pub(super) struct Items {
     response: Option<Box<RawValue>>,
 }
 
+/// An event of any type.
 #[derive(Deserialize)]
 struct ResponsesEvent<'e> {
     #[serde(borrow, default)]
-    r#type: Cow<'e, str>,
-    #[serde(default)]
-    delta: Option<Value>,
+    r#type: Option<Cow<'e, str>>,
+    #[serde(borrow, default)]
+    delta: Option<&'e RawValue>,
     #[serde(borrow, default)]
     item: Option<&'e RawValue>,
-    #[serde(default)]
-    output_index: u64,
+    #[serde(borrow, default)]
+    output_index: Option<&'e RawValue>,
     #[serde(borrow, default)]
     response: Option<&'e RawValue>,
     #[serde(borrow, default)]
     error: Option<&'e RawValue>,
 }
 
+/// Reads a member of an event of a known type.
+fn read<'e, T: Deserialize<'e> + Default>(member: Option<&'e RawValue>) -> serde_json::Result<T> {
+    member.map_or(Ok(T::default()), |raw| serde_json::from_str(raw.get()))
+}
+
 impl Items {
-    /// Adds an event. Returns the error that it reports.
-    pub(super) fn add(&mut self, data: &[u8], listener: &mut Listener<'_>) -> Option<Vec<u8>> {
-        let event: ResponsesEvent<'_> = serde_json::from_slice(data).ok()?;
-        let delta = event.delta.as_ref().and_then(Value::as_str);
-        match &*event.r#type {
+    /// Adds an event.
+    pub(super) fn add(
+        &mut self,
+        name: &[u8],
+        data: &str,
+        listener: &mut Listener<'_>,
+    ) -> Result<(), Broken> {
+        let event: ResponsesEvent<'_> = serde_json::from_str(data)?;
+        let kind = event
+            .r#type
+            .unwrap_or_else(|| String::from_utf8_lossy(name));
+        match &*kind {
             "response.output_text.delta" | "response.refusal.delta" => {
-                listener(Heard::Text(delta.unwrap_or_default()));
+                listener(Heard::Text(&read::<String>(event.delta)?));
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                listener(Heard::Reasoning(delta.unwrap_or_default()));
+                listener(Heard::Reasoning(&read::<String>(event.delta)?));
             }
             "response.output_item.added" => {
-                let item = event
-                    .item
-                    .and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
-                let item = item.unwrap_or_default();
-                if item["type"] == "function_call" {
-                    listener(Heard::Call(item["name"].as_str().unwrap_or_default()));
+                let item: Map<String, Value> = read(event.item)?;
+                if item.get("type").is_some_and(|it| it == "function_call") {
+                    let name = item.get("name").and_then(Value::as_str);
+                    listener(Heard::Call(name.unwrap_or_default()));
                 }
             }
             "response.output_item.done" => {
-                let item = event.item.map(|item| (event.output_index, item.to_owned()));
-                self.done.extend(item);
+                read::<Members>(event.item)?;
+                let place = read(event.output_index)?;
+                self.done
+                    .extend(event.item.map(|item| (place, item.to_owned())));
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
+                read::<Members>(event.response)?;
                 self.response = event.response.map(ToOwned::to_owned);
             }
             "error" => {
                 let mut out = Vec::new();
                 let mut object = Object::begin(&mut out);
-                object.raw(
-                    "error",
-                    event.error.map_or(data, |error| error.get().as_bytes()),
-                );
+                let error = event.error.map_or(data, RawValue::get);
+                object.raw("error", error.as_bytes());
                 object.end();
-                return Some(out);
+                return Err(Broken::Error(json::unmarked(out)));
             }
             _ => {}
         }
-        None
+        Ok(())
     }
 
     pub(super) fn is_whole(&self) -> bool {

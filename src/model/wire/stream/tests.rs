@@ -1,20 +1,22 @@
 //! Streams: cut at every byte, with everything in them that servers send beside the answer.
 
+use super::super::tests::wire;
 use super::*;
 use serde_json::{Value, json};
 
 /// What a stream adds up to, and what was heard of it.
 fn receive(api: Api, chunks: &[&[u8]], is_clean: bool) -> (Result<Value, Broken>, String) {
     let (mut stream, mut heard) = (Stream::new(api), String::new());
+    let mut hear = |part: Heard<'_>| match part {
+        Heard::Text(text) => heard.push_str(text),
+        Heard::Reasoning(text) => heard.push_str(&text.to_uppercase()),
+        Heard::Call(name) => heard.push_str(&format!("[{name}]")),
+        Heard::Anew => heard.clear(),
+    };
     for chunk in chunks {
-        stream.push(chunk, &mut |part| match part {
-            Heard::Text(text) => heard.push_str(text),
-            Heard::Reasoning(text) => heard.push_str(&text.to_uppercase()),
-            Heard::Call(name) => heard.push_str(&format!("[{name}]")),
-            Heard::Anew => heard.clear(),
-        });
+        stream.push(chunk, &mut hear);
     }
-    let response = stream.finish(is_clean);
+    let response = stream.finish(is_clean, &mut hear);
     let response = response.map(|bytes| serde_json::from_slice(&bytes).unwrap());
     (response, heard)
 }
@@ -225,5 +227,244 @@ fn an_error_in_the_middle_is_the_outcome() {
         };
         let body: Value = serde_json::from_slice(&body).unwrap();
         assert_eq!(body["error"], error, "{api:?}");
+    }
+}
+
+/// The data of the known events of a sample, and where they are.
+fn known_events(text: &str) -> Vec<std::ops::Range<usize>> {
+    let starts = text.match_indices("data: {").map(|(at, _)| at + 6);
+    let ends = starts.map(|start| start..start + text[start..].find('\n').unwrap());
+    ends.filter(|it| !text[it.clone()].contains("novelty"))
+        .collect()
+}
+
+#[test]
+fn an_event_that_cannot_be_read_breaks_the_stream_wherever_it_is() {
+    for (api, stream, _) in ALL {
+        let (text, _) = stream();
+        for event in known_events(&text) {
+            let data = &text[event.clone()];
+            for bad in [
+                &data[..data.len() - 1],
+                "no JSON",
+                "[]",
+                "7",
+                "null",
+                "\"\"",
+            ] {
+                let text = [&text[..event.start], bad, &text[event.end..]].concat();
+                let (response, _) = receive(api, &[text.as_bytes()], true);
+                let is_unreadable = matches!(response, Err(Broken::Unreadable(_)));
+                assert!(is_unreadable, "{api:?}: {bad} for {data}: {response:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_member_of_another_type_breaks_the_stream() {
+    let chat = [
+        r#"{"choices":{}}"#,
+        r#"{"choices":[null]}"#,
+        r#"{"choices":[{"index":"0"}]}"#,
+        r#"{"choices":[{"delta":[]}]}"#,
+        r#"{"choices":[{"delta":{},"finish_reason":1}]}"#,
+        r#"{"choices":[{"delta":{"role":1}}]}"#,
+        r#"{"choices":[{"delta":{"content":1}}]}"#,
+        r#"{"choices":[{"delta":{"content":{"text":"a"}}}]}"#,
+        r#"{"choices":[{"delta":{"content":[1]}}]}"#,
+        r#"{"choices":[{"delta":{"content":[{"text":1}]}}]}"#,
+        r#"{"choices":[{"delta":{"refusal":true}}]}"#,
+        r#"{"choices":[{"delta":{"reasoning_content":1}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":{}}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[1]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":-1}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"id":[]}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":"f"}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":1}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":1}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":["a"]}}]}}]}"#,
+        r#"{"choices":[],"usage":7}"#,
+    ];
+    let messages = [
+        r#"{"type":1}"#,
+        r#"{"type":"message_start","message":"m"}"#,
+        r#"{"type":"content_block_start","index":0.5,"content_block":{}}"#,
+        r#"{"type":"content_block_start","index":9,"content_block":[]}"#,
+        r#"{"type":"content_block_delta","index":1,"delta":"a"}"#,
+        r#"{"type":"content_block_delta","index":9,"delta":{"type":"text_delta","text":"a"}}"#,
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":1}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":1}}"#,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":1}}"#,
+        r#"{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":{}}}"#,
+        r#"{"type":"message_delta","delta":7}"#,
+        r#"{"type":"message_delta","delta":{},"usage":7}"#,
+    ];
+    let responses = [
+        r#"{"type":1}"#,
+        r#"{"type":"response.output_text.delta","delta":1}"#,
+        r#"{"type":"response.reasoning_text.delta","delta":{}}"#,
+        r#"{"type":"response.output_item.added","item":1}"#,
+        r#"{"type":"response.output_item.done","output_index":0,"item":"i"}"#,
+        r#"{"type":"response.output_item.done","output_index":"0","item":{}}"#,
+        r#"{"type":"response.completed","response":[]}"#,
+    ];
+    let all: [&[&str]; 3] = [&chat, &messages, &responses];
+    for ((api, stream, _), bad) in ALL.into_iter().zip(all) {
+        let (text, _) = stream();
+        let last = known_events(&text).pop().unwrap().start - "data: ".len();
+        for bad in bad {
+            let text = [&text[..last], "data: ", bad, "\n\n", &text[last..]].concat();
+            let (response, _) = receive(api, &[text.as_bytes()], true);
+            let is_unreadable = matches!(response, Err(Broken::Unreadable(_)));
+            assert!(is_unreadable, "{api:?}: {bad}: {response:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_unknown_or_empty_is_passed_over() {
+    let common = [
+        "data:\n\n",
+        "data: \n\n",
+        ": a comment\n\n",
+        "event: x\n\n",
+        "data: {\"type\":\"novelty\",\"delta\":7,\"message\":[],\"index\":\"x\",\"item\":1}\n\n",
+        "event: novelty\ndata: {\"delta\":\"\\ud800\",\"\\udc00\":\"\\uffff\"}\n\n",
+    ];
+    let chat = [
+        r#"{"choices":null,"usage":null}"#,
+        r#"{"choices":[],"prompt_filter_results":[{}]}"#,
+        r#"{"choices":[{"index":1,"delta":{"content":"of another choice"}}]}"#,
+        r#"{"choices":[{"index":0,"delta":null,"finish_reason":null,"logprobs":7}]}"#,
+        r#"{"choices":[{"delta":{"role":null,"content":null,"refusal":null,"tool_calls":null}}]}"#,
+        r#"{"choices":[{"delta":{"content":"","tool_calls":[]}}],"error":null}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":null,"function":null}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"","function":{"name":null,"arguments":null}}]}}]}"#,
+    ];
+    let messages = [
+        r#"{"type":"content_block_delta","index":1,"delta":{"type":"novel_delta","text":7}}"#,
+        r#"{"type":"ping","index":[]}"#,
+        r#"[DONE]"#,
+    ];
+    let responses = [
+        r#"{"type":"response.novel.delta","delta":{}}"#,
+        r#"{"type":"response.output_text.annotation.added","item":7}"#,
+    ];
+    let all: [&[&str]; 3] = [&chat, &messages, &responses];
+    for ((api, stream, said), own) in ALL.into_iter().zip(all) {
+        let (text, whole) = stream();
+        let last = known_events(&text).pop().unwrap().start - "data: ".len();
+        let last = text[..last].rfind("\n\n").unwrap() + 2;
+        let own = own.iter().map(|data| format!("data: {data}\n\n"));
+        for more in common.map(str::to_owned).into_iter().chain(own) {
+            let text = [&text[..last], &more, &text[last..]].concat();
+            let (response, heard) = receive(api, &[text.as_bytes()], true);
+            let response = response.unwrap();
+            for key in ["choices", "content", "output", "usage"] {
+                assert_eq!(response.get(key), whole.get(key), "{api:?}: {more}");
+            }
+            assert_eq!(heard, said, "{api:?}: {more}");
+        }
+        let text = format!("{text}data: [DONE]\n\ndata: after the end\n\n");
+        assert_eq!(receive(api, &[text.as_bytes()], true).0, Ok(whole));
+    }
+}
+
+/// A text and the arguments of a call, both in pieces: JSON strings without their quotes.
+fn in_pieces(api: Api, text: &[&str], arguments: &[&str]) -> String {
+    let mut out = String::new();
+    let mut event = |data: String| out += &format!("data: {data}\n\n");
+    match api {
+        Api::Chat => {
+            for piece in text {
+                event(format!(
+                    r#"{{"choices":[{{"delta":{{"content":"{piece}"}}}}]}}"#
+                ));
+            }
+            for piece in arguments {
+                event(format!(
+                    r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":0,"id":"x","function":{{"name":"f","arguments":"{piece}"}}}}]}}}}]}}"#
+                ));
+            }
+            event(r#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#.to_owned());
+            event("[DONE]".to_owned());
+        }
+        Api::Messages => {
+            event(r#"{"type":"message_start","message":{}}"#.to_owned());
+            event(r#"{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}"#.to_owned());
+            for piece in text {
+                event(format!(
+                    r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"text_delta","text":"{piece}"}}}}"#
+                ));
+            }
+            event(r#"{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"x","name":"f","input":{}}}"#.to_owned());
+            for piece in arguments {
+                event(format!(
+                    r#"{{"type":"content_block_delta","index":1,"delta":{{"type":"input_json_delta","partial_json":"{piece}"}}}}"#
+                ));
+            }
+            event(r#"{"type":"message_stop"}"#.to_owned());
+        }
+        Api::Responses => {
+            for piece in text {
+                event(format!(
+                    r#"{{"type":"response.output_text.delta","delta":"{piece}"}}"#
+                ));
+            }
+            let (text, arguments) = (text.concat(), arguments.concat());
+            event(format!(
+                r#"{{"type":"response.completed","response":{{"output":[{{"type":"message","content":[{{"type":"output_text","text":"{text}"}}]}},{{"type":"function_call","call_id":"x","name":"f","arguments":"{arguments}"}}]}}}}"#
+            ));
+        }
+    }
+    out
+}
+
+#[test]
+fn halves_of_characters_in_successive_deltas_are_joined_and_lone_ones_replaced() {
+    for (api, _, _) in ALL {
+        for (pieces, whole) in [
+            (vec![r"a \ud83e", r"\uDD80 b"], "a 🦀 b"),
+            (vec![r"a \ud83e", " b"], "a \u{FFFD} b"),
+            (vec!["a ", r"\udd80 b"], "a \u{FFFD} b"),
+            (vec!["a", r"\ud83e"], "a\u{FFFD}"),
+            (vec![r"\ud83e\udd80\ud83e", "", r"\udd80"], "🦀🦀"),
+            (vec!["\u{FFFF}", "d83e"], "\u{FFFF}d83e"),
+        ] {
+            let mut arguments = vec![r#"{\"k\":\""#];
+            arguments.extend(&pieces);
+            arguments.push(r#"\"}"#);
+            let stream = in_pieces(api, &pieces, &arguments);
+            for cut in [0, stream.len() / 2, stream.len() - 3] {
+                let bytes = stream.as_bytes();
+                let (response, heard) = receive(api, &[&bytes[..cut], &bytes[cut..]], true);
+                let body = response.unwrap_or_else(|e| panic!("{api:?}: {e:?}"));
+                let answer = wire(api).parse(body.to_string().as_bytes());
+                let answer = answer.unwrap();
+                assert_eq!(answer.text, whole, "{api:?}: {pieces:?}");
+                let arguments: Value = serde_json::from_str(&answer.calls[0].arguments).unwrap();
+                assert_eq!(arguments, json!({"k": whole}), "{api:?}: {pieces:?}");
+                let heard = heard.trim_end_matches("[f]");
+                assert_eq!(heard, whole, "{api:?}: {pieces:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bytes_that_are_not_utf_8_are_replaced() {
+    for (api, _, _) in ALL {
+        let stream = in_pieces(api, &["a ~ b"], &[r#"{\"k\":\"~\"}"#]);
+        let bytes = stream.replace('~', "\u{1}").into_bytes();
+        let bytes = bytes
+            .into_iter()
+            .map(|byte| if byte == 1 { 0xFF } else { byte });
+        let (response, heard) = receive(api, &[&bytes.collect::<Vec<u8>>()], true);
+        let body = response.unwrap().to_string();
+        let answer = wire(api).parse(body.as_bytes()).unwrap();
+        assert_eq!(answer.text, "a \u{FFFD} b", "{api:?}");
+        assert_eq!(answer.calls[0].arguments, "{\"k\":\"\u{FFFD}\"}");
+        assert!(heard.starts_with("a \u{FFFD} b"), "{heard}");
     }
 }
