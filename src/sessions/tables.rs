@@ -67,6 +67,6 @@ pub(super) static SESSIONS: ProgramTable = ProgramTable {
         },
     ],
     // Behind the first one, the commands of an older program, which kept a terminal open.
-    hidden: &[completion::COMMAND, "write", "read", "attach", "write-key"],
+    hidden: &[completion::COMMAND, "write", "read", "attach", "detach", "write-key"],
     options: &[SESSIONS_DIR, ADOPT, HELP, VERSION],
 };

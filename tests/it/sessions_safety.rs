@@ -343,7 +343,7 @@ fn nothing_in_the_place_of_a_file_hangs_a_command_or_is_followed() {
 #[test]
 fn the_words_of_the_terminal_program_name_exec_and_the_example() {
     let place = Place::new();
-    for word in ["write", "read", "attach", "write-key"] {
+    for word in ["write", "read", "attach", "detach", "write-key"] {
         let output = place.run(&[word, "sess_1", "text"]);
         assert_eq!(output.status.code(), Some(2), "{output:?}");
         assert_eq!(output.stdout, b"");
