@@ -675,3 +675,24 @@ fn the_flow_shown_in_the_manual_loads() {
     let check = check.exits(0).does_not_say("warning");
     check.prints("f: ok, 4 nodes, 3 edges, 0 agents, 0 tools, 0 schemas\n");
 }
+
+#[test]
+fn the_page_on_hooks_names_every_member_of_a_tools_payload_and_of_the_context() {
+    let page = page("hooks");
+    let events = section(page, "EVENTS");
+    for member in [
+        "tool_name",
+        "exit_code",
+        "observation",
+        "stdout",
+        "stderr",
+        "stdout_path",
+        "stderr_path",
+    ] {
+        let is_there = events
+            .split([' ', ',', '.', '\n'])
+            .any(|word| word == member);
+        assert!(is_there, "{member}");
+    }
+    assert!(section(page, "EXECUTION").contains("step_index"));
+}
