@@ -212,3 +212,21 @@ fn commands_that_need_an_agent_that_has_moved_ask_for_its_directory() {
     let named = ["continue", "-w", "ws", "-m", "And now?", "-a", "moved"];
     world.delta(named).exits(0).prints("more\n");
 }
+
+#[test]
+fn a_call_without_a_command_is_logged_with_its_tool_and_arguments() {
+    let action = json!({"type": "ACTION_REQUEST", "iteration": 1, "tool_name": "list",
+        "tool_args": {"directory": "a b"}});
+    let result =
+        json!({"type": "ACTION_RESULT", "iteration": 1, "tool_name": "list", "exit_code": 0});
+    let world = recorded(
+        "COMPLETED",
+        &[start(), thought("look"), action, result, end()],
+    );
+    let log = world.delta(["log", "-w", "ws", "old"]).exits(0);
+    let shown = String::from_utf8(log.stdout).unwrap();
+    assert!(
+        shown.contains("$ list {\"directory\":\"a b\"}\n"),
+        "{shown}"
+    );
+}

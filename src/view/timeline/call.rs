@@ -6,6 +6,7 @@ use crate::record::event::Line;
 use crate::text::shorten::in_short;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 /// As much of a command is shown.
@@ -40,10 +41,13 @@ impl KnownTools {
         config.and_then(Result::ok).unwrap_or_default()
     }
 
-    /// The command of a call that a line records.
+    /// The command of a call that a line records; of a call without one, the tool and its arguments.
     pub(super) fn shown(&self, line: &Line<'_>) -> String {
-        let command = line.resolved_command.as_deref().unwrap_or_default();
         let name = line.tool_name.as_deref().unwrap_or_default();
+        let Some(command) = line.resolved_command.as_deref() else {
+            let arguments = line.tool_args.map_or("", RawValue::get);
+            return in_short(&format!("{name} {arguments}"), COMMAND_WIDTH);
+        };
         let Some(tool) = self.tools.iter().find(|tool| tool.name == name) else {
             return in_short(command, COMMAND_WIDTH);
         };
