@@ -106,3 +106,52 @@ fn where_a_value_goes_is_not_guessed() {
         assert_eq!(advice(command), [""; 0], "{command}");
     }
 }
+
+#[test]
+fn the_old_name_of_the_message_is_warned_of_in_a_tool_that_runs_delta() {
+    for (command, is_warned) in [
+        ("exec: 'delta run -a x --task ${t}', subagent: true", true),
+        ("shell: 'cd x; delta run -q --task=\"$y\" | head'", true),
+        (
+            "command: [/usr/bin/delta, run, --task], parameters: [{name: t}]",
+            true,
+        ),
+        ("exec: 'delta run -a x -m ${t}'", false),
+        ("exec: 'delta run -- --task'", false),
+        ("exec: 'other run --task ${t}'", false),
+    ] {
+        let mut said = advice(command);
+        said.retain(|it| it.contains("--task"));
+        assert_eq!(said.len(), usize::from(is_warned), "{command}: {said:?}");
+        if is_warned {
+            assert_eq!(
+                said[0],
+                "runs delta with --task, which is called -m (--message) now"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_directory_without_braces_is_warned_of_where_no_shell_replaces_it() {
+    let bare = |word: &str, name: &str| {
+        format!("{word}: no shell replaces ${name} here; write ${{{name}}}")
+    };
+    for (command, said) in [
+        (
+            "exec: 'cat $AGENT_HOME/words'",
+            Some(bare("$AGENT_HOME/words", "AGENT_HOME")),
+        ),
+        ("exec: 'cat --from=$CWD'", Some(bare("--from=$CWD", "CWD"))),
+        ("command: [cat, $CWD/x]", Some(bare("$CWD/x", "CWD"))),
+        ("exec: 'cat ${AGENT_HOME}/words ${CWD}'", None),
+        ("exec: 'cat $CWDS $AGENT_HOME_2'", None),
+        ("shell: 'cat $AGENT_HOME/words'", None),
+        ("exec: 'bash -ec $CWD/x'", None),
+        ("command: [awk, '{print $CWD}']", None),
+    ] {
+        let mut found = advice(command);
+        found.retain(|it| it.contains("no shell"));
+        assert_eq!(found, Vec::from_iter(said), "{command}");
+    }
+}

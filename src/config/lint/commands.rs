@@ -4,7 +4,7 @@
 //! the first words of a command make the case plain.
 
 use crate::config::tool::argv_template::is_identifier;
-use crate::config::tool::definition::{OnResume, Tool, is_script};
+use crate::config::tool::definition::{AGENT_HOME, CWD, OnResume, Tool, is_script};
 use crate::config::tool::effect::options_of_run;
 use crate::config::tool::shell_lexer::find_placeholders;
 use serde_json::Value;
@@ -41,6 +41,10 @@ pub(super) fn advise_on(
         );
         advice.push(("shell", message));
     }
+    if let Some((name, word)) = bare_variable(tool) {
+        let message = format!("{word}: no shell replaces ${name} here; write ${{{name}}}");
+        advice.push((form_of(item), message));
+    }
     let commands = commands_of(tool, script);
     let is_only = commands
         .iter()
@@ -54,6 +58,11 @@ pub(super) fn advise_on(
                  --exclude-dir=.delta"
             );
             advice.push((form_of(item), message));
+        }
+        let is_old = |word: &String| word == "--task" || word.starts_with("--task=");
+        if runs_delta(&command) && command.iter().take_while(|it| *it != "--").any(is_old) {
+            let message = "runs delta with --task, which is called -m (--message) now";
+            advice.push((form_of(item), message.to_owned()));
         }
         if runs_delta(&command) && item.get("pass_api_key").is_none() {
             let message = "runs delta, which gets no API key; say pass_api_key: true, or false if it needs none";
@@ -90,6 +99,21 @@ fn contradiction(tool: &Tool, item: &Value) -> Option<&'static str> {
              repeated; remove one",
         ),
     }
+}
+
+/// A directory's variable without braces, and the word that has it. What follows `-c`, or has a blank in it, may be a
+/// script, in which the variable is set.
+fn bare_variable(tool: &Tool) -> Option<(&'static str, String)> {
+    let words = tool.command.iter().map(|word| word.written(|_| ""));
+    let words = words.take_while(|word| !word.starts_with('-') || !word.ends_with('c'));
+    let mut words = words.filter(|word| !word.contains(char::is_whitespace));
+    words.find_map(|word| {
+        let has = |name: &&str| {
+            let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+            word.split(&format!("${name}")).skip(1).any(ends)
+        };
+        Some(([AGENT_HOME, CWD].into_iter().find(has)?, word))
+    })
 }
 
 /// True for a wrapper with `delta sandbox` in it.
