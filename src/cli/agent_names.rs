@@ -115,10 +115,10 @@ pub(crate) fn built_in_of(home: &Path) -> Option<&'static Template> {
 /// The names that are found, each with the directory in which, the nearest first.
 pub(crate) fn list_names() -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = Vec::new();
-    let dirs = search_dirs().unwrap_or_default();
+    let dirs = person::search_dirs(AGENTS, "agents").unwrap_or_default();
     for (dir, place) in dirs {
         for name in files::names(&dir).unwrap_or_default() {
-            if is_name(&name) && dir.join(&name).is_dir() {
+            if person::is_name(&name) && dir.join(&name).is_dir() {
                 found.push((name, place.clone()));
             }
         }
@@ -134,22 +134,15 @@ pub(crate) fn list_names() -> Vec<(String, String)> {
     found
 }
 
-/// True for a name that is a single part of a path, and shows as what it is.
-fn is_name(name: &str) -> bool {
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let begins_well = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
-    begins_well && name.len() <= 64 && name.chars().all(allowed)
-}
-
 fn find_name(name: &str) -> Result<(PathBuf, String)> {
-    if !is_name(name) {
+    if !person::is_name(name) {
         return Err(Error::usage(format!(
             "'@{}' names no agent: a name has letters, digits and ._-; a directory is given with -a, and behind \
              -- everything is the task",
             name.escape_debug()
         )));
     }
-    for (dir, place) in search_dirs()? {
+    for (dir, place) in person::search_dirs(AGENTS, "agents")? {
         let home = dir.join(name);
         if home.is_dir() {
             return Ok((home, format!("@{name} in {place}")));
@@ -166,37 +159,6 @@ fn find_name(name: &str) -> Result<(PathBuf, String)> {
         None => format!("known names: @{}", known.join(", @")),
     };
     Err(Error::usage(format!("no agent is named @{name}; {hint}")))
-}
-
-/// The directories in which names are looked up, in order, and what messages call them.
-fn search_dirs() -> Result<Vec<(PathBuf, String)>> {
-    let mut dirs = Vec::new();
-    if let Some((list, place)) = person::variable(AGENTS)? {
-        let absolute = std::env::split_paths(&list).filter(|dir| dir.is_absolute());
-        dirs.extend(absolute.map(|dir| {
-            let shown = dir.display();
-            let place = format!("{shown} ({place})");
-            (dir, place)
-        }));
-    }
-    let own = person::config_dir().map(|dir| dir.join("agents"));
-    for dir in own.into_iter().chain(installed_dir()) {
-        let place = dir.display().to_string();
-        dirs.push((dir, place));
-    }
-    Ok(dirs)
-}
-
-/// `PREFIX/share/delta/agents`, for a program in `PREFIX/bin` or `PREFIX/lib/delta-engine`.
-fn installed_dir() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
-    let dir = program.parent()?;
-    let prefix = match dir.file_name()?.to_str()? {
-        "bin" => dir.parent()?,
-        "delta-engine" => dir.parent()?.parent()?,
-        _ => return None,
-    };
-    Some(prefix.join("share/delta/agents"))
 }
 
 fn unpacked_dir() -> Option<PathBuf> {

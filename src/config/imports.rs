@@ -2,6 +2,7 @@
 
 use super::agent::{Problem, Severity};
 use super::document::{Document, error_in};
+use super::person;
 use super::sources::{AgentSources, ToolSource};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Tool;
@@ -60,6 +61,7 @@ pub(super) fn read_tools(
     problems: &mut Vec<Problem>,
 ) -> Vec<Tool> {
     let mut reader = ToolReader {
+        root: sources.home.clone(),
         sources,
         has_ask_human,
         problems,
@@ -74,6 +76,8 @@ struct ToolReader<'r> {
     sources: &'r mut AgentSources,
     has_ask_human: bool,
     problems: &'r mut Vec<Problem>,
+    /// The directory that imports must not lead out of: the agent's, or that of shared tools.
+    root: PathBuf,
     /// The files on the way to the one that is being read, and itself.
     chain: Vec<PathBuf>,
     tools: Vec<Tool>,
@@ -93,7 +97,11 @@ impl ToolReader<'_> {
         for (index, import) in imports.into_iter().enumerate() {
             let at = [Step::Key("imports".to_owned()), Step::Item(index)];
             match self.resolve(document, import) {
-                Ok(real) => self.import(real),
+                Ok((real, root)) => {
+                    let above = std::mem::replace(&mut self.root, root);
+                    self.import(real);
+                    self.root = above;
+                }
                 Err(why) => self.refuse(document, &at, format!("imports: {why}")),
             }
         }
@@ -166,15 +174,8 @@ impl ToolReader<'_> {
         self.chain.pop();
     }
 
-    /// The real path of an imported file, or why it cannot be imported.
-    fn resolve(&self, document: &Document, import: &str) -> Result<PathBuf, String> {
-        let home = &self.sources.home;
-        let beside = document.path.parent().unwrap_or(home).join(import);
-        let outside = || {
-            Err(format!(
-                "{import} is outside the agent's directory; copy it into it"
-            ))
-        };
+    /// The real path of an imported file and the directory that it must not lead out of, or why it cannot be imported.
+    fn resolve(&self, document: &Document, import: &str) -> Result<(PathBuf, PathBuf), String> {
         if import.is_empty() {
             return Err("it is empty; name a file".to_owned());
         }
@@ -184,16 +185,33 @@ impl ToolReader<'_> {
                  from the file that imports it"
             ));
         }
+        let (root, beside) = match import.strip_prefix('@') {
+            Some(name) => {
+                let root = self.find_shared(name)?;
+                let beside = root.join(name);
+                (root, beside)
+            }
+            None => {
+                let dir = document.path.parent().unwrap_or(&self.root);
+                (self.root.clone(), dir.join(import))
+            }
+        };
+        let outside = || match root == self.sources.home {
+            true => Err(format!(
+                "{import} is outside the agent's directory; copy it into it"
+            )),
+            false => Err(format!("{import} is outside {}", root.display())),
+        };
         match beside.canonicalize() {
-            Ok(real) if !real.starts_with(home) => outside(),
+            Ok(real) if !real.starts_with(&root) => outside(),
             Ok(real) if !real.is_file() => Err(format!("{import} is not a file")),
             Ok(real) if self.chain.contains(&real) => {
                 let names = self.chain.iter().chain([&real]);
                 let names: Vec<String> = names.map(|path| self.name_of(path)).collect();
                 Err(format!("cycle: {}", names.join(" -> ")))
             }
-            Ok(real) => Ok(real),
-            Err(_) if self.leads_out(&beside) => outside(),
+            Ok(real) => Ok((real, root)),
+            Err(_) if leads_out_of(&root, &beside) => outside(),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(format!(
                 "{import} does not exist; create it, or remove the import"
             )),
@@ -201,10 +219,25 @@ impl ToolReader<'_> {
         }
     }
 
-    /// True if a path that is not there leads out of the agent's directory.
-    fn leads_out(&self, path: &Path) -> bool {
-        path.strip_prefix(&self.sources.home)
-            .is_ok_and(|below| below.to_str().is_some_and(leads_out))
+    /// The real path of the first directory of shared tools that has the first part of a path. Those are the person's
+    /// choice and never the agent's; what lies in one stays in that one.
+    fn find_shared(&self, path: &str) -> Result<PathBuf, String> {
+        let (name, file) = path.split_once('/').unwrap_or((path, ""));
+        if !person::is_name(name) || file.is_empty() || file.split('/').any(|part| part == "..") {
+            return Err(format!("@{path} is not @NAME/FILE"));
+        }
+        if self.root != self.sources.home {
+            return Ok(self.root.clone());
+        }
+        let dirs = person::search_dirs("DELTA_TOOLS", "tools").map_err(|error| error.message)?;
+        let found = dirs.iter().find(|(dir, _)| dir.join(name).is_dir());
+        found
+            .and_then(|(dir, _)| dir.canonicalize().ok())
+            .ok_or_else(|| {
+                let places: Vec<&str> = dirs.iter().map(|(_, place)| &**place).collect();
+                let places = places.join(", ");
+                format!("there is no @{name} in {places}; put it there, or set DELTA_TOOLS")
+            })
     }
 
     fn name_of(&self, path: &Path) -> String {
@@ -213,6 +246,12 @@ impl ToolReader<'_> {
             .display()
             .to_string()
     }
+}
+
+/// True if a path that is not there leads out of a directory.
+fn leads_out_of(dir: &Path, path: &Path) -> bool {
+    let below = path.strip_prefix(dir).ok().and_then(Path::to_str);
+    below.is_some_and(leads_out)
 }
 
 /// True if a path goes further up than it has come down. Symbolic links are not looked at.

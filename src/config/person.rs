@@ -75,6 +75,45 @@ pub(crate) fn variable(name: &str) -> Result<Option<Placed>> {
     Ok(value.map(|value| (value, format!("{name} in {}", shown_file()))))
 }
 
+/// The directories in which the names of one kind are looked up, in order, and what messages call them: those that a
+/// variable lists, and those called `kind` among the person's settings and beside the program.
+pub(crate) fn search_dirs(variable: &str, kind: &str) -> Result<Vec<(PathBuf, String)>> {
+    let mut dirs = Vec::new();
+    if let Some((list, place)) = self::variable(variable)? {
+        let absolute = std::env::split_paths(&list).filter(|dir| dir.is_absolute());
+        dirs.extend(absolute.map(|dir| {
+            let shown = dir.display();
+            let place = format!("{shown} ({place})");
+            (dir, place)
+        }));
+    }
+    for dir in config_dir().into_iter().chain(installed_dir()) {
+        let dir = dir.join(kind);
+        let place = dir.display().to_string();
+        dirs.push((dir, place));
+    }
+    Ok(dirs)
+}
+
+/// `PREFIX/share/delta`, for a program in `PREFIX/bin` or `PREFIX/lib/delta-engine`.
+fn installed_dir() -> Option<PathBuf> {
+    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
+    let dir = program.parent()?;
+    let prefix = match dir.file_name()?.to_str()? {
+        "bin" => dir.parent()?,
+        "delta-engine" => dir.parent()?.parent()?,
+        _ => return None,
+    };
+    Some(prefix.join("share/delta"))
+}
+
+/// True for a name that is a single part of a path, and shows as what it is.
+pub(crate) fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let begins_well = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    begins_well && name.len() <= 64 && name.chars().all(allowed)
+}
+
 /// The file as messages call it.
 pub(crate) fn shown_file() -> String {
     env_file().map_or_else(String::new, |path| path.display().to_string())

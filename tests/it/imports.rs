@@ -230,3 +230,128 @@ fn what_is_wrong_in_a_module_is_told_with_its_file() {
         "tools/a.yaml:2: tool \"ask_human\": the engine has a tool of this name; rename it, or say ask_human: false",
     );
 }
+
+/// Runs with two directories of shared tools, `one` and `two`, behind a relative one.
+fn with_shared(world: &World) -> Delta {
+    let list = format!(
+        "agent:{}:{}",
+        world.path("one").display(),
+        world.path("two").display()
+    );
+    world.run("go").env("DELTA_TOOLS", list)
+}
+
+#[track_caller]
+fn refused_shared(world: &World, said: &str) {
+    let outcome = with_shared(world).exits(78).prints("");
+    outcome.says(&format!("imports: {said}"));
+    assert!(!world.exists("ws"));
+}
+
+#[test]
+fn shared_tools_are_looked_up_where_the_person_says_in_order() {
+    let world = agent("'@git/log.yaml' own.yaml", "l=0");
+    world.write("agent/own.yaml", module("'@text/sub/t.yaml'", "o=own"));
+    world.write("agent/git/log.yaml", tools("g=agent"));
+    world.write(
+        "one/git/log.yaml",
+        module("../text/base.yaml deep/d.yaml", "g=one"),
+    );
+    world.write("one/text/base.yaml", tools("b=one"));
+    world.write("one/git/deep/d.yaml", module("'@text/base.yaml'", "d=one"));
+    world.write("two/git/log.yaml", tools("g=two"));
+    world.write(".config/delta/tools/text/sub/t.yaml", tools("t=config"));
+    world.model_says([text("done")]);
+    with_shared(&world)
+        .exits(78)
+        .says("imports: @text/sub/t.yaml does not exist");
+    fs::rename(world.path("one/text"), world.path("one/base")).unwrap();
+    world.write(
+        "one/git/log.yaml",
+        module("../base/base.yaml deep/d.yaml", "g=one"),
+    );
+    world.write("one/git/deep/d.yaml", module("'@base/base.yaml'", "d=one"));
+    with_shared(&world).exits(0);
+    let request = world.server.last().json();
+    let names: Vec<_> = request["tools"].as_array().unwrap().iter().collect();
+    let names = names
+        .iter()
+        .map(|tool| tool["function"]["description"].as_str().unwrap());
+    let names: Vec<&str> = names.filter_map(|it| it.strip_prefix("echo ")).collect();
+    assert_eq!(names, ["one", "one", "one", "config", "own", "0"]);
+    let check = world
+        .delta(["check", "agent"])
+        .env("DELTA_TOOLS", world.path("two"))
+        .exits(0);
+    assert!(
+        check.stdout.starts_with(b"probe: ok, 4 tools"),
+        "{}",
+        check.describe()
+    );
+}
+
+#[test]
+fn nothing_leads_out_of_a_directory_of_shared_tools() {
+    let outside =
+        |world: &World, name: &str| format!("{name} is outside {}", world.path("one").display());
+    let world = |import: &str| {
+        let world = agent(import, "");
+        world.write("agent/own.yaml", tools("own"));
+        world.write("secret/x.yaml", tools("x"));
+        world.write("two/other/x.yaml", tools("x"));
+        world.write("one/git/up.yaml", module("../../secret/x.yaml", "u"));
+        world.write("one/git/gone.yaml", module("../../nowhere/x.yaml", "u"));
+        world.write("one/git/other.yaml", module("'@other/x.yaml'", "u"));
+        let home = world.path("agent/own.yaml");
+        world.write("one/git/home.yaml", module(home.to_str().unwrap(), "u"));
+        symlink("../../secret/x.yaml", world.path("one/git/link.yaml")).unwrap();
+        symlink("../secret", world.path("one/linked")).unwrap();
+        world
+    };
+    for (import, name) in [
+        ("@git/up.yaml", "../../secret/x.yaml"),
+        ("@git/gone.yaml", "../../nowhere/x.yaml"),
+        ("@git/link.yaml", "@git/link.yaml"),
+        ("@linked/x.yaml", "@linked/x.yaml"),
+    ] {
+        let world = world(&format!("'{import}'"));
+        refused_shared(&world, &outside(&world, name));
+    }
+    let home = world("'@git/home.yaml'");
+    let absolute = home.path("agent/own.yaml").display().to_string();
+    refused_shared(&home, &format!("{absolute} is an absolute path"));
+    let other = world("'@git/other.yaml'");
+    refused_shared(&other, "@other/x.yaml does not exist");
+    for name in [
+        "@",
+        "@git",
+        "@git/",
+        "@../one/git/up.yaml",
+        "@git/../git/up.yaml",
+        "@/etc/passwd",
+        "@.git/x",
+    ] {
+        refused_shared(
+            &world(&format!("'{name}'")),
+            &format!("{name} is not @NAME/FILE"),
+        );
+    }
+    let nowhere = world("'@gti/up.yaml'");
+    refused_shared(&nowhere, "there is no @gti in ");
+}
+
+#[test]
+fn neither_the_workspace_nor_the_agent_chooses_the_shared_tools() {
+    let world = agent("'@git/x.yaml'", "");
+    world.write("evil/git/x.yaml", tools("x"));
+    let line = format!("DELTA_TOOLS={}\n", world.path("evil").display());
+    world.write("agent/.env", &line);
+    world.write("ws/.env", &line);
+    world.write("ws/git/x.yaml", tools("x"));
+    for list in ["", ".", "git:.:../evil"] {
+        let home = world.path("agent").display().to_string();
+        let run = world.delta(["run", "-a", &home, "-w", ".", "-m", "go"]);
+        let run = run.cwd(world.path("ws")).env("DELTA_TOOLS", list);
+        run.exits(78).says("there is no @git in ");
+    }
+}
