@@ -93,6 +93,15 @@ pub(crate) fn with_parents(workspace: &Workspace, run: Option<RunId>) -> Vec<Run
     line
 }
 
+/// The flow that started a run, in the run's workspace or in one around that.
+pub(crate) fn flow_of(run: &RunDir) -> Option<RunDir> {
+    let id = RunId::parse(&metadata::read(&run.path)?.parent_run_id?).ok()?;
+    let places = run.workspace()?.ancestors().map(|dir| dir.join(".delta"));
+    let mut paths = places.map(|control| control.join(id.as_str()));
+    let path = paths.find(|path| metadata::read(path).is_some_and(|it| it.flow.is_some()))?;
+    Some(RunDir { id, path })
+}
+
 /// The newest run of a workspace that is meant, by its summary and, if that agrees, as it stands.
 pub(crate) fn newest_where(
     workspace: &Workspace,

@@ -324,3 +324,68 @@ fn a_forged_question_takes_one_line_of_the_list() {
         assert!(!listed.contains('\u{1b}'), "{listed:?}");
     }
 }
+
+#[test]
+fn a_question_names_the_command_that_answers_it() {
+    for (call, end) in [
+        (question("Which one?"), " ANSWER"),
+        (call("p", "push", &json!({})), " yes"),
+    ] {
+        let world =
+            world("", "path: ../agent").tools("- {name: push, confirm: true, exec: 'true'}");
+        world.model_says([call, text("[1]")]);
+        let waiting = command(&world).exits(101);
+        let line = waiting
+            .stderr
+            .lines()
+            .find_map(|line| line.trim_start().strip_prefix("or: delta flow "));
+        let line = line.unwrap_or_else(|| panic!("{}", waiting.describe()));
+        let words = shlex::split(line.strip_suffix(end).unwrap()).unwrap();
+        let elsewhere = Delta::flow(world.home()).cwd("/").args(words).arg("yes");
+        elsewhere.exits(0).says("answered a of T1 in run r");
+        command(&world).exits(0).prints("[1]\n");
+    }
+}
+
+#[test]
+fn continue_in_a_flows_workspace_says_that_the_run_belongs_to_a_flow() {
+    let world = world("", "path: ../agent");
+    world.model_says([question("Which one?")]);
+    command(&world).exits(101);
+    let before = files_below(&world.path("ws")).len();
+    for words in [&[][..], &["-m", "the b"]] {
+        let continued = world.delta(["continue", "-w", "ws"]).args(words).exits(2);
+        continued
+            .says_one_line()
+            .says("belongs to flow run r: `delta flow answer -w ")
+            .says("the `delta flow run` that started it resumes it")
+            .says("--run-id node-a-");
+    }
+    assert_eq!(files_below(&world.path("ws")).len(), before);
+    let id = asking(&world)
+        .file_name()
+        .unwrap()
+        .to_str()
+        .unwrap()
+        .to_owned();
+    world.model_says([text("[1]")]);
+    let own = world.delta(["continue", "-w", "ws", "--run-id", &id, "-m", "the b"]);
+    own.exits(0).prints("[1]\n").does_not_say("belongs to");
+    command(&world).exits(0).prints("[1]\n");
+}
+
+#[test]
+fn continue_in_a_tasks_directory_goes_on_and_says_the_same() {
+    let world = world("", "path: ../agent");
+    world.write("in.jsonl", "1\n");
+    let inputs = || run(&world).args(["--run-id", "i", "--inputs", "in.jsonl"]);
+    world.model_says([question("Which one?")]);
+    inputs().exits(101);
+    world.model_says([text("[1]")]);
+    let own = world
+        .delta(["continue", "-w", "ws/tasks/i/T1", "-m", "the b"])
+        .exits(0);
+    own.prints("[1]\n")
+        .says("belongs to flow run i: `delta flow answer -w ");
+    inputs().exits(0).prints("[1]\n");
+}

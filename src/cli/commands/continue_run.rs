@@ -4,6 +4,7 @@ use super::run::warn_of_own_files;
 use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ContinueArgs;
 use crate::cli::result;
+use crate::config::tool::bind::shell_quoted;
 use crate::engine::account::SpendingRules;
 use crate::engine::question::{self, HumanAnswer};
 use crate::error::{Error, Exit, Result};
@@ -11,7 +12,7 @@ use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
-use crate::runs::find::{find_named, no_runs};
+use crate::runs::find::{find_named, flow_of, no_runs};
 use crate::runs::inspect::{RunSnapshot, inspect_run};
 use crate::runs::launch::Launch;
 use crate::runs::origin::{require_own, require_own_run};
@@ -45,7 +46,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         return Err(no_runs(&workspace.root));
     }
     let lock = workspace.lock(&signals, None)?;
-    let id = find_meant(&workspace, common.run_id.as_deref())?;
+    let id = find_meant(&workspace, common.run_id.as_deref(), screen)?;
     let run = RunDir::of(&workspace, &id);
     require_own_run(&run, wanted.adopt)?;
     let found = inspect_run(&run)?;
@@ -105,13 +106,28 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
 }
 
 /// The run of this name, or the newest one.
-fn find_meant(workspace: &Workspace, name: Option<&str>) -> Result<RunId> {
+fn find_meant(workspace: &Workspace, name: Option<&str>, screen: Screen) -> Result<RunId> {
     if let Some(name) = name {
         return find_named(workspace, name);
     }
     let newest = workspace.newest()?;
     let newest = newest.ok_or_else(|| no_runs(&workspace.root))?;
     workspace.mend_latest(&newest)?;
+    let Some(flow) = flow_of(&RunDir::of(workspace, &newest)) else {
+        return Ok(newest);
+    };
+    let root = flow.workspace().unwrap_or(&workspace.root);
+    let (shown, id) = (shell_quoted(&[root.to_string_lossy().into()]), &flow.id);
+    let text = format!(
+        "the newest run here, {newest}, belongs to flow run {id}: `delta flow answer -w {shown} --run-id {id}` \
+         answers its question, and the `delta flow run` that started it resumes it"
+    );
+    if root == workspace.root {
+        let text = format!("{text}; --run-id {newest} means the agent's run alone");
+        return Err(Error::usage(text));
+    }
+    // A task's own directory has no other run.
+    screen.warn(&text);
     Ok(newest)
 }
 

@@ -300,11 +300,16 @@ impl FlowEngine<'_> {
         });
         let command = below.map_or_else(own, str::to_owned);
         let prompt = asked.prompt;
+        let root = self.place.workspace.root.to_string_lossy().into_owned();
+        let (root, run, task) = (shell_quoted(&[root]), &self.place.run.id, &step.task);
+        let here = format!("or: delta flow answer -w {root} --run-id {run} {task}");
         match InputType::of(Cow::Borrowed(&*asked.input_type)) {
             InputType::Confirmation => {
-                format!("{prompt}\nto say yes: {command} -m yes\nto say no: {command} -m no")
+                format!(
+                    "{prompt}\nto say yes: {command} -m yes\nto say no: {command} -m no\n{here} yes"
+                )
             }
-            _ => format!("{prompt}\nanswer with: {command} -m ANSWER"),
+            _ => format!("{prompt}\nanswer with: {command} -m ANSWER\n{here} ANSWER"),
         }
     }
 }
