@@ -132,6 +132,13 @@ impl<'n> Section<'n> {
         self.read(key, "a whole number, 0 or more", Value::as_u64, out)
     }
 
+    /// A program's exit code that is not 0.
+    pub(crate) fn read_exit_code(&self, key: &str, out: &mut Diagnostics) -> Option<i32> {
+        let pick = |value: &Value| i32::try_from(value.as_i64()?).ok();
+        let pick = |value: &Value| pick(value).filter(|code| (1..=255).contains(code));
+        self.read(key, "an exit code from 1 to 255", pick, out)
+    }
+
     /// A number, 0 or more.
     pub(crate) fn read_amount(&self, key: &str, out: &mut Diagnostics) -> Option<f64> {
         let pick = |value: &Value| value.as_f64().filter(|n| *n >= 0.0 && n.is_finite());

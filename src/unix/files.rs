@@ -4,10 +4,11 @@
 
 use crate::error::{At, Result, may_fail};
 use rustix::fs::{
-    AtFlags, CWD, FileType, FsWord, MemfdFlags, Mode, OFlags, RenameFlags, StatxAttributes,
-    StatxFlags, memfd_create, mkdirat, openat, renameat_with, statx,
+    Access, AtFlags, CWD, FileType, FsWord, MemfdFlags, Mode, OFlags, RenameFlags, StatxAttributes,
+    StatxFlags, access, memfd_create, mkdirat, openat, renameat_with, statx,
 };
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::OwnedFd;
@@ -545,6 +546,18 @@ pub(crate) fn copy_tree(from: &Path, to: &Path, without: &[&str]) -> Result<Vec<
     let permissions = from.metadata().at("read", from)?.permissions();
     fs::set_permissions(to, permissions).at("write", to)?;
     Ok(left_out)
+}
+
+/// Where a program is: in a directory of `path`, which is written as the variable is, or as its own absolute path says.
+pub(crate) fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
+    let can_be_run = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
+    if program.contains('/') {
+        return Some(program.into())
+            .filter(|path: &PathBuf| path.is_absolute() && can_be_run(path));
+    }
+    std::env::split_paths(path)
+        .map(|dir| dir.join(program))
+        .find(can_be_run)
 }
 
 /// A path made absolute without asking the file system, for files that may not exist yet.

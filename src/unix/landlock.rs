@@ -78,6 +78,14 @@ pub(crate) struct Grants<'a> {
     pub strict: bool,
 }
 
+/// True for what every sandboxed command can read and execute.
+pub(crate) fn is_system_path(path: &Path) -> bool {
+    let mut roots = PROGRAMS
+        .iter()
+        .filter_map(|dir| Path::new(dir).canonicalize().ok());
+    roots.any(|dir| path.starts_with(dir))
+}
+
 /// Restricts this process and everything it will start. Returns what the kernel could not do of it.
 ///
 /// # Errors

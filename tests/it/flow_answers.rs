@@ -51,11 +51,11 @@ fn deciding(more: &str) -> World {
 #[test]
 fn the_agent_of_a_decision_may_answer_with_exactly_a_label() {
     for (answer, output, exit) in [
-        ("bug", "\"bug\"\n", "fix"),
-        (" bug\n", "\"bug\"\n", "fix"),
-        ("\"bug\"", "\"bug\"\n", "fix"),
-        ("7", "\"7\"\n", "seven"),
-        ("other", "\"other\"\n", "other"),
+        ("bug", "\"do it\"\n", "fix"),
+        (" bug\n", "\"do it\"\n", "fix"),
+        ("\"bug\"", "\"do it\"\n", "fix"),
+        ("7", "\"do it\"\n", "seven"),
+        ("other", "\"do it\"\n", "other"),
         (
             "{\"selected_edge\":\"bug\"}",
             "{\"selected_edge\":\"bug\"}\n",
@@ -132,4 +132,61 @@ fn a_program_that_is_an_agent_cannot_be_allowed_to_ask() {
         "agents.yaml",
         message,
     );
+}
+
+/// What goes on from the decision, and what the node's output is in the journal.
+#[track_caller]
+fn goes_on(world: &World, output: &str, printed: &str) {
+    command(world).exits(0).prints(printed);
+    let dir = world.path("ws/.delta/r");
+    let ends = Run { dir }.events("NODE_END");
+    let end = ends.iter().find(|it| it["node_id"] == "d").unwrap();
+    assert_eq!(end["output"].to_string(), output);
+    // The same from the journal alone.
+    command(world).exits(0).prints(printed);
+}
+
+#[test]
+fn a_bare_label_of_an_agent_keeps_the_payload_and_payload_says_otherwise() {
+    for (more, answer, output, printed) in [
+        ("", "bug", "\"bug\"", "\"do it\"\n"),
+        (", payload: keep", "bug", "\"bug\"", "\"do it\"\n"),
+        (", payload: output", "bug", "\"bug\"", "\"bug\"\n"),
+        (
+            "",
+            "{\"selected_edge\":\"bug\"}",
+            "{\"selected_edge\":\"bug\"}",
+            "{\"selected_edge\":\"bug\"}\n",
+        ),
+        (
+            ", payload: keep",
+            "{\"selected_edge\":\"bug\"}",
+            "{\"selected_edge\":\"bug\"}",
+            "\"do it\"\n",
+        ),
+        (", schema_out: word", "\"bug\"", "\"bug\"", "\"bug\"\n"),
+    ] {
+        let world = deciding(more);
+        world.write("f/schemas/word.json", "{\"type\": \"string\"}");
+        world.model_says([text(answer)]);
+        goes_on(&world, output, printed);
+    }
+}
+
+#[test]
+fn a_command_that_decides_gives_its_output_on_unless_the_payload_is_kept() {
+    for (more, printed) in [
+        ("", "\"bug\"\n"),
+        (", payload: output", "\"bug\"\n"),
+        (", payload: keep", "\"do it\"\n"),
+    ] {
+        let world = deciding("");
+        let workflow = world.read("f/workflow.yaml");
+        let command = format!("command: [echo, '\"bug\"']{more}}}");
+        world.write(
+            "f/workflow.yaml",
+            workflow.replace("agent_id: ag}", &command),
+        );
+        goes_on(&world, "\"bug\"", printed);
+    }
 }

@@ -78,7 +78,7 @@ fn a_change_is_approved_unless_a_reviewer_objects() {
 #[test]
 fn every_template_passes_its_check_without_a_warning_and_runs_offline() {
     for (template, input, output) in [
-        ("triage", "It crashes.", "\"bug\"\n"),
+        ("triage", "It crashes.", "\"It crashes.\"\n"),
         ("map-reduce", "", "{\"files\":3,\"words\":10}\n"),
         ("review", "+done", "{\"selected_edge\":\"approve\"}\n"),
     ] {

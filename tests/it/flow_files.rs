@@ -56,7 +56,7 @@ fn what_has_no_meaning_on_a_node_is_a_warning() {
     let middle = node(
         "a",
         "linear",
-        ", agent_id: q, merge_failure_mode: partial, cache_files: [x]",
+        ", agent_id: q, merge_failure_mode: partial, cache_files: [x], payload: keep",
     );
     world.write("f/workflow.yaml", around(&middle));
     world.write("f/agents.yaml", "agents: [{id: q, command: [cat]}]\n");
@@ -64,6 +64,7 @@ fn what_has_no_meaning_on_a_node_is_a_warning() {
     for message in [
         "agent_id has no meaning with kind: deterministic",
         "merge_failure_mode has no meaning on a node that is not a merge",
+        "payload has no meaning on a node that is not a decision",
         "cache_files has no meaning without cache: true",
     ] {
         assert!(
@@ -376,6 +377,7 @@ fn tools_are_those_of_an_agent_with_schemas_and_permissions() {
         "exec: 'tee ${name}', stdin: content, schema_in: s, schema_out: s",
         "command: [cat], env: {A: b}, timeout_ms: 3, max_output_bytes: 9, description: d",
         "exec: cat, permissions: {root: '${CWD}/out', allow_network: true}",
+        "exec: cat, permissions: {read: ['~/x', /opt, '${FLOW_HOME}/../x']}, partial_exit: 255",
         "shell: 'cat ${f}', permissions: {allow_shell: true}",
         "shell: 'cat ${f}'",
     ] {
@@ -402,6 +404,18 @@ fn tools_are_those_of_an_agent_with_schemas_and_permissions() {
         (
             "exec: cat, permissions: {allow_network: 1}",
             "permissions: allow_network: expected true",
+        ),
+        (
+            "exec: cat, permissions: {read: [/opt, out]}",
+            "permissions: read: \"out\" must begin with /, ~/ or ${FLOW_HOME}",
+        ),
+        (
+            "exec: cat, permissions: {read: ['~root/x']}",
+            "permissions: read: \"~root/x\" must begin with",
+        ),
+        (
+            "exec: cat, partial_exit: 0",
+            "partial_exit: expected an exit code from 1 to 255",
         ),
         (
             "shell: cat, permissions: {}",
@@ -589,4 +603,109 @@ fn an_integer_of_more_than_64_bits_is_told_with_its_key() {
         errors[0]["message"],
         "f/workflow.yaml:3:70: nodes[1].retries: the integer 18446744073709551616 has more than 64 bits"
     );
+}
+
+#[test]
+fn partial_exit_has_no_meaning_where_the_node_runs_no_program() {
+    let world = World::new();
+    world.write(
+        "f/agents.yaml",
+        "agents: [{id: asks, path: ../agent}, {id: cats, command: [cat]}]\n",
+    );
+    for (runs, is_warned) in [
+        ("exec: cat", false),
+        ("agent_id: cats", false),
+        ("agent_id: asks", true),
+        ("schema_in: s", true),
+    ] {
+        let middle = format!("- {{id: a, {runs}, partial_exit: 3}}");
+        let nodes = ["- {id: s}".to_owned(), middle, "- {id: x}".to_owned()].join("\n");
+        world.write("f/schemas/s.json", "true");
+        world.write(
+            "f/workflow.yaml",
+            format!("defaults: {{context: none}}\nnodes:\n{nodes}\nedges:\n- [s, a, x]\n"),
+        );
+        let said = warnings(&world).join("\n");
+        let is_said = said.contains("partial_exit has no meaning here");
+        assert_eq!(is_said, is_warned, "{runs}: {said}");
+    }
+}
+
+#[test]
+fn a_program_that_a_tools_sandbox_cannot_read_is_warned_of() {
+    let world = World::new();
+    world.write(
+        "f/workflow.yaml",
+        around(&node("a", "linear", ", exec: cat, tools: [t]")),
+    );
+    let own = world.script("bin/own", "#!/bin/sh\n");
+    world.script("bin/shown", &format!("#!{}\n", own.display()));
+    world.script("bin/by-env", "#!/usr/bin/env -S own -u\n");
+    world.script(
+        "bin/shim",
+        &format!(
+            "#!/bin/sh\nset -e\nexec \"{}\" exec \"$0\"\n",
+            own.display()
+        ),
+    );
+    world.script("f/inside", &format!("#!{}\n", own.display()));
+    world.script("f/plain", "#!/bin/sh\n");
+    std::os::unix::fs::symlink(&own, world.path("f/link")).unwrap();
+    std::os::unix::fs::symlink("/bin/sh", world.path("bin/system")).unwrap();
+    let path = format!(
+        "{}:{}",
+        world.path("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
+    let told = |tool: &str| {
+        world.write("f/tools.yaml", format!("tools: [{{id: t, {tool}}}]\n"));
+        let check = Delta::flow(world.home())
+            .args(["check", "f"])
+            .env("PATH", &path);
+        check.env("HOME", world.home()).exits(0).stderr
+    };
+    let outside = |name: &str| {
+        let path = world.path("bin").canonicalize().unwrap().join(name);
+        format!(
+            "delta-flow: warning: f/tools.yaml:1: tool \"t\": permissions: its sandbox cannot read {}, unless \
+             the workspace holds it; add it to read\n",
+            path.display()
+        )
+    };
+    for (program, name) in [
+        ("own", "own"),
+        ("'${FLOW_HOME}/../bin/own'", "own"),
+        ("by-env", "by-env"),
+        ("'${FLOW_HOME}/link'", "own"),
+        ("'${FLOW_HOME}/inside'", "own"),
+    ] {
+        assert_eq!(
+            told(&format!("command: [{program}], permissions: {{}}")),
+            outside(name),
+            "{program}"
+        );
+        assert_eq!(told(&format!("command: [{program}]")), "", "{program}");
+        for root in ["read: ['~/bin']", "root: '${FLOW_HOME}/../bin'"] {
+            let tool = format!("command: [{program}], permissions: {{{root}}}");
+            assert_eq!(told(&tool), "", "{tool}");
+        }
+    }
+    for program in ["shown", "shim", "by-env"] {
+        let tool = format!("command: [{program}], permissions: {{read: ['~/bin/{program}']}}");
+        assert_eq!(told(&tool), outside("own"), "{program}");
+    }
+    for program in [
+        "cat",
+        "system",
+        "'${FLOW_HOME}/plain'",
+        "./own",
+        "'${CWD}/own'",
+        "no-such-program",
+    ] {
+        assert_eq!(
+            told(&format!("command: [{program}], permissions: {{}}")),
+            "",
+            "{program}"
+        );
+    }
 }

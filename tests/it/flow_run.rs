@@ -923,3 +923,40 @@ fn a_decision_that_names_its_edge_twice_is_told_so() {
     let outcome = run(&world).args(["-i", "-"]).stdin(twice).exits(1);
     outcome.says("the output cannot be read: duplicate field `selected_edge`");
 }
+
+#[test]
+fn a_command_that_ends_with_its_partial_exit_is_partial_and_its_output_goes_on() {
+    let world = World::new();
+    let node = |code: u32, more: &str| {
+        let script =
+            format!("command: [sh, -c, 'echo x >> n; echo 5; exit {code}'], partial_exit: 3");
+        chain(&world, &format!("{script}, {more}"));
+    };
+    let once = |id: &str| run(&world).args(["--run-id", id, "-m", "it"]).json();
+    node(3, "retries: 2, cache: true");
+    let ended = once("r").exits(3);
+    let object = ended.object();
+    assert_eq!(
+        (&object["status"], &object["output"]),
+        (&json!("partial"), &json!(5))
+    );
+    let dir = world.path("ws/.delta/r");
+    assert_eq!(Run { dir }.events("NODE_END")[1]["status"], "partial");
+    assert_eq!(world.lines("ws/n").len(), 1);
+    // It is read from the journal, and never from the cache.
+    assert_eq!(result(&once("r").exits(3)), result(&ended));
+    once("again").exits(3);
+    assert_eq!(world.lines("ws/n").len(), 2);
+    // Another code is a failure, and so is an output that does not fit.
+    node(4, "");
+    assert_eq!(
+        once("other").exits(1).object()["error"]["code"],
+        "operation"
+    );
+    world.write("f/schemas/none.json", "false");
+    node(3, "schema_out: none");
+    assert_eq!(
+        once("misfit").exits(1).object()["error"]["code"],
+        "schema_out"
+    );
+}

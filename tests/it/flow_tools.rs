@@ -417,3 +417,43 @@ fi
     assert_eq!(world.read("ws/1"), "x");
     assert_eq!(calls(&world)[0]["status"], "success");
 }
+
+#[test]
+fn a_tool_that_ends_with_its_partial_exit_is_partial_and_its_output_goes_on() {
+    let world = world(
+        "command: [sh, -c, 'echo half; exit 7'], partial_exit: 7",
+        "delta-flow tool t </dev/null && exit 1; echo code $?",
+    );
+    run(&world).exits(0).prints("\"half\\ncode 7\"\n");
+    let call = &calls(&world)[0];
+    assert_eq!(
+        (&call["status"], &call["exit_code"]),
+        (&json!("partial"), &json!(7))
+    );
+    assert_eq!(call.get("code"), None);
+}
+
+#[test]
+fn a_sandboxed_tool_reads_what_its_permissions_say_besides() {
+    let world = World::new();
+    let strict = world.delta(["sandbox", "--strict", "--", "true"]).end();
+    if strict.code() != Some(0) {
+        eprintln!("skipped: {}", strict.stderr.trim_end());
+        return;
+    }
+    for (more, printed) in [
+        ("", "\"no\"\n"),
+        ("read: ['~/chain']", "\"word\"\n"),
+        ("read: ['${FLOW_HOME}/../chain/word']", "\"word\"\n"),
+        ("read: ['~/other']", "\"no\"\n"),
+    ] {
+        let tool = format!("exec: '${{FLOW_HOME}}/../chain/word', permissions: {{{more}}}");
+        let world = self::world(&tool, "delta-flow tool t </dev/null 2>/dev/null || echo no");
+        world.script("chain/word", "#!/bin/sh\necho word\n");
+        world.write("other/word", "word");
+        run(&world)
+            .env("HOME", world.home())
+            .exits(0)
+            .prints(printed);
+    }
+}

@@ -1,6 +1,7 @@
 //! Advice on commands whose program does not exist.
 
 use crate::config::tool::definition::{Piece, Word};
+use crate::unix::files::find_program;
 use rustix::fs::{Access, access};
 use std::ffi::OsStr;
 use std::path::Path;
@@ -18,15 +19,11 @@ pub(super) fn missing(command: &[Word], home: &Path, path: &OsStr) -> Option<Str
         return lacks(home, file, Access::EXEC_OK);
     }
     let program = program.as_fixed()?;
-    let found = if program.starts_with('/') {
-        is_executable(Path::new(program))
-    } else if program.is_empty() || program.contains('/') {
+    if program.is_empty() || program.contains('/') && !program.starts_with('/') {
         // Found from the workspace.
         return None;
-    } else {
-        std::env::split_paths(path).any(|dir| is_executable(&dir.join(program)))
-    };
-    if !found {
+    }
+    if find_program(program, path).is_none() {
         return Some(if program.starts_with('/') {
             format!("{program} does not exist or cannot be executed")
         } else {
@@ -57,8 +54,4 @@ fn lacks(home: &Path, file: &str, need: Access) -> Option<String> {
         Access::EXEC_OK => format!("{file} cannot be executed; chmod +x {file}"),
         _ => format!("{file} cannot be read"),
     })
-}
-
-fn is_executable(path: &Path) -> bool {
-    path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }

@@ -22,8 +22,7 @@ use crate::unix::files;
 use crate::unix::terminal::{Screen, print, print_json, printable_line};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The largest inventory that is compared, in bytes.
 const LARGEST: u64 = 64 << 20;
@@ -148,8 +147,9 @@ fn add_unrecorded(object: &mut Value, flow: &Flow) {
         Ok(own) => format!("${{FLOW_HOME}}/{}", own.display()),
         Err(_) => path.to_string_lossy().into_owned(),
     };
+    let search = std::env::var_os("PATH").unwrap_or_default();
     let programs = programs_of(flow).into_iter().map(|(program, users)| {
-        let found = find_program(&program, &flow.home);
+        let found = files::find_program(&program, &search);
         let found = found.as_deref().map(shown);
         json!({"program": shown(Path::new(&program)), "path": found, "needed_by": users})
     });
@@ -225,24 +225,6 @@ fn programs_of(flow: &Flow) -> BTreeMap<String, BTreeSet<String>> {
         }
     }
     all
-}
-
-/// Where a program is: on `PATH`, or as its path says. One that lies in a task's directory is not known.
-fn find_program(program: &str, home: &Path) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        let about = path.metadata();
-        about.is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)
-    };
-    if program.contains('/') {
-        let path = Path::new(program);
-        return path
-            .is_absolute()
-            .then(|| home.join(path))
-            .filter(is_program);
-    }
-    let dirs = std::env::var_os("PATH").unwrap_or_default();
-    let mut found = std::env::split_paths(&dirs).map(|dir| dir.join(program));
-    found.find(is_program)
 }
 
 /// The differences of two inventories, a line each. A part that one of them does not know is not compared.

@@ -176,6 +176,7 @@ impl CallPlace {
     fn confined(&self, tool: &FlowTool, argv: Vec<String>) -> Result<Vec<String>> {
         let Some(Permissions {
             root,
+            read,
             allow_network,
             ..
         }) = &tool.permissions
@@ -190,7 +191,8 @@ impl CallPlace {
         std::fs::create_dir_all(&root).at("create", &root)?;
         let mut all = vec![program_beside("delta"), "sandbox".to_owned()];
         all.extend(["--rw".to_owned(), text(&root)]);
-        for readable in [home, text(&self.root), cwd] {
+        let more = manifest::fill_paths(read, &self.home, &self.cwd);
+        for readable in [home, text(&self.root), cwd].into_iter().chain(more) {
             all.extend(["--ro".to_owned(), readable]);
         }
         if !allow_network {
@@ -305,7 +307,9 @@ fn find_tool_failure(
     dir: &Path,
     (outcome, timeout): (&Outcome, Option<Duration>),
 ) -> Result<Option<(CallCode, Failure)>> {
-    if let Some(failure) = attempt::find_failure(dir, outcome, timeout)? {
+    if !attempt::is_partial(outcome, tool.partial_exit)
+        && let Some(failure) = attempt::find_failure(dir, outcome, timeout)?
+    {
         let code = match outcome.how {
             Ended::TimedOut => CallCode::Timeout,
             Ended::Exited(_) | Ended::Interrupted(_) => CallCode::Operation,

@@ -53,7 +53,7 @@ impl FlowEngine<'_> {
         if active.asks.is_some() {
             return self.end_helper(active, outcome);
         }
-        let ended = AttemptEnd {
+        let mut ended = AttemptEnd {
             duration: outcome.duration,
             used: outcome.used,
             io: Some(active.io.clone()),
@@ -74,6 +74,10 @@ impl FlowEngine<'_> {
         let settings = &self.place.flow.nodes[active.step.node];
         let failure = match active.failure {
             Some(failure) => Some(failure),
+            None if attempt::is_partial(outcome, settings.partial_exit) => {
+                ended.partial = true;
+                None
+            }
             None => attempt::find_failure(&active.io, outcome, settings.timeout)?,
         };
         let result = match failure {
@@ -154,6 +158,7 @@ impl FlowEngine<'_> {
         };
         self.attempts.remove(&step.key);
         let cache_key = self.cache_keys.remove(&step.key);
+        let cache_key = cache_key.filter(|_| !ended.partial);
         self.table.count_end(result.is_ok());
         match &result {
             Ok((output, _)) => {
@@ -163,6 +168,7 @@ impl FlowEngine<'_> {
                 }
                 let how = match (ended.cached, &ended.io) {
                     (true, _) => "ok, cached".to_owned(),
+                    _ if ended.partial => format!("partial, {}", time(ended.duration)),
                     (false, Some(_)) => format!("ok, {}", time(ended.duration)),
                     (false, None) => "ok".to_owned(),
                 };

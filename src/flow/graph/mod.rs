@@ -14,4 +14,6 @@ pub(crate) use plan::RoutePlan;
 pub(crate) use router::{
     Effect, FlowStatus, Note, Router, StepKey, StepOutcome, StepRef, TaskKind, TaskStatus, TaskView,
 };
-pub(crate) use topology::{EdgeIx, Graph, MergeFailureMode, Node, NodeIx, Role, WinnerRule};
+pub(crate) use topology::{
+    EdgeIx, Graph, MergeFailureMode, Node, NodeIx, PayloadRule, Role, WinnerRule,
+};

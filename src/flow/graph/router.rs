@@ -284,15 +284,16 @@ impl<'p> Router<'p> {
         task.path.push(step.node);
         step.so_far.trail = self.noted(step.so_far.trail, note);
         let task = &mut self.tasks[step.task];
+        let is_partial = matches!(outcome, StepOutcome::Partial(..));
         match outcome {
-            StepOutcome::Success(output, choice) => {
-                step.payload = output;
-                self.go_on(&step, choice);
-            }
-            StepOutcome::Partial(output, choice) => {
-                task.partials.push(step.node);
-                step.payload = output;
-                step.so_far.partial = true;
+            StepOutcome::Success(output, choice) | StepOutcome::Partial(output, choice) => {
+                if is_partial {
+                    task.partials.push(step.node);
+                    step.so_far.partial = true;
+                }
+                if !node.keeps_input(&output) {
+                    step.payload = output;
+                }
                 self.go_on(&step, choice);
             }
             StepOutcome::Failure(failure) => {

@@ -57,6 +57,16 @@ named_enum! {
     }
 }
 
+named_enum! {
+    /// The payload that goes on from a decision.
+    pub(crate) enum PayloadRule {
+        /// The node's input.
+        Keep = "keep",
+        /// The node's output.
+        Output = "output",
+    }
+}
+
 /// A node, as routing sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Node {
@@ -73,6 +83,19 @@ pub(crate) struct Node {
     pub merge_failure_mode: MergeFailureMode,
     /// For a branch without a merge.
     pub winner: WinnerRule,
+    /// For a decision; none: its output goes on unless that is a bare label.
+    pub payload: Option<PayloadRule>,
+}
+
+impl Node {
+    /// True if the input goes on from a node with this output.
+    pub(super) fn keeps_input(&self, output: &str) -> bool {
+        let keeps = match self.payload {
+            Some(rule) => rule == PayloadRule::Keep,
+            None => output.trim_start().starts_with('"'),
+        };
+        self.role == Role::Decision && keeps
+    }
 }
 
 /// A way from one node to another.
@@ -171,6 +194,7 @@ pub(crate) mod tests {
                     true => WinnerRule::First,
                     false => WinnerRule::Order,
                 },
+                payload: Some(PayloadRule::Output),
             });
         }
         let ix = |id: &str| nodes.iter().position(|node| node.id == id).unwrap();

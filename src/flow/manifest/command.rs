@@ -50,6 +50,17 @@ pub(crate) fn fill(words: &[Word], home: &Path, cwd: &Path) -> Vec<String> {
     fill_words(words, &dirs)
 }
 
+/// Paths with these directories in their places, and the person's home in that of `~`.
+pub(crate) fn fill_paths(paths: &[Word], home: &Path, cwd: &Path) -> impl Iterator<Item = String> {
+    let paths = fill(paths, home, cwd).into_iter();
+    paths.map(
+        |path| match (path.strip_prefix("~/"), std::env::var("HOME")) {
+            (Some(rest), Ok(own)) if own.starts_with('/') => format!("{own}/{rest}"),
+            _ => path,
+        },
+    )
+}
+
 /// The files below the flow's directory that words name: a word that begins with it, and what a script
 /// has behind its variable.
 pub(crate) fn files_of(words: &[Word], home: &Path) -> Vec<PathBuf> {

@@ -3,10 +3,11 @@
 use super::agent::{self, AgentBody, AgentDraft};
 use super::asked::{self, AskedModel};
 use super::cli_profile::{self, CliProfile};
+use super::confinement::warn_of_unreadable;
 use super::derive::derive_contexts;
 use super::directory;
 use super::lookup::{
-    Finder, KnownNames, NameLookup, index_names, warn_of_uncached, warn_of_unseen,
+    Finder, KnownNames, NameLookup, derive_payloads, index_names, warn_of_runs, warn_of_unseen,
 };
 use super::memory;
 use super::nested::{self, NestedFlows};
@@ -139,7 +140,10 @@ impl FlowLoader<'_> {
         apply_limits(place, &scheduling, &mut drafts, &mut providers.all);
         self.add_used(scheduling.files);
         warn_of_unseen(main, &drafts, &memory);
-        warn_of_uncached(main, &drafts, &agents);
+        warn_of_runs(main, &drafts, &agents);
+        if self.to_run {
+            warn_of_unreadable(tools_file, &tools, &self.home);
+        }
         let tools = tools.into_iter();
         let tools = tools.map(|draft| tool_of(tools_file, draft, &lookup));
         let tools: Vec<FlowTool> = tools.collect();
@@ -148,6 +152,7 @@ impl FlowLoader<'_> {
         let agents = agents.map(|draft| self.agent_of(agents_file, draft, &lookup, asked));
         let agents: Vec<Option<FlowAgent>> = agents.collect();
         let nodes = self.node_settings(main, &drafts, &lookup);
+        derive_payloads(&mut drafts, &nodes, &agents);
         let used = used::used_paths(&self.home, &nodes, &agents, &tools, &memory);
         self.add_used(used);
         self.add_used(providers.files);
@@ -411,6 +416,7 @@ fn tool_of(file: &mut Manifest, draft: ToolDraft, lookup: &NameLookup) -> FlowTo
         tool: draft.tool,
         schema_in,
         schema_out,
+        partial_exit: draft.partial_exit,
         permissions: draft.permissions,
     }
 }

@@ -5,8 +5,9 @@ use super::items::key_path;
 use super::memory::{Memory, StorePlace};
 use super::node::NodeDraft;
 use super::problem::{Code, Manifest};
-use super::{ContextChoice, NodeKind};
+use super::{ContextChoice, FlowAgent, NodeKind, NodeSettings};
 use crate::config::section::Diagnostics;
+use crate::flow::graph::PayloadRule;
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use std::collections::HashMap;
@@ -173,8 +174,8 @@ pub(super) fn warn_of_unseen(file: &mut Manifest, drafts: &[NodeDraft], memory: 
     }
 }
 
-/// Warns of nodes whose output is to be cached and never is: their agents ask a model, or they are flows.
-pub(super) fn warn_of_uncached(file: &mut Manifest, drafts: &[NodeDraft], agents: &[AgentDraft]) {
+/// Warns of nodes that are runs, and have keys of nodes that run a program.
+pub(super) fn warn_of_runs(file: &mut Manifest, drafts: &[NodeDraft], agents: &[AgentDraft]) {
     let asks = |id: &str| {
         let mut agents = agents.iter().filter(|agent| agent.id == id);
         agents.any(|agent| {
@@ -184,14 +185,34 @@ pub(super) fn warn_of_uncached(file: &mut Manifest, drafts: &[NodeDraft], agents
             )
         })
     };
-    for draft in drafts.iter().filter(|draft| draft.settings.cache) {
+    for draft in drafts {
         let is_asked = draft.agent_id.as_deref().is_some_and(asks);
-        if draft.flow.is_some() || (is_asked && draft.kind == Some(NodeKind::Agent)) {
-            let mut out = Diagnostics::about(format!("node \"{}\"", draft.id));
+        let is_run = draft.flow.is_some() || (is_asked && draft.kind == Some(NodeKind::Agent));
+        let runs_nothing = draft.form.is_none() && draft.agent_id.is_none();
+        let mut out = Diagnostics::about(format!("node \"{}\"", draft.id));
+        if draft.settings.cache && is_run {
             let message =
                 "cache has no meaning here: flows, and agents with path or llm, are never cached";
             out.warn(key_path(&draft.at, "cache"), message);
-            file.report(std::slice::from_ref(&draft.id), out);
+        }
+        if draft.settings.partial_exit.is_some() && (is_run || runs_nothing) {
+            let message = "partial_exit has no meaning here: the node runs no program of its own";
+            out.warn(key_path(&draft.at, "partial_exit"), message);
+        }
+        file.report(std::slice::from_ref(&draft.id), out);
+    }
+}
+
+/// Lets the output go on from decisions that do not say, unless an agent without a schema decides.
+pub(super) fn derive_payloads(
+    drafts: &mut [NodeDraft],
+    nodes: &[Option<NodeSettings>],
+    agents: &[Option<FlowAgent>],
+) {
+    for (draft, node) in drafts.iter_mut().zip(nodes) {
+        let agent = node.as_ref().and_then(|node| agents[node.agent?].as_ref());
+        if draft.schema_out.is_some() || agent.is_none_or(|it| it.schema_out.is_some()) {
+            draft.payload.get_or_insert(PayloadRule::Output);
         }
     }
 }

@@ -26,6 +26,7 @@ mod scheduling;
 mod shape;
 mod workflow;
 mod lookup;
+mod confinement;
 mod used;
 mod nested;
 mod load;
@@ -45,7 +46,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use agent::AgentBody;
-pub(crate) use command::fill;
+pub(crate) use command::{fill, fill_paths};
 pub(crate) use credential::{Credential, parse_key};
 pub(crate) use file_pattern::{FilePattern, PathPart};
 pub(crate) use items::{is_id, read_mappings};
@@ -115,6 +116,8 @@ pub(crate) struct NodeSettings {
     pub retries: u32,
     /// How many programs of it may run at once; none: as many as like.
     pub limit: Option<usize>,
+    /// The exit code of its program by which the output counts in part; never 0.
+    pub partial_exit: Option<i32>,
     /// The output is kept and replayed.
     pub cache: bool,
     /// Files whose content belongs to the key of the cache.
@@ -217,6 +220,8 @@ pub(crate) struct FlowTool {
     /// For the arguments: an index in [`Flow::schemas`].
     pub schema_in: Option<usize>,
     pub schema_out: Option<usize>,
+    /// As a node's.
+    pub partial_exit: Option<i32>,
     /// None: nothing is denied.
     pub permissions: Option<tool::Permissions>,
 }

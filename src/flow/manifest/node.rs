@@ -11,13 +11,13 @@ use super::problem::{Code, Manifest};
 use super::{ContextChoice, NodeKind, NodeSettings, PayloadForm, ResumePolicy};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
-use crate::flow::graph::{MergeFailureMode, Role, WinnerRule};
+use crate::flow::graph::{MergeFailureMode, PayloadRule, Role, WinnerRule};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// The keys of a node.
-pub const KEYS: [&str; 30] = [
+pub const KEYS: [&str; 32] = [
     "id",
     "name",
     "kind",
@@ -47,6 +47,8 @@ pub const KEYS: [&str; 30] = [
     "always_fail",
     "merge_failure_mode",
     "winner",
+    "payload",
+    "partial_exit",
     "description",
 ];
 
@@ -97,6 +99,7 @@ pub(super) struct NodeDraft {
     /// Keys that were not written, with what was derived for them.
     pub derived: Vec<(&'static str, String)>,
     pub winner: Option<WinnerRule>,
+    pub payload: Option<PayloadRule>,
 }
 
 /// Reads an item of `nodes:`. None if it has no id that it could be known by.
@@ -183,6 +186,7 @@ fn read_draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) 
             .unwrap_or_default(),
         derived: Vec::new(),
         winner: node.read_choice("winner", &WinnerRule::ALL, out),
+        payload: node.read_choice("payload", &PayloadRule::ALL, out),
         at,
         id,
     }
@@ -208,6 +212,7 @@ fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -
             .unwrap_or(0)
             .min(u32::MAX.into()) as u32,
         limit: read_limit(node, "limit", out),
+        partial_exit: node.read_exit_code("partial_exit", out),
         cache: node.read_flag("cache", out).unwrap_or(false),
         cache_files: read_cache_files(node, out),
         on_resume: node

@@ -16,6 +16,8 @@ use serde_json::{Map, Value};
 pub(crate) struct Permissions {
     /// Where it may write; none: in the task's directory.
     pub root: Option<Word>,
+    /// What it may read besides; `~/` is the person's home.
+    pub read: Vec<Word>,
     pub allow_network: bool,
     pub allow_shell: bool,
 }
@@ -28,6 +30,7 @@ pub(super) struct ToolDraft {
     pub tool: Tool,
     pub schema_in: Option<String>,
     pub schema_out: Option<String>,
+    pub partial_exit: Option<i32>,
     pub permissions: Option<Permissions>,
 }
 
@@ -45,7 +48,13 @@ const SHARED: [&str; 9] = [
 ];
 
 /// The keys that only a flow's tools have.
-const OWN: [&str; 4] = ["id", "schema_in", "schema_out", "permissions"];
+const OWN: [&str; 5] = [
+    "id",
+    "schema_in",
+    "schema_out",
+    "partial_exit",
+    "permissions",
+];
 
 /// Reads the file: the tools, and the ids of those that cannot be used.
 pub(super) fn read_tools(manifest: &mut Manifest) -> (Vec<ToolDraft>, Vec<String>) {
@@ -90,6 +99,7 @@ fn read_tool(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Op
         tool: tool?,
         schema_in,
         schema_out,
+        partial_exit: node.read_exit_code("partial_exit", out),
         permissions,
     })
 }
@@ -137,9 +147,19 @@ fn read_shared(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> 
 fn read_permissions(node: &Section, out: &mut Diagnostics) -> Option<Permissions> {
     let map = node.read_mapping("permissions", out)?;
     let node = Section::new(map, node.path_to("permissions")).within("permissions");
-    node.warn_of_unknown_keys(&["root", "allow_network", "allow_shell"], out);
+    node.warn_of_unknown_keys(&["root", "read", "allow_network", "allow_shell"], out);
+    let read = read_texts(&node, "read", out).unwrap_or_default();
+    // A path below the task's directory could become a link to anywhere.
+    let fixed = ["/", "~/", "${FLOW_HOME}"];
+    let is_fixed = |path: &&String| fixed.iter().any(|it| path.starts_with(it));
+    if let Some(path) = read.iter().find(|path| !is_fixed(path)) {
+        let message =
+            format!("permissions: read: {path:?} must begin with /, ~/ or ${{FLOW_HOME}}");
+        out.error(node.path_to("read"), message);
+    }
     Some(Permissions {
         root: node.read_text("root", out).map(parse_word),
+        read: read.iter().map(|path| parse_word(path)).collect(),
         allow_network: node.read_flag("allow_network", out).unwrap_or(false),
         allow_shell: node.read_flag("allow_shell", out).unwrap_or(false),
     })

@@ -360,15 +360,17 @@ fn warn_of_unused(manifest: &mut Manifest, node: &NodeDraft) {
         let message = "agent_id has no meaning with kind: deterministic";
         out.warn(key_path(&node.at, "agent_id"), message);
     }
-    let is_merge = node.role.is_none_or(|role| role == Role::Merge);
-    if !is_merge && node.merge_failure_mode != MergeFailureMode::default() {
-        let message = "merge_failure_mode has no meaning on a node that is not a merge";
-        out.warn(key_path(&node.at, "merge_failure_mode"), message);
-    }
-    let is_branch = node.role.is_none_or(|role| role == Role::Branch);
-    if !is_branch && node.winner.is_some() {
-        let message = "winner has no meaning on a node that is not a branch";
-        out.warn(key_path(&node.at, "winner"), message);
+    let has_mode = node.merge_failure_mode != MergeFailureMode::default();
+    for (is_given, key, role) in [
+        (has_mode, "merge_failure_mode", Role::Merge),
+        (node.winner.is_some(), "winner", Role::Branch),
+        (node.payload.is_some(), "payload", Role::Decision),
+    ] {
+        if is_given && node.role.is_some_and(|it| it != role) {
+            let name = role.name();
+            let message = format!("{key} has no meaning on a node that is not a {name}");
+            out.warn(key_path(&node.at, key), message);
+        }
     }
     manifest.report(std::slice::from_ref(&node.id), out);
 }
@@ -406,6 +408,7 @@ pub(super) fn build_graph(drafts: &[NodeDraft], edges: Vec<EdgeDraft>) -> Option
             continue_on_failure: draft.continue_on_failure,
             merge_failure_mode: draft.merge_failure_mode,
             winner: draft.winner.unwrap_or_default(),
+            payload: draft.payload,
         })
     };
     let nodes = drafts.iter().map(node).collect::<Option<_>>()?;

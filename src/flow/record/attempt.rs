@@ -201,6 +201,11 @@ pub(crate) fn not_started(program: &str, error: &SpawnError) -> Failure {
     Failure::new(FailureCode::Operation, error.message(program))
 }
 
+/// True for a program that has ended with the exit code which says that its output counts in part.
+pub(crate) fn is_partial(outcome: &Outcome, partial_exit: Option<i32>) -> bool {
+    matches!(outcome.how, Ended::Exited(code) if partial_exit == Some(code))
+}
+
 /// Why a program that ended like this has failed, if it has.
 pub(crate) fn find_failure(
     io: &Path,

@@ -75,9 +75,10 @@ impl CallCode {
 impl NodeToolCall {
     /// The status, as nodes and tasks have it.
     pub(crate) fn status(&self) -> &'static str {
-        match self.code {
-            None => "success",
-            Some(_) => "failure",
+        match (self.code, self.exit_code) {
+            (None, 0) => "success",
+            (None, _) => "partial",
+            (Some(_), _) => "failure",
         }
     }
 }

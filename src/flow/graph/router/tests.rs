@@ -3,7 +3,7 @@
 use super::*;
 use crate::flow::graph::choice::{FailureCode, choose_route};
 use crate::flow::graph::topology::tests::graph;
-use crate::flow::graph::topology::{Edge, Graph, MergeFailureMode, Node};
+use crate::flow::graph::topology::{Edge, Graph, MergeFailureMode, Node, PayloadRule};
 use fastrand::Rng;
 use std::collections::{BTreeMap, HashSet};
 
@@ -614,6 +614,7 @@ fn random_graph(rng: &mut Rng) -> Graph {
                 MergeFailureMode::Partial,
             ][rng.usize(..3)],
             winner: WinnerRule::Order,
+            payload: [None, Some(PayloadRule::Keep), Some(PayloadRule::Output)][rng.usize(..3)],
         });
         nodes.len() - 1
     };
