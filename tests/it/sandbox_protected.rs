@@ -41,6 +41,41 @@ fn has_namespaces() -> bool {
 }
 
 #[test]
+fn a_run_that_a_command_makes_below_names_no_agent_outside() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = World::unasked();
+    fs::create_dir(world.path("box")).unwrap();
+    let script = format!(
+        "mkdir evil x; echo hi > evil/system_prompt.md\n\
+         echo '{{name: evil, llm: {{command: [\"false\"], max_retries: 0}}}}' > evil/agent.yaml\n\
+         echo 'sources: [{{type: journal, id: c}}]' > evil/context.yaml\n\
+         rm -r .delta; mv .delta elsewhere; {DELTA} run -a evil -w x --run-id r -m hi; test -d x/.delta/r"
+    );
+    let inside = sandbox(&world, &["--rw", ".", "--ro", DELTA], &script);
+    inside.exits(0);
+    let on = world.delta(["continue", "-w", "box/x"]);
+    on.refuses(78, "-a DIR");
+    // Its own workspace keeps its records, and neither a run nor a home directory becomes one.
+    assert!(world.path("box/.delta/origin").exists());
+    for (name, value) in [("DELTA_RUN_DIR", "/nowhere"), ("XDG_CONFIG_HOME", ".")] {
+        let dir = world.path("other");
+        fs::create_dir_all(&dir).unwrap();
+        let value = if value == "." {
+            dir.to_str().unwrap()
+        } else {
+            value
+        };
+        let sandboxed = world
+            .delta(["sandbox", "--rw", ".", "--", "true"])
+            .cwd(&dir);
+        sandboxed.env(name, value).exits(0);
+        assert!(!dir.join(".delta").exists(), "{name}");
+    }
+}
+
+#[test]
 fn records_hooks_and_settings_stay_as_they_are_in_a_directory_that_can_be_written() {
     if !has_namespaces() {
         return;
@@ -216,6 +251,7 @@ fn what_submodules_and_worktrees_execute_stays_as_it_is_in_bare_repositories_too
         for name in ["HEAD", "commondir", "config.worktree"] {
             world.write(&format!("{root}/worktrees/tree/{name}"), "mine\n");
         }
+        world.write("box/.delta/VERSION", "1.2\n");
         let before = snapshot(&world.path("box"));
         for script in [
             "echo x > config",

@@ -3,6 +3,7 @@
 use crate::cli::args::SandboxArgs;
 use crate::config::person;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
+use crate::record::workspace::Workspace;
 use crate::unix::git_dir::{AbsentFile, decisive_paths, is_git_dir};
 use crate::unix::landlock::{Grants, restrict};
 use crate::unix::namespaces::{View, map_ids};
@@ -45,6 +46,7 @@ pub(crate) fn run_sandboxed(wanted: &SandboxArgs) -> Result<u8> {
 fn plan_view(wanted: &SandboxArgs) -> (View, Vec<AbsentFile>) {
     let canonical = wanted.rw.iter().filter_map(|path| path.canonicalize().ok());
     let writable: Vec<PathBuf> = canonical.collect();
+    make_workspace(&writable);
     let mut view = View::new(!wanted.no_network);
     let mut all_absent = Vec::new();
     for dir in &writable {
@@ -68,6 +70,20 @@ fn plan_view(wanted: &SandboxArgs) -> (View, Vec<AbsentFile>) {
         view.cover(path, true, &writable);
     }
     (view, all_absent)
+}
+
+/// Makes the current directory a workspace if the command may write all of it, because nothing else could keep the command
+/// from making one, there or below, whose records name an agent that it has put beside. In a run there is one around, and
+/// a home directory is none by accident.
+fn make_workspace(writable: &[PathBuf]) {
+    let here = Workspace::at(Path::new(".")).ok();
+    let here = here.filter(|it| writable.contains(&it.root) && !person::lies_in(&it.root));
+    if let Some(here) = here
+        && std::env::var_os("DELTA_RUN_DIR").is_none()
+        && here.control.symlink_metadata().is_err()
+    {
+        may_fail(here.create());
+    }
 }
 
 /// The directory of the person's settings, if it lies in one that may be written. It is made, because nothing else could
