@@ -131,6 +131,11 @@ impl Budget {
         self.cost.is_some() || self.tokens.is_some() || self.seconds.is_some()
     }
 
+    /// The limit of time.
+    pub(crate) fn time(&self) -> Option<Duration> {
+        Some(Duration::from_secs(self.seconds?.min(1 << 32)))
+    }
+
     /// The budget under `budget:`.
     pub(super) fn read(section: &Section<'_>, out: &mut Diagnostics) -> Self {
         let Some(section) = section.read_section("budget", out) else {

@@ -4,6 +4,8 @@
 //! Unaware of the loop and of the conversation. The ledger of a run has the spending of all runs below it,
 //! so that each run reserves in its own and in those of all runs around it, from the outermost inwards.
 
+mod pot;
+
 use crate::config::agent::Agent;
 use crate::config::pricing::{Budget, BudgetScope, GivenBudget, Pricing, unpriced};
 use crate::engine::run_context::LEDGERS;
@@ -17,14 +19,13 @@ use crate::record::spending::{self, Amount, Denial, Kind, Ledger, LedgerEntry};
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
+use crate::unix::procfs;
 use crate::unix::signals::Signals;
+use pot::Pot;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-/// What is said of a budget whose time is spent.
-const SECONDS_OVER: &str = "its seconds are over";
 
 /// An answer is estimated at so many tokens if the agent sets no limit.
 const USUAL_ANSWER: u64 = 4096;
@@ -37,9 +38,12 @@ pub(crate) struct OuterLedger {
     cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tokens: Option<u64>,
-    /// When that run's seconds are over.
+    /// When that run's seconds are over, for processes of other machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
+    /// The same by a monotonic clock: its name, and milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock: Option<(String, u64)>,
 }
 
 impl OuterLedger {
@@ -54,8 +58,15 @@ impl OuterLedger {
             && control == Some(Some(".delta"))
     }
 
-    fn until(&self) -> Option<Timestamp> {
-        self.until.as_deref().and_then(Timestamp::parse)
+    fn until(&self) -> Option<Instant> {
+        let until = Timestamp::parse(self.until.as_deref()?)?;
+        let left = match (&self.clock, procfs::monotonic_clock()) {
+            (Some((theirs, end)), Some((ours, now))) if *theirs == ours => {
+                Duration::from_millis(end.saturating_sub(now))
+            }
+            _ => until.since(Timestamp::now()),
+        };
+        Some(Instant::now() + left)
     }
 }
 
@@ -80,6 +91,12 @@ pub(crate) fn outer_ledgers() -> Result<Vec<OuterLedger>> {
         })
 }
 
+/// When the seconds are over of the budget that is the last in a value of [`LEDGERS`].
+pub(crate) fn end_of_last(ledgers: &str) -> Option<Instant> {
+    let ledgers: Vec<OuterLedger> = serde_json::from_str(ledgers).ok()?;
+    ledgers.last()?.until()
+}
+
 /// The directories of the runs around this process, as its environment names them.
 pub(crate) fn outer_runs() -> Result<Vec<PathBuf>> {
     let ledgers = outer_ledgers()?.into_iter();
@@ -93,14 +110,18 @@ pub(crate) fn ledgers_variable(
     outer: &[OuterLedger],
     run: &RunDir,
     budget: &Budget,
-    until: Option<Timestamp>,
+    until: Option<Instant>,
 ) -> String {
     let binds = budget.per == BudgetScope::Tree;
+    let until = until.filter(|_| binds);
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let clock = procfs::monotonic_clock().zip(left);
     let own = OuterLedger {
         ledger: run.path.join(spending::FILE),
         cost: budget.cost.filter(|_| binds),
         tokens: budget.tokens.filter(|_| binds),
-        until: until.filter(|_| binds).map(|until| until.to_string()),
+        until: left.map(|left| Timestamp::now().plus(left).to_string()),
+        clock: clock.map(|((name, now), left)| (name, now + left.as_millis() as u64)),
     };
     json::text(&outer.iter().chain([&own]).collect::<Vec<_>>())
 }
@@ -123,10 +144,9 @@ pub(crate) fn open_tree(
 }
 
 /// When the seconds of a budget are over if nothing but the engine takes time from now on.
-fn end_of_seconds(budget: &Budget, journal: &Path, run: &RunId) -> Option<Timestamp> {
-    let limit = Duration::from_secs(budget.seconds?);
-    let left = limit.saturating_sub(engine_time(journal, run));
-    Some(Timestamp::now().plus(left))
+fn end_of_seconds(budget: &Budget, journal: &Path, run: &RunId) -> Option<Instant> {
+    // In the past if more is spent than the limit.
+    (Instant::now() + budget.time()?).checked_sub(engine_time(journal, run))
 }
 
 /// What is known of a start's spending before anything is created.
@@ -179,67 +199,6 @@ impl SpendingRules {
     }
 }
 
-/// A ledger, and what may be spent in it.
-struct Pot {
-    path: PathBuf,
-    ledger: Option<Ledger>,
-    /// Whose it is: this run's, or of a run around it.
-    is_own: bool,
-    cost: Option<f64>,
-    tokens: Option<u64>,
-    scope: BudgetScope,
-    until: Option<Timestamp>,
-}
-
-impl Pot {
-    fn open(&mut self) -> std::result::Result<&mut Ledger, Denial> {
-        let ledger = match self.ledger.take() {
-            Some(ledger) => ledger,
-            // The ledger of another run is there, or that run is not.
-            None => Ledger::open(&self.path, self.is_own)?,
-        };
-        Ok(self.ledger.insert(ledger))
-    }
-
-    fn limits(&self) -> bool {
-        self.cost.is_some() || self.tokens.is_some() || self.until.is_some()
-    }
-
-    /// Why nothing more may be spent.
-    fn spent(&self) -> Option<String> {
-        let tally = self.ledger.as_ref()?.tally();
-        let spent = match self.scope {
-            BudgetScope::Run => tally.own(),
-            BudgetScope::Tree => tally.all(),
-        };
-        if let Some(limit) = self.tokens
-            && spent.tokens() >= limit
-        {
-            let spent = format!("{} of {limit} tokens", spent.tokens());
-            return Some(self.words(&spent, "tokens"));
-        }
-        if let Some(limit) = self.cost
-            && spent.reaches_cost(limit)
-        {
-            let cost = spent.cost();
-            return Some(self.words(&format!("cost {cost:.6} of {limit}"), "cost"));
-        }
-        let until = self.until?;
-        (Timestamp::now() >= until).then(|| self.words(SECONDS_OVER, "seconds"))
-    }
-
-    fn words(&self, spent: &str, key: &str) -> String {
-        if self.is_own {
-            return format!(
-                "the budget is spent: {spent}; raise it in agent.yaml, or for one start with --budget {key}=N"
-            );
-        }
-        let run = self.path.parent().and_then(Path::file_name);
-        let run = run.unwrap_or_default().to_string_lossy();
-        format!("the budget of run {run} around this one is spent: {spent}; raise it there")
-    }
-}
-
 /// The spending of one start of the engine.
 pub(crate) struct Account {
     rules: SpendingRules,
@@ -273,6 +232,7 @@ impl Account {
             cost: outer.cost,
             tokens: outer.tokens,
             scope: BudgetScope::Tree,
+            time: None,
             until: outer.until(),
         });
         let own = Pot {
@@ -282,6 +242,7 @@ impl Account {
             cost,
             tokens,
             scope: per,
+            time: rules.budget.time(),
             until,
         };
         let pots: Vec<Pot> = outer.chain([own]).collect();
@@ -310,14 +271,18 @@ impl Account {
     pub(crate) fn time_limit(&self) -> Option<(Instant, String)> {
         let pots = self.pots.iter().filter(|pot| pot.until.is_some());
         let first = pots.min_by_key(|pot| pot.until)?;
-        let left = first.until?.since(Timestamp::now());
-        Some((Instant::now() + left, first.words(SECONDS_OVER, "seconds")))
+        Some((first.until?, first.time_words()))
+    }
+
+    /// How long the engine has worked in all starts, if that is limited.
+    pub(crate) fn worked_ms(&self) -> Option<u64> {
+        Some(self.pots.last()?.time_spent()?.as_millis() as u64)
     }
 
     /// The time that a person took does not count.
     pub(crate) fn add_wait(&mut self, time: Duration) {
         if let Some(until) = self.pots.last_mut().and_then(|own| own.until.as_mut()) {
-            *until = until.plus(time);
+            *until += time;
         }
     }
 
@@ -492,6 +457,7 @@ pub(crate) fn engine_time(journal: &Path, run: &RunId) -> Duration {
         timestamp: Cow<'l, str>,
         #[serde(borrow, default)]
         run_id: Option<Cow<'l, str>>,
+        engine_ms: Option<u64>,
     }
     let bytes = read_journal(journal).unwrap_or_default();
     let mut sum = Duration::ZERO;
@@ -512,7 +478,13 @@ pub(crate) fn engine_time(journal: &Path, run: &RunId) -> Duration {
             continue;
         }
         if let Some(since) = since {
-            sum += at.since(since);
+            sum = sum.saturating_add(at.since(since));
+        }
+        if let Some(ms) = line.engine_ms
+            && is_own
+            && line.kind == EventKind::EngineEnd
+        {
+            sum = Duration::from_millis(ms);
         }
         let is_pause = matches!(
             line.kind,

@@ -387,6 +387,7 @@ impl<'a> Engine<'a> {
                 stop_reason: &ending.stop_reason,
                 exit_code: ending.exit.code(),
                 final_iteration: self.iteration,
+                engine_ms: self.account.as_ref().and_then(Account::worked_ms),
                 text: &ending.text,
             },
         );

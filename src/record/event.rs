@@ -278,6 +278,8 @@ pub(crate) enum Event<'a> {
         exit_code: u8,
         /// How many iterations the run has had.
         final_iteration: u64,
+        /// The working time of all starts, if that is limited.
+        engine_ms: Option<u64>,
         /// The result, or what went wrong.
         text: &'a str,
     },

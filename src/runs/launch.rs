@@ -274,6 +274,7 @@ pub(crate) fn record_end(
             stop_reason: reason,
             exit_code: exit.code(),
             final_iteration: 0,
+            engine_ms: None,
             text: &text,
         },
     );

@@ -182,6 +182,15 @@ pub(crate) fn is_alive(pid: i32) -> bool {
     !state.is_ok_and(|state| state.starts_with(['Z', 'X']))
 }
 
+/// The name of this machine's monotonic clock, and its milliseconds. None if `/proc` does not name it.
+pub(crate) fn monotonic_clock() -> Option<(String, u64)> {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let namespace = fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let ms = now.tv_sec.unsigned_abs() * 1000 + now.tv_nsec.unsigned_abs() / 1_000_000;
+    Some((format!("{} {}", boot.trim(), namespace.display()), ms))
+}
+
 /// This host's name.
 pub(crate) fn hostname() -> String {
     let name = rustix::system::uname();

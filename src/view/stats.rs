@@ -6,6 +6,7 @@
 pub(crate) mod flow;
 
 use crate::config::pricing::{Budget, BudgetScope, Pricing};
+use crate::engine::account::engine_time;
 use crate::error::Result;
 use crate::record::event::{EventKind, FlowEvent, Line, Tokens};
 use crate::record::invocations;
@@ -111,11 +112,14 @@ struct PricedConfig {
     budget: Option<Budget>,
 }
 
-/// Tokens and money; none where nothing is known of them.
+/// Tokens, money and time; none where nothing is known of them.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Expenses {
     pub tokens: Option<u64>,
     pub cost: Option<f64>,
+    /// None unless they are limited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
 }
 
 /// State from one event to the next.
@@ -160,7 +164,7 @@ fn of_one(run: &RunDir, family: &mut RunTree, depth: usize) -> Result<(Figures, 
     }
     figures.end_of_start(&mut reading);
     if depth == 0 {
-        figures.expenses(&run.path, &reading)?;
+        figures.expenses(run, &reading)?;
     }
     figures.invocations(&run.io("invocations"))?;
     let times = &mut figures.times_ms;
@@ -179,16 +183,21 @@ fn of_one(run: &RunDir, family: &mut RunTree, depth: usize) -> Result<(Figures, 
 }
 
 impl Figures {
-    /// Adds what the ledger in a run's directory says.
-    fn expenses(&mut self, dir: &Path, reading: &StartProgress) -> Result<()> {
-        let Some(tally) = read_tally(&dir.join(spending::FILE))? else {
+    /// Adds what the ledger of a run says, and the time that its engine worked.
+    fn expenses(&mut self, run: &RunDir, reading: &StartProgress) -> Result<()> {
+        let Some(tally) = read_tally(&run.path.join(spending::FILE))? else {
             return Ok(());
         };
         let (all, own) = (tally.all(), tally.own());
+        let limit = reading.budget.and_then(|budget| budget.seconds);
+        let time = limit.map(|_| engine_time(&run.journal(), &run.id));
+        let ms = time.map_or(0, |time| time.as_millis() as u64);
+        let seconds = |ms: u64| ms as f64 / 1000.0;
         let has_price = reading.pricing.is_some() || all.cost() > 0.0;
         self.spent = Some(Expenses {
             tokens: Some(all.tokens()),
             cost: has_price.then(|| all.cost()),
+            seconds: limit.map(|_| seconds(ms)),
         });
         self.left = reading.budget.map(|budget| {
             let counted = match budget.per {
@@ -198,6 +207,7 @@ impl Figures {
             Expenses {
                 tokens: budget.tokens.map(|it| it.saturating_sub(counted.tokens())),
                 cost: budget.cost.map(|it| (it - counted.cost()).max(0.0)),
+                seconds: limit.map(|it| seconds(it.saturating_mul(1000).saturating_sub(ms))),
             }
         });
         Ok(())

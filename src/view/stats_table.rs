@@ -151,14 +151,20 @@ impl Counted {
     }
 }
 
-/// Tokens and money on one line.
+/// Tokens, money and time on one line.
 fn in_words(expenses: Option<Expenses>) -> String {
-    let Some(Expenses { tokens, cost }) = expenses else {
+    let Some(Expenses {
+        tokens,
+        cost,
+        seconds,
+    }) = expenses
+    else {
         return "-".to_owned();
     };
     let tokens = tokens.map(|tokens| format!("{tokens} tokens"));
     let cost = cost.map(|cost| format!("cost {cost:.6}"));
-    let parts: Vec<String> = tokens.into_iter().chain(cost).collect();
+    let seconds = seconds.map(|seconds| format!("{seconds:.1} s"));
+    let parts: Vec<String> = tokens.into_iter().chain(cost).chain(seconds).collect();
     match parts.is_empty() {
         true => "-".to_owned(),
         false => parts.join(", "),

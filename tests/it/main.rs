@@ -157,6 +157,7 @@ mod sandbox;
 mod sandbox_protected;
 mod sandbox_session;
 mod schema;
+mod seconds;
 mod sessions;
 mod sessions_safety;
 mod sessions_traps;

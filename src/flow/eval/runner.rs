@@ -19,6 +19,7 @@ use super::suite::{Case, Setting};
 use super::trial::TrialOutcome;
 use super::verdict::{EvaluationLimits, NO_BUDGET, NO_TIME, TargetEnd};
 use crate::config::pricing::Budget;
+use crate::engine::account;
 use crate::engine::run_context::RunContext;
 use crate::error::{At, Error, Result, may_fail, reason};
 use crate::flow::record::attempt::{MOST_OUTPUT, reference};
@@ -34,7 +35,6 @@ use crate::unix::files;
 use crate::unix::process::{self, Children, Command, Outcome, Token, Woken};
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::Screen;
-use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -105,7 +105,7 @@ pub(crate) struct Runner<'e> {
     processes: HashMap<Token, TrialProcess>,
     ledger: Option<Ledger>,
     /// When the seconds of the budget are over.
-    budget_ends: Option<Timestamp>,
+    budget_ends: Option<Instant>,
     stop: Option<EvaluationStop>,
     /// What the last trials in a row said of the configuration.
     misconfigured: Vec<String>,
@@ -125,7 +125,7 @@ impl<'e> Runner<'e> {
         let mut children = Children::with_pidfds(signals);
         children.set_grace(options.grace);
         let mut runner = Self {
-            budget_ends: end_of_seconds(&place.ledgers),
+            budget_ends: account::end_of_last(&place.ledgers),
             place,
             options,
             suites,
@@ -228,7 +228,7 @@ impl<'e> Runner<'e> {
             None => Ledger::open(&self.place.run.path.join(spending::FILE), true)?,
         };
         let ledger = self.ledger.insert(ledger);
-        ledger.lock(self.signals, None, false)?;
+        ledger.lock(self.signals, self.budget_ends, false)?;
         ledger.release();
         let spent = ledger.tally().all();
         let is_over = self.time_left() == Some(Duration::ZERO);
@@ -239,7 +239,7 @@ impl<'e> Runner<'e> {
 
     /// What is left of the seconds of the budget.
     fn time_left(&self) -> Option<Duration> {
-        Some(self.budget_ends?.since(Timestamp::now()))
+        Some(self.budget_ends?.saturating_duration_since(Instant::now()))
     }
 
     fn suite(&self, trial: TrialIx) -> &'e PlannedSuite<'e> {
@@ -509,10 +509,4 @@ impl<'e> Runner<'e> {
             self.stop.get_or_insert(EvaluationStop::Misconfigured(last));
         }
     }
-}
-
-/// When the seconds of a budget are over, as the entry of its ledger says, which is the last of all.
-fn end_of_seconds(ledgers: &str) -> Option<Timestamp> {
-    let ledgers: Vec<Value> = serde_json::from_str(ledgers).ok()?;
-    Timestamp::parse(ledgers.last()?.get("until")?.as_str()?)
 }

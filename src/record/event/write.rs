@@ -162,21 +162,25 @@ impl Event<'_> {
                 stop_reason,
                 exit_code,
                 final_iteration,
+                engine_ms,
                 text,
             } => {
                 line.put("run_id", run_id)
                     .put("status", status)
                     .put("stop_reason", stop_reason)
                     .put("exit_code", &exit_code)
-                    .put("final_iteration", &final_iteration)
-                    .put(
-                        if status == "COMPLETED" {
-                            "result"
-                        } else {
-                            "error"
-                        },
-                        text,
-                    );
+                    .put("final_iteration", &final_iteration);
+                if let Some(ms) = engine_ms {
+                    line.put("engine_ms", &ms);
+                }
+                line.put(
+                    if status == "COMPLETED" {
+                        "result"
+                    } else {
+                        "error"
+                    },
+                    text,
+                );
             }
         }
     }

@@ -1,0 +1,88 @@
+//! A limit of spending, of a run or of one around it, and the ledger that it is about.
+
+use crate::config::pricing::BudgetScope;
+use crate::record::spending::{Denial, Ledger};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What is said of a budget whose time is spent.
+const SECONDS_OVER: &str = "its seconds are over";
+
+/// A ledger, and what may be spent in it.
+pub(super) struct Pot {
+    pub path: PathBuf,
+    pub ledger: Option<Ledger>,
+    /// Whose it is: this run's, or of a run around it.
+    pub is_own: bool,
+    pub cost: Option<f64>,
+    pub tokens: Option<u64>,
+    pub scope: BudgetScope,
+    /// None if it is not known, as of a run around this one.
+    pub time: Option<Duration>,
+    pub until: Option<Instant>,
+}
+
+impl Pot {
+    pub(super) fn open(&mut self) -> std::result::Result<&mut Ledger, Denial> {
+        let ledger = match self.ledger.take() {
+            Some(ledger) => ledger,
+            // The ledger of another run is there, or that run is not.
+            None => Ledger::open(&self.path, self.is_own)?,
+        };
+        Ok(self.ledger.insert(ledger))
+    }
+
+    pub(super) fn limits(&self) -> bool {
+        self.cost.is_some() || self.tokens.is_some() || self.until.is_some()
+    }
+
+    /// Why nothing more may be spent.
+    pub(super) fn spent(&self) -> Option<String> {
+        let tally = self.ledger.as_ref()?.tally();
+        let spent = match self.scope {
+            BudgetScope::Run => tally.own(),
+            BudgetScope::Tree => tally.all(),
+        };
+        if let Some(limit) = self.tokens
+            && spent.tokens() >= limit
+        {
+            let spent = format!("{} of {limit} tokens", spent.tokens());
+            return Some(self.words(&spent, "tokens"));
+        }
+        if let Some(limit) = self.cost
+            && spent.reaches_cost(limit)
+        {
+            let cost = spent.cost();
+            return Some(self.words(&format!("cost {cost:.6} of {limit}"), "cost"));
+        }
+        let is_over = self.until.is_some_and(|until| Instant::now() >= until);
+        is_over.then(|| self.time_words())
+    }
+
+    /// What is spent of a limit of time.
+    pub(super) fn time_spent(&self) -> Option<Duration> {
+        let (until, now) = (self.until?, Instant::now());
+        let spent = self.time? + now.saturating_duration_since(until);
+        Some(spent.saturating_sub(until.saturating_duration_since(now)))
+    }
+
+    /// What is said when its time is spent.
+    pub(super) fn time_words(&self) -> String {
+        let times = self.time_spent().zip(self.time);
+        let times = times.map_or_else(String::new, |(spent, limit)| {
+            format!(" ({:.1} of {} s)", spent.as_secs_f64(), limit.as_secs())
+        });
+        self.words(&format!("{SECONDS_OVER}{times}"), "seconds")
+    }
+
+    fn words(&self, spent: &str, key: &str) -> String {
+        if self.is_own {
+            return format!(
+                "the budget is spent: {spent}; raise it in agent.yaml, or for one start with --budget {key}=N"
+            );
+        }
+        let run = self.path.parent().and_then(Path::file_name);
+        let run = run.unwrap_or_default().to_string_lossy();
+        format!("the budget of run {run} around this one is spent: {spent}; raise it there")
+    }
+}
