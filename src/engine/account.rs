@@ -21,11 +21,17 @@ use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::procfs;
 use crate::unix::signals::Signals;
+use crate::unix::terminal::Screen;
 use pot::Pot;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// What is said when only other processes' reservations reach a limit, and how often their settlement is looked for.
+const PENDING: &str =
+    "waiting: other processes have reserved the rest of the budget and have not yet settled";
+const SETTLEMENT: Duration = Duration::from_millis(50);
 
 /// An answer is estimated at so many tokens if the agent sets no limit.
 const USUAL_ANSWER: u64 = 4096;
@@ -203,6 +209,7 @@ impl SpendingRules {
 pub(crate) struct Account {
     rules: SpendingRules,
     run_id: String,
+    process: Option<String>,
     pots: Vec<Pot>,
     /// When the limit of this start's time is reached.
     start_limit: Option<Instant>,
@@ -250,6 +257,7 @@ impl Account {
             has_limits: pots.iter().any(Pot::limits),
             rules,
             run_id: run.id.to_string(),
+            process: procfs::process_name(std::process::id()),
             pots,
             start_limit,
             is_mentioned: false,
@@ -291,9 +299,7 @@ impl Account {
         if !self.has_limits {
             return Ok(());
         }
-        let checked = self
-            .lock_all(signals, false)
-            .and_then(|()| self.check_limits());
+        let checked = self.lock_to_spend(signals);
         self.release_all();
         checked
     }
@@ -330,7 +336,7 @@ impl Account {
             }
         };
         let model = self.rules.model.clone();
-        let run_id = self.run_id.clone();
+        let (run_id, process) = (self.run_id.clone(), self.process.clone());
         let entry = LedgerEntry {
             run_id: &run_id,
             invocation,
@@ -338,12 +344,13 @@ impl Account {
             model: model.as_deref(),
             tokens,
             cost,
+            process: process.as_deref(),
         };
         let is_reservation = kind == Kind::Reserve;
-        let mut booked = self.lock_all(signals, !is_reservation);
-        if is_reservation {
-            booked = booked.and_then(|()| self.check_limits());
-        }
+        let booked = match is_reservation {
+            true => self.lock_to_spend(signals),
+            false => self.lock_all(signals, true),
+        };
         let booked = booked.and_then(|()| self.append_all(&entry, kind));
         self.release_all();
         booked?;
@@ -412,9 +419,28 @@ impl Account {
         self.ledgers().for_each(Ledger::release);
     }
 
-    fn check_limits(&self) -> std::result::Result<(), Denial> {
-        let spent = self.pots.iter().find_map(Pot::spent);
-        spent.map_or(Ok(()), |text| Err(Denial::Exhausted(text)))
+    /// Locks the ledgers when more may be spent. What other processes have reserved may turn out to be less: then
+    /// their settlements are waited for.
+    fn lock_to_spend(&mut self, signals: &Signals) -> std::result::Result<(), Denial> {
+        let mut is_reported = false;
+        loop {
+            self.lock_all(signals, false)?;
+            let denials = self.pots.iter().filter_map(|pot| pot.check().err());
+            let is_pending = |denial: &Denial| matches!(denial, Denial::Pending(_));
+            let Some(denial) = denials.max_by_key(|it| !is_pending(it)) else {
+                return Ok(());
+            };
+            let is_late = self.waits_end().is_some_and(|end| Instant::now() >= end);
+            if !is_pending(&denial) || is_late {
+                return Err(denial);
+            }
+            self.release_all();
+            if !is_reported {
+                is_reported = true;
+                Screen::default().warn(PENDING);
+            }
+            signals.sleep(SETTLEMENT).map_err(Denial::Stopped)?;
+        }
     }
 
     fn append_all(

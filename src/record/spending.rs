@@ -9,6 +9,7 @@ use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::locks::{try_lock_for, wait_for_lock};
+use crate::unix::procfs;
 use crate::unix::signals::{Signals, Stop};
 use rustix::fs::OFlags;
 use serde::Deserialize;
@@ -97,6 +98,8 @@ pub(crate) struct LedgerEntry<'e> {
     pub tokens: u64,
     /// None if the model has no price.
     pub cost: Option<f64>,
+    /// The [`procfs::process_name`] of this process.
+    pub process: Option<&'e str>,
 }
 
 /// The kind of a line.
@@ -136,7 +139,8 @@ impl LedgerEntry<'_> {
             .put("attempt", &self.attempt)
             .put("model", &self.model)
             .put("tokens", &tokens)
-            .put("cost", &cost);
+            .put("cost", &cost)
+            .put("process", &self.process);
         line.end();
         out.push(b'\n');
         OwnLine {
@@ -153,6 +157,8 @@ impl LedgerEntry<'_> {
 pub(crate) enum Denial {
     /// The budget is spent.
     Exhausted(String),
+    /// It may not be once other processes have settled what they reserved.
+    Pending(String),
     /// The ledger has been written by somebody else.
     Foreign(String),
     /// The ledger can be neither read nor written now.
@@ -172,7 +178,9 @@ impl Denial {
 impl From<Denial> for Error {
     fn from(denial: Denial) -> Self {
         match denial {
-            Denial::Exhausted(text) | Denial::Foreign(text) => Self::new(Exit::Undecided, text),
+            Denial::Exhausted(text) | Denial::Pending(text) | Denial::Foreign(text) => {
+                Self::new(Exit::Undecided, text)
+            }
             Denial::Unusable(error) => error,
             Denial::Stopped(stop) => Self::new(stop.into(), stop.name()),
         }
@@ -194,13 +202,18 @@ struct SpendingLine<'l> {
     tokens: u64,
     #[serde(default)]
     cost: Option<f64>,
+    #[serde(borrow, default)]
+    process: Option<Cow<'l, str>>,
 }
+
+/// An amount, and the process that has reserved it.
+type Reservation = (Amount, Option<String>);
 
 /// The sums of a ledger's lines.
 #[derive(Debug, Default)]
 pub(crate) struct LedgerTally {
     /// Reservations without a settlement that others have made, or an earlier process.
-    open: HashMap<(String, String, u64), Vec<Amount>>,
+    open: HashMap<(String, String, u64), Vec<Reservation>>,
     /// That of this process: it makes one at a time.
     open_here: Option<Amount>,
     /// Of all runs.
@@ -235,7 +248,8 @@ impl LedgerTally {
         );
         let mut reserved = None;
         if line.kind == Kind::Reserve {
-            self.open.entry(key).or_default().push(amount);
+            let process = line.process.map(Cow::into_owned);
+            self.open.entry(key).or_default().push((amount, process));
         } else {
             reserved = self.open.get_mut(&key).and_then(Vec::pop);
             if reserved.is_none() {
@@ -245,7 +259,7 @@ impl LedgerTally {
                 self.open.remove(&key);
             }
         }
-        self.count(amount, reserved, is_own);
+        self.count(amount, reserved.map(|(amount, _)| amount), is_own);
         Ok(())
     }
 
@@ -285,6 +299,23 @@ impl LedgerTally {
     /// What the ledger's run and those below it have spent.
     pub(crate) fn all(&self) -> Amount {
         self.all
+    }
+
+    /// The same without what other processes that live have reserved and will settle.
+    pub(crate) fn all_but_pending(&self) -> Amount {
+        let own = procfs::process_name(std::process::id());
+        let is_pending = |process: &str| {
+            let pid = process.split('.').next().and_then(|pid| pid.parse().ok());
+            let living = pid.and_then(procfs::process_name);
+            living.as_deref() == Some(process) && living != own
+        };
+        let mut all = self.all;
+        for (amount, process) in self.open.values().flatten() {
+            if process.as_deref().is_some_and(is_pending) {
+                all.take(*amount);
+            }
+        }
+        all
     }
 }
 
@@ -500,6 +531,7 @@ mod tests {
             model: None,
             tokens,
             cost: Some(cost),
+            process: None,
         };
         let mut line = entry.line(kind, "r").bytes;
         line.pop();

@@ -128,6 +128,16 @@ fn relations(path: &Path) -> Option<(i32, i32)> {
     alive.then_some((parent, group))
 }
 
+/// The number of a process that lives, and when it began: no later process has the same. None without `/proc`.
+pub(crate) fn process_name(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit(')').next()?.split_whitespace();
+    let lives = !matches!(fields.next()?, "Z" | "X");
+    // Field 22 of all.
+    let began = fields.nth(18)?;
+    lives.then(|| format!("{pid}.{began}"))
+}
+
 /// A call's id, and those of the calls around it.
 pub(crate) fn calls_around(id: &[u8]) -> impl Iterator<Item = &[u8]> {
     let dots = memchr::memchr_iter(b'.', id);

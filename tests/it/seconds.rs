@@ -1,7 +1,8 @@
-//! The seconds of a budget are those of a clock that cannot be set.
+//! The seconds of a budget are those of a clock that cannot be set; and what is reserved by others is waited for.
 
-use crate::budget::NOTE;
+use crate::budget::{NOTE, ledger, sum, unsettled};
 use crate::harness::*;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::process::Command;
@@ -91,4 +92,86 @@ fn what_is_spent_of_seconds_is_shown_like_tokens_and_cost() {
     std::fs::write(run.path("journal.jsonl"), text).unwrap();
     let over = world.run("go").exits(4);
     over.says("the budget is spent: its seconds are over (7.3 of 3 s); raise it");
+}
+
+/// The end of a run whose spending another one shares, and a request of that under way, which has reserved more than is left.
+struct Shared {
+    world: World,
+    other: Running,
+    ledgers: String,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let world = World::new();
+        world.model_says([text("root"), text("other").held()]);
+        world.run("go").exits(0);
+        let root = world.latest().path("spending.jsonl");
+        let ledgers = json!([{"ledger": root, "tokens": 300}]).to_string();
+        let other = world.delta(["run", "-q", "-a", "agent", "-w", "other", "-m", "go"]);
+        let other = other.env("DELTA_LEDGERS", &ledgers).spawn();
+        world.server.wait_for(2);
+        Self {
+            world,
+            other,
+            ledgers,
+        }
+    }
+
+    fn start(&self, agent: &str) -> Delta {
+        let delta = ["run", "-a", agent, "-w", "mine", "-m", "go"];
+        self.world.delta(delta).env("DELTA_LEDGERS", &self.ledgers)
+    }
+
+    fn spawn_waiting(&self) -> Running {
+        let delta = self.start("agent").spawn();
+        eventually("the wait is reported", || {
+            delta
+                .stderr()
+                .contains("delta: waiting: other processes have reserved")
+        });
+        assert_eq!(self.world.server.requests().len(), 2);
+        delta
+    }
+}
+
+#[test]
+fn what_a_living_process_has_reserved_is_waited_for() {
+    let shared = Shared::new();
+    shared.world.model_says([text("mine")]);
+    let mine = shared.spawn_waiting();
+    shared.world.server.release();
+    shared.other.wait().exits(0);
+    mine.wait().exits(0).prints("mine\n");
+    let lines = ledger(&shared.world.latest());
+    assert_eq!(sum(&lines, "settle").0, 330);
+    assert!(unsettled(&lines).is_empty());
+}
+
+#[test]
+fn what_a_process_had_reserved_that_died_is_spent() {
+    let shared = Shared::new();
+    let mine = shared.spawn_waiting();
+    shared.other.kill();
+    mine.wait().exits(4).says("around this one is spent");
+    assert_eq!(shared.world.server.requests().len(), 2);
+}
+
+#[test]
+fn limits_deadlines_and_signals_end_the_wait_for_a_settlement() {
+    let shared = Shared::new();
+    let hurried = shared.world.read("agent/agent.yaml") + "limits: {seconds: 2}\n";
+    shared.world.write("hurried/agent.yaml", hurried);
+    for name in ["context.yaml", "system_prompt.md"] {
+        let file = shared.world.read(&format!("agent/{name}"));
+        shared.world.write(&format!("hurried/{name}"), file);
+    }
+    let object = shared.start("hurried").json().exits(4).object();
+    assert_eq!(object["stop_reason"], "seconds", "{object}");
+    let near = shared.start("agent").args(["--deadline", "+31s"]).json();
+    assert_eq!(near.exits(75).object()["stop_reason"], "deadline");
+    let mine = shared.spawn_waiting();
+    mine.signal(Signal::TERM);
+    mine.wait().exits(143);
+    shared.other.kill();
 }

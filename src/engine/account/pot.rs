@@ -1,7 +1,7 @@
 //! A limit of spending, of a run or of one around it, and the ledger that it is about.
 
 use crate::config::pricing::BudgetScope;
-use crate::record::spending::{Denial, Ledger};
+use crate::record::spending::{Amount, Denial, Ledger};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -36,13 +36,28 @@ impl Pot {
         self.cost.is_some() || self.tokens.is_some() || self.until.is_some()
     }
 
-    /// Why nothing more may be spent.
-    pub(super) fn spent(&self) -> Option<String> {
-        let tally = self.ledger.as_ref()?.tally();
+    /// Whether anything may be spent.
+    pub(super) fn check(&self) -> std::result::Result<(), Denial> {
+        let Some(tally) = self.ledger.as_ref().map(Ledger::tally) else {
+            return Ok(());
+        };
         let spent = match self.scope {
             BudgetScope::Run => tally.own(),
             BudgetScope::Tree => tally.all(),
         };
+        let Some(text) = self.exceeded(spent) else {
+            return Ok(());
+        };
+        let is_pending =
+            self.scope == BudgetScope::Tree && self.exceeded(tally.all_but_pending()).is_none();
+        Err(match is_pending {
+            true => Denial::Pending(text),
+            false => Denial::Exhausted(text),
+        })
+    }
+
+    /// The limit that is reached when so much is spent.
+    fn exceeded(&self, spent: Amount) -> Option<String> {
         if let Some(limit) = self.tokens
             && spent.tokens() >= limit
         {

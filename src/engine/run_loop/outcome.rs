@@ -49,7 +49,9 @@ impl Ending {
     /// The end of a run that may not spend anything more, or of which nobody knows what it has spent.
     pub(super) fn denied(denial: Denial) -> Self {
         match denial {
-            Denial::Exhausted(text) | Denial::Foreign(text) => Self::new(StopReason::Budget, text),
+            Denial::Exhausted(text) | Denial::Pending(text) | Denial::Foreign(text) => {
+                Self::new(StopReason::Budget, text)
+            }
             Denial::Unusable(error) if error.disk_full => {
                 Self::new(StopReason::DiskFull, error.message)
             }

@@ -3,7 +3,7 @@
 use super::{Ending, Engine};
 use crate::engine::account::Account;
 use crate::error::Result;
-use crate::record::spending::Amount;
+use crate::record::spending::{Amount, Denial};
 use crate::record::stop_reason::StopReason;
 use std::time::{Duration, Instant};
 
@@ -32,8 +32,10 @@ impl Engine<'_> {
             return None;
         }
         let account = self.account.as_mut()?;
-        let checked = account.check(&self.ctx.signals);
-        checked.err().map(Ending::denied)
+        let denial = account.check(&self.ctx.signals).err()?;
+        let is_late = matches!(denial, Denial::Pending(_));
+        let out_of_time = is_late.then(|| self.time_is_over()).flatten();
+        Some(out_of_time.unwrap_or_else(|| Ending::denied(denial)))
     }
 
     pub(super) fn time_is_over(&self) -> Option<Ending> {

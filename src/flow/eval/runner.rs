@@ -230,7 +230,8 @@ impl<'e> Runner<'e> {
         let ledger = self.ledger.insert(ledger);
         ledger.lock(self.signals, self.budget_ends, false)?;
         ledger.release();
-        let spent = ledger.tally().all();
+        // What trials have reserved may turn out to be less: the next one waits for that itself.
+        let spent = ledger.tally().all_but_pending();
         let is_over = self.time_left() == Some(Duration::ZERO);
         Ok(budget.tokens.is_some_and(|limit| spent.tokens() >= limit)
             || budget.cost.is_some_and(|limit| spent.reaches_cost(limit))
