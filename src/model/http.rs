@@ -148,7 +148,7 @@ impl Http {
         }
     }
 
-    pub(super) fn rate(&self) -> Option<&SharedRate> {
+    pub(crate) fn rate(&self) -> Option<&SharedRate> {
         self.rate.as_ref()
     }
 

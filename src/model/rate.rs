@@ -3,7 +3,7 @@
 //! Unaware of runs. A file stands for an endpoint, a model and a key. Whatever is wrong with the directory or its
 //! files, the worst that comes of it is what is without them: each process finds out for itself.
 
-use crate::error::may_fail;
+use crate::error::{At, may_fail};
 use crate::model::attempt::Attempt;
 use crate::text::digest::PartsDigest;
 use crate::text::shorten::in_short;
@@ -11,6 +11,7 @@ use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::locks::try_lock_for;
 use crate::unix::signals::{Signals, Stop};
+use rustix::fs::{Access, access};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
@@ -54,6 +55,8 @@ struct Later {
 pub(crate) struct SharedRate {
     dir: PathBuf,
     name: String,
+    /// Why nothing can be shared.
+    pub objection: Option<String>,
 }
 
 /// Whether a request may be sent now.
@@ -80,8 +83,21 @@ impl SharedRate {
         }
         let name = digest.sum()[..32].to_owned();
         let dir = PathBuf::from(dir);
-        may_fail(files::make_dirs(&dir));
-        Some(Self { dir, name })
+        let mut rate = Self {
+            dir,
+            name,
+            objection: None,
+        };
+        let may = Access::WRITE_OK | Access::EXEC_OK;
+        let usable = files::make_dirs(&rate.dir).and_then(|()| {
+            let allowed = access(&rate.dir, may).map_err(io::Error::from);
+            allowed.at("write to", &rate.dir)
+        });
+        rate.objection = usable.err().map(|error| {
+            let why = error.message;
+            format!("{RATE_DIR}: {why}; what servers say of waiting is not shared")
+        });
+        Some(rate)
     }
 
     /// Waits until a request may be sent. Waits that are longer than `longest` are not begun.

@@ -180,6 +180,9 @@ impl Launch<'_> {
             url => format!(" at {url}"),
         };
         let http = Http::new(endpoint, llm, &self.signals);
+        if let Some(why) = http.rate().and_then(|rate| rate.objection.as_deref()) {
+            self.screen.warn(why);
+        }
         Ok((Model::Http(http), format!("model {model}{at}")))
     }
 }

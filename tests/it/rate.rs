@@ -115,6 +115,28 @@ fn a_server_error_without_a_time_binds_nobody_else() {
 }
 
 #[test]
+fn a_directory_that_cannot_be_used_is_said_once_a_start_and_stops_nothing() {
+    let world = World::with_tools("- {name: note, command: [echo, noted]}").llm("max_retries: 1");
+    world.write("rate", "a file");
+    world.model_says([
+        call("c", "note", &json!({})),
+        Reply::error(503, "busy").header("retry-after", "0"),
+        text("done"),
+    ]);
+    let said = start(&world, "a").exits(0).prints("done\n").stderr;
+    let warnings = said.lines().filter(|line| line.contains("DELTA_RATE_DIR"));
+    let warnings: Vec<&str> = warnings.collect();
+    assert!(
+        matches!(warnings.as_slice(), [one] if one.contains("/rate: file exists; what servers say of waiting is not shared")),
+        "{said}"
+    );
+    assert_eq!(world.read("rate"), "a file");
+    world.model_says([text("done")]);
+    let usable = start(&world, "b").env("DELTA_RATE_DIR", world.path("other"));
+    usable.exits(0).does_not_say("DELTA_RATE_DIR");
+}
+
+#[test]
 fn whatever_lies_in_the_directory_stops_nobody() {
     let world = World::new();
     world.server.answers(|_| text("done"));
