@@ -10,6 +10,7 @@ use crate::text::ids::RunId;
 use crate::unix::origin::ForeignReason;
 use crate::unix::terminal::Screen;
 use std::fs::{self, DirEntry, FileType};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// How the directory of a run is called that is being removed. No run can have this name.
@@ -75,10 +76,13 @@ pub(crate) fn visit_runs(
 fn outermost(dirs: &[PathBuf]) -> Result<Vec<Place>> {
     let mut places: Vec<Place> = Vec::new();
     for dir in dirs {
-        let path = dir
-            .canonicalize()
-            .at("open", dir)
-            .map_err(Error::into_usage)?;
+        let path = match dir.canonicalize() {
+            Err(e) if e.kind() == ErrorKind::NotFound => {
+                let dir = dir.display();
+                return Err(Error::failure(format!("there is no directory {dir}")));
+            }
+            found => found.at("open", dir).map_err(Error::into_usage)?,
+        };
         if !path.is_dir() {
             let dir = dir.display();
             return Err(Error::usage(format!("{dir} is not a directory")));

@@ -154,6 +154,14 @@ fn all_runs_below_directories_are_one_list_whatever_the_workspace() {
         let outcome = world.delta(["list-runs"]).args(args).end();
         outcome.exits(2).says(words).says_one_line();
     }
+    // As a workspace or an agent that is not there.
+    for place in ["-r", "-w", "-a"] {
+        let outcome = world.delta(["list-runs", place, "nowhere"]).exits(1);
+        outcome.says("there is no ").says_one_line();
+    }
+    world
+        .delta(["prune", "--older-than", "1d", "-r", "a", "nowhere"])
+        .refuses(1, "there is no directory nowhere");
 }
 
 /// The directory of the newest run of a workspace.
