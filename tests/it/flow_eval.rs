@@ -667,15 +667,31 @@ fn a_result_is_compared_only_with_one_about_the_same_cases() {
         compared.object()["suites"][0]["comparison"]["difference"],
         0.0
     );
-    let changed = world
-        .read("e/evaluations.yaml")
-        .replace("input: x", "input: y");
-    world.write("e/evaluations.yaml", changed);
     let starts = record(&world).events("TRIAL_START").len();
-    eval(&world)
-        .args(["--against", "base.json"])
-        .exits(2)
-        .says("--against");
+    let suites = world.read("e/evaluations.yaml");
+    for (from, to, difference) in [
+        (
+            "input: x",
+            "input: y",
+            "cases with another input, start or workspace: \"b\"",
+        ),
+        (
+            "expected: X",
+            "expected: Y",
+            "cases with other assertions or graders: \"b\"",
+        ),
+        (
+            "id: b, input: x, expected: X",
+            "id: c, input: x, expected: Y",
+            "cases that are only here: \"c\"; cases that are only there: \"b\"",
+        ),
+    ] {
+        world.write("e/evaluations.yaml", suites.replace(from, to));
+        let refused = eval(&world).args(["--against", "base.json"]).exits(2);
+        refused.says(&format!(
+            "--against: suite \"up\" cannot be compared: {difference}\n"
+        ));
+    }
     assert_eq!(record(&world).events("TRIAL_START").len(), starts);
 }
 

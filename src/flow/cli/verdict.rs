@@ -112,6 +112,7 @@ impl PlanParts {
                 .map(|ix| PlannedCase {
                     id: suite.cases[*ix].id.clone(),
                     hash: Some(planned.digests[*ix].clone()),
+                    graders: gradings.get(&suite.cases[*ix].id).cloned(),
                 })
                 .collect(),
             graders: graders.sum(),

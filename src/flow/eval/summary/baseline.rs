@@ -12,6 +12,14 @@ pub(crate) const MOST_BYTES: usize = 256 << 20;
 /// So many names are listed.
 const NAMES_SHOWN: usize = 5;
 
+/// How cases differ, in the order in which it is said.
+const DIFFERENCES: [&str; 4] = [
+    "that are only here",
+    "that are only there",
+    "with another input, start or workspace",
+    "with other assertions or graders",
+];
+
 /// A suite of an earlier result.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Baseline {
@@ -31,6 +39,7 @@ pub(super) struct BaselineSetting {
 pub(super) struct BaselineCase {
     pub id: String,
     hash: Option<String>,
+    graders: Option<String>,
     passed: u32,
     failed: u32,
     not_measured: u32,
@@ -110,37 +119,40 @@ impl Baseline {
     pub(crate) fn refusal(&self, plan: &Plan) -> Option<String> {
         let refused =
             |what: String| Some(format!("suite {:?} cannot be compared: {what}", plan.suite));
-        if self.graders.as_deref() != plan.graders {
-            return refused("it was graded by other assertions or graders".to_owned());
-        }
         for setting in plan.settings {
             let Some(before) = self.setting_for(setting) else {
                 let names = listed(self.settings.iter().map(|before| before.name.clone()));
                 return refused(format!("no setting {setting:?} there, only {names}"));
             };
-            let there: HashMap<&str, Option<&str>> = before
-                .cases
-                .iter()
-                .map(|case| (case.id.as_str(), case.hash.as_deref()))
+            let cases = before.cases.iter().map(|case| (case.id.as_str(), case));
+            let there: HashMap<&str, &BaselineCase> = cases.collect();
+            let here: HashSet<&str> = plan.cases.iter().map(|case| case.id.as_str()).collect();
+            let mut different: [Vec<&str>; 4] = Default::default();
+            for case in plan.cases {
+                let id = case.id.as_str();
+                match there.get(id) {
+                    None => different[0].push(id),
+                    Some(it) if it.hash != case.hash => different[2].push(id),
+                    // Earlier versions recorded what judges all cases only.
+                    Some(it) if it.graders.is_some() && it.graders != case.graders => {
+                        different[3].push(id);
+                    }
+                    Some(_) => {}
+                }
+            }
+            let ids = before.cases.iter().map(|case| case.id.as_str());
+            different[1].extend(ids.filter(|id| !here.contains(id)));
+            let named = DIFFERENCES.iter().zip(&different);
+            let named = named.filter(|(_, ids)| !ids.is_empty());
+            let named: Vec<String> = named
+                .map(|(what, ids)| format!("cases {what}: {}", quoted(ids)))
                 .collect();
-            let here = plan.cases.iter().map(|case| case.id.as_str());
-            let new: Vec<&str> = here.clone().filter(|id| !there.contains_key(id)).collect();
-            if !new.is_empty() {
-                return refused(format!("cases that are only here: {}", quoted(&new)));
+            if !named.is_empty() {
+                return refused(named.join("; "));
             }
-            if there.len() > plan.cases.len() {
-                let here: HashSet<&str> = here.collect();
-                let ids = before.cases.iter().map(|case| case.id.as_str());
-                let gone: Vec<&str> = ids.filter(|id| !here.contains(id)).collect();
-                return refused(format!("cases that are only there: {}", quoted(&gone)));
-            }
-            let is_changed =
-                |case: &&super::PlannedCase| there[case.id.as_str()] != case.hash.as_deref();
-            let changed = plan.cases.iter().filter(is_changed);
-            let changed: Vec<&str> = changed.map(|case| case.id.as_str()).collect();
-            if !changed.is_empty() {
-                return refused(format!("cases with another text: {}", quoted(&changed)));
-            }
+        }
+        if self.graders.as_deref() != plan.graders {
+            return refused("it was graded by other assertions or graders".to_owned());
         }
         None
     }

@@ -83,6 +83,8 @@ pub(crate) struct CaseFigures {
     pub id: String,
     /// SHA-256 of its text.
     pub hash: Option<String>,
+    /// A digest of what judges it.
+    pub graders: Option<String>,
     pub passed: u32,
     pub failed: u32,
     pub not_measured: u32,
@@ -106,6 +108,7 @@ impl CaseFigures {
         Self {
             id: case.id.clone(),
             hash: case.hash.clone(),
+            graders: case.graders.clone(),
             passed: cell.passed,
             failed: cell.failed,
             not_measured: planned.saturating_sub(cell.measured()),

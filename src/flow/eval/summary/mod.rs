@@ -43,6 +43,8 @@ pub(crate) struct PlannedCase {
     pub id: String,
     /// SHA-256 of its text.
     pub hash: Option<String>,
+    /// A digest of what judges it.
+    pub graders: Option<String>,
 }
 
 /// What a suite came to: an element of `suites` in JSON.

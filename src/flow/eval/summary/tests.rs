@@ -23,6 +23,7 @@ impl Scene {
         let case = |at: usize| PlannedCase {
             id: format!("c{at}"),
             hash: Some(format!("text {at}")),
+            graders: Some("graders".to_owned()),
         };
         Self {
             settings: settings.iter().map(|name| (*name).to_owned()).collect(),
@@ -169,6 +170,7 @@ fn json_has_the_names_and_the_order_of_the_manual() {
         [
             "id",
             "hash",
+            "graders",
             "passed",
             "failed",
             "not_measured",
@@ -529,14 +531,31 @@ fn other_cases_texts_graders_or_settings_are_not_compared() {
     };
     refused(
         |scene| scene.cases[1].hash = Some("new".to_owned()),
-        "another text: \"c1\"",
+        "cases with another input, start or workspace: \"c1\"",
     );
-    refused(|scene| scene.cases[1].hash = None, "another text: \"c1\"");
+    refused(
+        |scene| scene.cases[1].hash = None,
+        "another input, start or workspace: \"c1\"",
+    );
+    refused(
+        |scene| scene.cases[2].graders = Some("other".to_owned()),
+        "compared: cases with other assertions or graders: \"c2\"",
+    );
     refused(
         |scene| scene.cases[2].id = "x\u{1b}[2J".to_owned(),
         "only here: \"x\\u{1b}[2J\"",
     );
     refused(|scene| drop(scene.cases.pop()), "only there: \"c2\"");
+    // All that differs is named, ids first.
+    refused(
+        |scene| {
+            scene.cases[0].graders = Some("other".to_owned());
+            scene.cases[1].hash = None;
+            scene.cases[2].id = "new".to_owned();
+        },
+        "compared: cases that are only here: \"new\"; cases that are only there: \"c2\"; cases with another \
+         input, start or workspace: \"c1\"; cases with other assertions or graders: \"c0\"",
+    );
     let mut two = Scene::new(&["a", "b"], 3, 2)
         .with("a", &["++"; 3])
         .with("b", &["++"; 3]);
