@@ -696,6 +696,26 @@ fn a_result_is_compared_only_with_one_about_the_same_cases() {
 }
 
 #[test]
+fn a_table_says_why_cases_failed_and_where_to_look() {
+    let world = upper(
+        "  trials: 2\n  cases: [{id: a, input: x, expected: X}, {id: b, input: y, expected: no}, \
+         {id: c, input: z, assert: [{type: exec, value: [/nowhere/judge]}]}]",
+    );
+    let table = eval(&world).exits(1).stdout;
+    let table = String::from_utf8(table).unwrap();
+    let (_, failures) = table.split_once("\n\nb.1: ").unwrap();
+    let lines: Vec<&str> = failures.lines().collect();
+    let [why, place, other, other_place] = lines.as_slice() else {
+        panic!("{table}");
+    };
+    assert_eq!(*why, "assertion: equals: \"Y\" is not \"no\"");
+    assert!(other.starts_with("c.1: not measured: grader: exec: "));
+    for place in [place, other_place] {
+        assert!(world.exists(&format!("w/{}", place.trim_start())));
+    }
+}
+
+#[test]
 fn a_file_of_cases_may_begin_with_a_byte_order_mark() {
     let world = upper("  cases: c.jsonl");
     world.write(

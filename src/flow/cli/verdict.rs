@@ -23,7 +23,7 @@ use std::path::Path;
 /// The suites of a start, judged.
 pub(super) struct Judged {
     pub summaries: Vec<Summary>,
-    /// The trials of each suite, if the format needs them.
+    /// The trials of each suite.
     trials: Vec<Vec<Trial>>,
     format: EvalFormat,
     notes: Vec<String>,
@@ -149,7 +149,7 @@ pub(super) fn judge(
         notes: Vec::new(),
     };
     for planned in suites {
-        let trials = trials_of(planned, record, missing, format.shows_trials());
+        let trials = trials_of(planned, record, missing, !format.is_json());
         let name = &planned.suite.name;
         let parts = PlanParts::of(planned);
         let measured = digest_measured(&trials);
@@ -163,14 +163,8 @@ pub(super) fn judge(
         }
         let baseline = baseline_of(planned, against)?;
         let plan = parts.plan(planned, numbered.number);
-        let summary = match format.shows_trials() {
-            true => {
-                let summary = summarize(&plan, baseline.as_ref(), trials.iter().cloned())?;
-                judged.trials.push(trials);
-                summary
-            }
-            false => summarize(&plan, baseline.as_ref(), trials.into_iter())?,
-        };
+        let summary = summarize(&plan, baseline.as_ref(), trials.iter().cloned())?;
+        judged.trials.push(trials);
         if numbered.is_new {
             let told = serde_json::to_value(&summary).unwrap_or_default();
             let look = RecordedLook {
@@ -229,8 +223,8 @@ pub(super) fn print_results(judged: &Judged) -> Result<()> {
     match judged.format {
         EvalFormat::Text => {
             let columns = terminal::size().map_or(0, |(_, columns)| columns);
-            let tables = judged.summaries.iter();
-            let tables = tables.map(|summary| tables::text::text(summary, columns));
+            let tables = pairs().into_iter();
+            let tables = tables.map(|suite| tables::text::text(suite, columns));
             print(tables.collect::<Vec<_>>().join("\n").as_bytes())
         }
         EvalFormat::Json => print_json(tables::json(&judged.summaries).as_bytes()),

@@ -27,9 +27,4 @@ impl EvalFormat {
     pub(crate) fn is_json(self) -> bool {
         self == Self::Json
     }
-
-    /// Each trial is printed.
-    pub(crate) fn shows_trials(self) -> bool {
-        matches!(self, Self::Jsonl | Self::Junit | Self::Tap)
-    }
 }

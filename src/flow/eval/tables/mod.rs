@@ -6,8 +6,8 @@
 mod words;
 mod conclusions;
 mod cases;
-pub(crate) mod text;
 pub(crate) mod junit;
+pub(crate) mod text;
 pub(crate) mod tap;
 
 use crate::flow::eval::summary::Summary;

@@ -1,21 +1,24 @@
 //! The table of a suite: settings side by side as columns, what they differ by, and the verdict.
 
-use super::cases;
+use super::cases::{self, CASES_SHOWN};
 use super::conclusions;
+use super::junit::message;
 use super::words::{
     NOTHING, Rows, amount, ends, name, percent, percent_figure, reason, warning as one_line,
 };
 use crate::flow::eval::summary::Summary;
 use crate::flow::eval::summary::figures::SettingFigures;
-use crate::text::shorten::columns_of;
-use crate::unix::terminal::{counted, time};
+use crate::flow::eval::trial::{Trial, TrialOutcome};
+use crate::text::shorten::{columns_of, in_short};
+use crate::unix::terminal::{counted, printable, time};
+use std::collections::HashSet;
 use std::time::Duration;
 
 /// Columns between two columns.
 const GAP: usize = 3;
 
 /// The table, with a newline at its end. It takes at most so many columns as long as a single setting fits; 0: no limit.
-pub(crate) fn text(summary: &Summary, columns: usize) -> String {
+pub(crate) fn text((summary, trials): (&Summary, &[Trial]), columns: usize) -> String {
     let mut out = head(summary);
     out.push('\n');
     for warning in &summary.warnings {
@@ -42,7 +45,29 @@ pub(crate) fn text(summary: &Summary, columns: usize) -> String {
     if let Some(note) = note {
         out.push_str(&format!("{note}\n"));
     }
+    push_failures(&mut out, summary, trials);
     out
+}
+
+/// Adds why each case failed, or no grader judged it, in its first such trial, and where that trial's workspace is.
+fn push_failures(out: &mut String, summary: &Summary, trials: &[Trial]) {
+    let mut seen = HashSet::new();
+    let first_of_case = trials.iter().filter(|trial| {
+        let is_explained = trial.outcome == TrialOutcome::Failed || trial.stop_reason == "grader";
+        is_explained && seen.insert(&trial.case)
+    });
+    for (at, trial) in first_of_case.take(CASES_SHOWN).enumerate() {
+        let gap = if at == 0 { "\n" } else { "" };
+        let setting = match summary.settings.len() {
+            1 => String::new(),
+            _ => format!(" {}", name(&trial.setting)),
+        };
+        let (case, number, why) = (name(&trial.case), trial.number, one_line(&message(trial)));
+        let place = in_short(&printable(&trial.workspace), usize::MAX);
+        out.push_str(&format!(
+            "{gap}{case}.{number}{setting}: {why}\n    {place}\n"
+        ));
+    }
 }
 
 /// The first line: what was planned, and how much of it there is.
