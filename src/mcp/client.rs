@@ -135,7 +135,7 @@ impl<'s> Client<'s> {
         if let Transport::Http(server) = &mut self.transport {
             server.set_headers(headers);
         }
-        let reply = self.request("tools/call", params.clone())?;
+        let reply = self.exchange("tools/call", params.clone(), self.patience)?;
         let pinned = self.revision;
         if self.is_refusal(&reply) {
             self.probe()?;
@@ -248,12 +248,8 @@ impl<'s> Client<'s> {
     }
 
     fn ask(&mut self, method: &str, params: Map<String, Value>) -> Result<Map<String, Value>> {
-        let reply = self.request(method, params)?;
+        let reply = self.exchange(method, params, self.patience)?;
         self.expect_result(method, reply)
-    }
-
-    fn request(&mut self, method: &str, params: Map<String, Value>) -> Result<RpcOutcome> {
-        self.exchange(method, params, self.patience)
     }
 
     fn exchange(
