@@ -921,7 +921,7 @@ fn a_decision_that_names_its_edge_twice_is_told_so() {
     world.write("f/workflow.yaml", flow(&nodes, "s>d d>x:one d>x:two"));
     let twice = r#"{"selected_edge": "one", "selected_edge": "two"}"#;
     let outcome = run(&world).args(["-i", "-"]).stdin(twice).exits(1);
-    outcome.says("the output cannot be read: duplicate field `selected_edge`");
+    outcome.says("the output cannot be read: selected_edge is there twice");
 }
 
 #[test]
