@@ -138,6 +138,8 @@ pub(crate) struct SandboxArgs {
     /// Kept read-only even below `rw`.
     pub protect: Vec<PathBuf>,
     pub no_network: bool,
+    /// Unix sockets stay allowed without a network.
+    pub allow_unix: bool,
     /// Fail where the kernel cannot enforce it all.
     pub strict: bool,
     /// The command and its arguments; never empty.
@@ -269,6 +271,7 @@ fn sandbox_args(given: &ParsedCommand) -> SandboxArgs {
         ro: given.paths("--ro"),
         protect: given.paths("--protect"),
         no_network: given.has("--no-network"),
+        allow_unix: given.has("--allow-unix"),
         strict: given.has("--strict"),
         command: given.operands.clone(),
     }

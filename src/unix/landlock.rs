@@ -1,5 +1,5 @@
 //! Restricts this process irrevocably, with Landlock and without capabilities: where it may write, what it may
-//! read, whether it may use TCP.
+//! read, whether it may use TCP, which Unix sockets it can connect to.
 //!
 //! Unaware of what is executed afterwards. Access granted below a directory cannot be revoked
 //! for a part of it: Landlock has no exceptions.
@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 
 /// The version with all of this: Linux 6.12.
 const WHOLE: ABI = ABI::V6;
+
+/// The first version that covers sockets with a path. Before it, seccomp refuses all of them.
+const WITH_UNIX: ABI = ABI::V9;
 
 /// Where programs, libraries and their settings are. Home directories, `/var`, `/tmp`, `/run`, `/srv`
 /// and `/mnt` are not among them.
@@ -72,6 +75,8 @@ pub(crate) struct Grants<'a> {
     pub ro: &'a [PathBuf],
     /// TCP.
     pub network: bool,
+    /// Unix sockets of other processes, wherever they are.
+    pub unix: bool,
     /// True if this process has network interfaces too, so that only Landlock keeps it from TCP.
     pub has_interfaces: bool,
     /// True if it is an error that the kernel cannot do it all.
@@ -86,12 +91,23 @@ pub(crate) fn is_system_path(path: &Path) -> bool {
     roots.any(|dir| path.starts_with(dir))
 }
 
-/// Restricts this process and everything it will start. Returns what the kernel could not do of it.
+/// How far the kernel has restricted this process.
+pub(crate) struct Enforced {
+    /// Actions that it could not restrict.
+    pub missing: Vec<&'static str>,
+    /// True if it refuses the Unix sockets that are not granted.
+    pub unix: bool,
+}
+
+/// Restricts this process and everything it will start.
 ///
 /// # Errors
 /// A directory that is not there; with `strict`, a kernel that lacks something.
-pub(crate) fn restrict(grants: &Grants<'_>) -> Result<Vec<&'static str>> {
-    let all = AccessFs::from_all(WHOLE) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
+pub(crate) fn restrict(grants: &Grants<'_>) -> Result<Enforced> {
+    let mut all = AccessFs::from_all(WHOLE) & !(AccessFs::MakeChar | AccessFs::MakeBlock);
+    if !grants.unix {
+        all |= AccessFs::ResolveUnix;
+    }
     let read = AccessFs::ReadFile | AccessFs::ReadDir;
     let run = read | AccessFs::Execute;
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir | AccessFs::IoctlDev;
@@ -127,7 +143,10 @@ pub(crate) fn restrict(grants: &Grants<'_>) -> Result<Vec<&'static str>> {
     drop_capabilities();
     let status = rules.restrict_self().map_err(|_| unsupported())?;
     let restricts_network = !grants.network && grants.has_interfaces;
-    Ok(missing_restrictions(&status.landlock, restricts_network))
+    Ok(Enforced {
+        missing: missing_restrictions(&status.landlock, restricts_network),
+        unix: !grants.unix && covers_unix(&status.landlock),
+    })
 }
 
 /// Drops all but those for files, for this process and what it executes. With others, root could undo mounts, or
@@ -160,6 +179,12 @@ fn create(grants: &Grants<'_>) -> std::result::Result<RulesetCreated, RulesetErr
             .handle_access(AccessNet::from_all(WHOLE))?
             .scope(Scope::AbstractUnixSocket)?;
     }
+    if !grants.unix {
+        // Not even strictly: seccomp does it on older kernels.
+        rules = rules
+            .set_compatibility(CompatLevel::BestEffort)
+            .handle_access(AccessFs::ResolveUnix)?;
+    }
     rules.create()
 }
 
@@ -185,7 +210,7 @@ fn grant(
     let access = if is_dir {
         access
     } else {
-        access & AccessFs::from_file(WHOLE)
+        access & AccessFs::from_file(WITH_UNIX)
     };
     rules
         .add_rule(PathBeneath::new(file, access))
@@ -198,6 +223,10 @@ fn unsupported() -> Error {
         "sandbox: the kernel cannot enforce all of this; that needs Linux 6.12 with Landlock \
          enabled. Without --strict, delta enforces what it can",
     )
+}
+
+fn covers_unix(status: &LandlockStatus) -> bool {
+    matches!(status, LandlockStatus::Available { effective_abi, .. } if *effective_abi >= WITH_UNIX)
 }
 
 /// The restrictions that a kernel with this Landlock lacks.
@@ -236,6 +265,7 @@ mod tests {
             missing_restrictions(&with(ABI::V5), false),
             ["signals to other processes"]
         );
+        assert!(covers_unix(&with(ABI::V9)) && !covers_unix(&with(ABI::V8)));
         assert!(missing_restrictions(&with(ABI::V3), true).contains(&"TCP"));
         assert!(!missing_restrictions(&with(ABI::V3), false).contains(&"TCP"));
         assert_eq!(

@@ -154,6 +154,7 @@ mod resume;
 mod run;
 mod same_command;
 mod sandbox;
+mod sandbox_doors;
 mod sandbox_protected;
 mod sandbox_session;
 mod schema;

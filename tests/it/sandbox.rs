@@ -326,7 +326,7 @@ fn as_a_wrapper_it_keeps_every_tool_in_the_workspace() {
     assert!(!world.exists("new") && !world.exists("agent/new"));
     let note = world.latest().text("sandbox.txt");
     assert!(
-        note.contains("Unix sockets") && !note.contains("UDP"),
+        note.contains("mode, owner") && !note.contains("Unix sockets") && !note.contains("UDP"),
         "{note}"
     );
 }

@@ -25,8 +25,7 @@ const TEMPORARY: &str = ".tmp";
 const PROTECTED: [(&str, bool); 3] = [(".delta", true), (".git", false), (".git/modules", false)];
 
 /// Actions that no kernel can restrict without privileges.
-const NEVER_RESTRICTED: &str = "mode, owner, times and extended attributes of the user's own files; \
-    Unix sockets with a path";
+const NEVER_RESTRICTED: &str = "mode, owner, times and extended attributes of the user's own files";
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run_sandboxed(wanted: &SandboxArgs) -> Result<u8> {
@@ -130,18 +129,22 @@ fn prepare(wanted: &SandboxArgs, view: &View, keeper: &UnixStream) -> Result<Com
         .as_ref()
         .map_or(!wanted.no_network, |gap| gap.has_network);
     open.extend(gap.map(|gap| format!("{} ({})", gap.what, gap.why)));
-    let lacking = restrict(&Grants {
+    let unix = !wanted.no_network || wanted.allow_unix;
+    let enforced = restrict(&Grants {
         rw: &wanted.rw,
         ro: &wanted.ro,
         network: !wanted.no_network,
+        unix,
         has_interfaces,
         strict: wanted.strict,
     })?;
-    open.extend(lacking.into_iter().map(str::to_owned));
-    if !seccomp::apply(!wanted.no_network) {
-        open.push(
-            "terminal input and limits of other processes (the kernel has no seccomp)".to_owned(),
-        );
+    open.extend(enforced.missing.into_iter().map(str::to_owned));
+    let has_unix = unix || enforced.unix;
+    if !seccomp::apply(!wanted.no_network, has_unix) {
+        let sockets = if has_unix { "" } else { ", Unix sockets" };
+        open.push(format!(
+            "terminal input and limits of other processes{sockets} (the kernel has no seccomp)"
+        ));
     }
     if wanted.strict && !open.is_empty() {
         let open = open.join(", ");
@@ -149,7 +152,7 @@ fn prepare(wanted: &SandboxArgs, view: &View, keeper: &UnixStream) -> Result<Com
             format!("sandbox: cannot restrict {open}; without --strict, the command runs anyway");
         return Err(Error::new(Exit::NotSetUp, message));
     }
-    note.report(&open);
+    note.report(&open, unix);
     let (program, arguments) = wanted
         .command
         .split_first()
@@ -219,7 +222,13 @@ impl Note {
         Self(file)
     }
 
-    fn report(self, open: &[String]) {
+    fn report(self, open: &[String], unix: bool) {
+        let sockets = if unix {
+            "; Unix sockets with a path"
+        } else {
+            ""
+        };
+        let never = format!("{NEVER_RESTRICTED}{sockets}");
         let screen = Screen::new(false, false);
         let is_reported = self.0.is_none() && std::env::var_os("DELTA_RUN_DIR").is_some();
         if !open.is_empty() && !is_reported {
@@ -229,14 +238,12 @@ impl Note {
         if let Some(mut file) = self.0 {
             let open = open.iter().map(|what| format!("on this kernel: {what}\n"));
             let text = format!(
-                "Not restricted by delta sandbox:\n{}on any kernel: {NEVER_RESTRICTED}\n",
+                "Not restricted by delta sandbox:\n{}on any kernel: {never}\n",
                 open.collect::<String>()
             );
             may_fail(file.write_all(text.as_bytes()));
         } else if io::stderr().is_terminal() {
-            screen.warn(&format!(
-                "sandbox: not restricted by any kernel: {NEVER_RESTRICTED}"
-            ));
+            screen.warn(&format!("sandbox: not restricted by any kernel: {never}"));
         }
     }
 }
