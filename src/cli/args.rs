@@ -137,6 +137,8 @@ pub(crate) struct SandboxArgs {
     pub ro: Vec<PathBuf>,
     /// Kept read-only even below `rw`.
     pub protect: Vec<PathBuf>,
+    /// Empty for the command.
+    pub hide: Vec<PathBuf>,
     pub no_network: bool,
     /// Unix sockets stay allowed without a network.
     pub allow_unix: bool,
@@ -270,6 +272,7 @@ fn sandbox_args(given: &ParsedCommand) -> SandboxArgs {
         rw: given.paths("--rw"),
         ro: given.paths("--ro"),
         protect: given.paths("--protect"),
+        hide: given.paths("--hide"),
         no_network: given.has("--no-network"),
         allow_unix: given.has("--allow-unix"),
         strict: given.has("--strict"),

@@ -375,6 +375,7 @@ const COMMAND_TABLES: [CommandTable; 24] = [
             valued("", "--rw", "DIR", Directory, "allow reading, writing and running below DIR").repeatable(),
             valued("", "--ro", "DIR", Directory, "allow reading and running below DIR").repeatable(),
             valued("", "--protect", "PATH", File, "keep PATH read-only, too").repeatable(),
+            valued("", "--hide", "PATH", File, "let PATH appear empty").repeatable(),
             flag("", "--no-network", "deny access to the network and to Unix sockets"),
             flag("", "--allow-unix", "with --no-network: allow Unix sockets"),
             flag("", "--strict", "fail if the kernel cannot enforce all of this"),

@@ -26,17 +26,24 @@ pub(crate) fn cache_dir() -> Option<PathBuf> {
 }
 
 fn base_dir(variable: &str, below_home: &str) -> Option<PathBuf> {
-    let absolute = |name: &str| {
-        let path = std::env::var_os(name).map(PathBuf::from);
-        path.filter(|path| path.is_absolute())
-    };
     let base = absolute(variable).or_else(|| Some(absolute("HOME")?.join(below_home)));
     Some(base?.join("delta"))
+}
+
+fn absolute(variable: &str) -> Option<PathBuf> {
+    let path = std::env::var_os(variable).map(PathBuf::from);
+    path.filter(|path| path.is_absolute())
 }
 
 /// The file, whether it is there or not.
 pub(crate) fn env_file() -> Option<PathBuf> {
     Some(config_dir()?.join("env"))
+}
+
+/// All places of such a file with a key in it: with other variables, another one counts.
+pub(crate) fn env_files() -> impl Iterator<Item = PathBuf> {
+    let usual = absolute("HOME").map(|home| home.join(".config/delta/env"));
+    env_file().into_iter().chain(usual)
 }
 
 /// True if the person's settings lie in a directory, or would: what can write there can set them.

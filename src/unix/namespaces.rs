@@ -1,16 +1,20 @@
-//! A user namespace with a mount namespace, in which some paths cannot be changed, and an empty network namespace.
+//! A user namespace with a mount namespace, in which some paths cannot be changed and others are empty, and an empty
+//! network namespace.
 //!
 //! Unaware of what the paths mean. A path that does not exist cannot be covered.
 
 use crate::error::{may_fail, reason};
 use rustix::fs::{AtFlags, CWD, StatVfsMountFlags, StatxAttributes, StatxFlags, statvfs, statx};
-use rustix::mount::{MountFlags, mount_bind, mount_bind_recursive, mount_remount};
+use rustix::mount::{
+    MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_remount, unmount,
+};
 use rustix::process::{Pid, getegid, geteuid};
 use rustix::thread::{CapabilitySet, UnshareFlags, capabilities};
 use std::collections::BTreeMap;
 use std::env::{current_dir, set_current_dir};
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +23,8 @@ use std::path::{Path, PathBuf};
 pub(crate) struct View {
     /// Paths, parents first, and whether they become read-only. Those that do not can only not be renamed or replaced.
     covers: BTreeMap<PathBuf, bool>,
+    /// Paths that appear empty, and whether the command could read them otherwise.
+    hidden: BTreeMap<PathBuf, bool>,
     /// Symbolic links, on which nothing can be mounted, so that they can be replaced.
     pub links: Vec<PathBuf>,
     has_network: bool,
@@ -38,6 +44,7 @@ impl View {
     pub(crate) fn new(has_network: bool) -> Self {
         Self {
             covers: BTreeMap::new(),
+            hidden: BTreeMap::new(),
             links: Vec::new(),
             has_network,
         }
@@ -69,6 +76,15 @@ impl View {
         }
     }
 
+    /// Adds a path, if it exists, that is to appear empty. A link is followed. If the command could not read it anyway,
+    /// it is no gap that it cannot be hidden.
+    pub(crate) fn hide(&mut self, path: &Path, is_readable: bool) {
+        let found = path.canonicalize().ok();
+        if let Some(path) = found.filter(|path| !is_hidden(path)) {
+            *self.hidden.entry(path).or_default() |= is_readable;
+        }
+    }
+
     /// Moves this process into the namespaces that the plan needs, if any. The keeper at the other end of the stream
     /// maps the ids. Returns what the kernel refused.
     ///
@@ -76,7 +92,8 @@ impl View {
     /// A user namespace without ids, in which the command could create no files.
     pub(crate) fn enter(&self, keeper: &UnixStream) -> io::Result<Option<Gap>> {
         let mut wanted = UnshareFlags::empty();
-        wanted.set(UnshareFlags::NEWNS, !self.covers.is_empty());
+        let has_mounts = !self.covers.is_empty() || !self.hidden.is_empty();
+        wanted.set(UnshareFlags::NEWNS, has_mounts);
         wanted.set(UnshareFlags::NEWNET, !self.has_network);
         if wanted.is_empty() {
             return request_ids(keeper, false).map(|()| None);
@@ -84,27 +101,33 @@ impl View {
         let dir = current_dir();
         if let Err(e) = check_ids().and_then(|()| unshare(wanted | UnshareFlags::NEWUSER)) {
             request_ids(keeper, false)?;
-            let covers = (!self.covers.is_empty()).then(|| self.changes());
             let sockets = "sockets other than TCP, such as UDP".to_owned();
             let network = (!self.has_network).then_some(sockets);
-            let what: Vec<String> = covers.into_iter().chain(network).collect();
-            return Ok(Some(Gap {
-                what: what.join(" and "),
-                why: format!("the kernel provides no user namespace: {}", reason(&e)),
-                has_network: true,
-            }));
+            let why = format!("the kernel provides no user namespace: {}", reason(&e));
+            return Ok(self.gap(network, why, true));
         }
         request_ids(keeper, true)?;
-        let mounted = if self.covers.is_empty() {
-            Ok(())
-        } else {
-            self.mount(dir)
+        let mounted = if has_mounts { self.mount(dir) } else { Ok(()) };
+        let gap = |why| self.gap(None, why, self.has_network);
+        Ok(mounted.err().and_then(gap))
+    }
+
+    /// What stays possible without the mounts, and perhaps something else.
+    fn gap(&self, other: Option<String>, why: String, has_network: bool) -> Option<Gap> {
+        let list = |paths: Vec<&PathBuf>| {
+            let paths: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
+            (!paths.is_empty()).then(|| paths.join(", "))
         };
-        Ok(mounted.err().map(|why| Gap {
-            what: self.changes(),
+        let changes = list(self.covers.keys().collect()).map(|it| format!("changes to {it}"));
+        let readable = self.hidden.iter().filter(|(_, is_readable)| **is_readable);
+        let reading = list(readable.map(|(path, _)| path).collect());
+        let reading = reading.map(|it| format!("reading {it}"));
+        let what: Vec<String> = changes.into_iter().chain(reading).chain(other).collect();
+        (!what.is_empty()).then(|| Gap {
+            what: what.join(" and "),
             why,
-            has_network: self.has_network,
-        }))
+            has_network,
+        })
     }
 
     /// Mounts the covers. Returns why they would not hold.
@@ -112,6 +135,14 @@ impl View {
         for (path, read_only) in &self.covers {
             cover(path, *read_only)
                 .map_err(|e| format!("cannot mount {}: {}", path.display(), reason(&e)))?;
+        }
+        if !self.hidden.is_empty() {
+            self.mount_empty()
+                .map_err(|e| format!("cannot mount an empty file: {}", reason(&e)))?;
+        }
+        let mut hidden = self.hidden.keys();
+        if let Some(path) = hidden.find(|path| path.exists() && !is_hidden(path)) {
+            return Err(format!("nothing can be mounted over {}", path.display()));
         }
         // The current directory is still the one below the mounts.
         dir.and_then(set_current_dir)
@@ -124,11 +155,39 @@ impl View {
         }
     }
 
-    fn changes(&self) -> String {
-        let paths = self.covers.keys().map(|path| path.display().to_string());
-        format!("changes to {}", paths.collect::<Vec<_>>().join(", "))
+    /// Mounts an empty file or directory over each hidden path. It is the user's own and private, because programs
+    /// check that of what holds keys.
+    fn mount_empty(&self) -> io::Result<()> {
+        // For a moment in place of /proc, which is there and hides nothing. This process alone is in the namespace.
+        let place = Path::new("/proc");
+        let (file, dir) = (place.join("file"), place.join("dir"));
+        mount("none", place, "tmpfs", SAFE, c"mode=0700")?;
+        let hide = || {
+            fs::File::options()
+                .write(true)
+                .create_new(true)
+                .mode(0o400)
+                .open(&file)?;
+            fs::DirBuilder::new().mode(0o500).create(&dir)?;
+            for path in self.hidden.keys() {
+                let mut above = path.ancestors().skip(1);
+                if above.any(|dir| self.hidden.contains_key(dir)) {
+                    continue;
+                }
+                mount_bind(if path.is_dir() { &dir } else { &file }, path)?;
+                mount_remount(path, MountFlags::BIND | MountFlags::RDONLY | SAFE, "")?;
+            }
+            Ok(())
+        };
+        let hidden = hide();
+        unmount(place, UnmountFlags::DETACH)?;
+        hidden
     }
 }
+
+const SAFE: MountFlags = MountFlags::NOSUID
+    .union(MountFlags::NODEV)
+    .union(MountFlags::NOEXEC);
 
 /// The path with the links in its directory resolved, but not in its last component.
 fn without_links(path: &Path) -> Option<PathBuf> {
@@ -136,6 +195,17 @@ fn without_links(path: &Path) -> Option<PathBuf> {
         (Some(dir), Some(name)) => Some(dir.join(".").canonicalize().ok()?.join(name)),
         _ => path.canonicalize().ok(),
     }
+}
+
+/// True if the path is empty already, as in a nested sandbox.
+fn is_hidden(path: &Path) -> bool {
+    let is_empty = match fs::read_dir(path) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(_) => path
+            .metadata()
+            .is_ok_and(|it| it.is_file() && it.len() == 0),
+    };
+    is_empty && is_covered(path, true)
 }
 
 /// True if the path is already a mount point, as in a nested sandbox.

@@ -1,8 +1,8 @@
-//! Ways out of `delta sandbox` that are neither the network nor a directory: Unix sockets.
+//! Ways out of `delta sandbox` that are neither the network nor a directory: Unix sockets, and files with keys.
 
 use crate::harness::*;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{UnixDatagram, UnixListener};
 
 const DELTA: &str = env!("CARGO_BIN_EXE_delta");
@@ -103,4 +103,129 @@ fn delta_works_inside_without_sockets_and_settings() {
     );
     let outcome = sandbox(&world, &options, &script).end();
     outcome.exits(0).prints("inner\nshell\ndone\n");
+}
+
+#[test]
+fn the_persons_own_keys_are_hidden_and_what_lies_beside_them_is_not() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = world();
+    world.write(".config/delta/agents/a/agent.yaml", "name: a\n");
+    world.write("xdg/delta/env", KEY);
+    let files = "cat ../.config/delta/env ../xdg/delta/env ../.config/delta/agents/a/agent.yaml";
+    let end = |options: &[&str], script: &str| {
+        let delta = sandbox(&world, options, script);
+        delta.env("XDG_CONFIG_HOME", world.path("xdg")).end()
+    };
+    for options in [
+        &["--strict", "--ro", "/"][..],
+        &["--strict", "--rw", ".."],
+        &["--ro", "/", "--no-network"],
+    ] {
+        end(options, files).exits(0).prints("name: a\n");
+    }
+    for script in [
+        "echo x > ../xdg/delta/env",
+        "rm ../xdg/delta/env",
+        "mv ../xdg/delta/env new",
+        "umount ../xdg/delta/env && grep sk- ../xdg/delta/env",
+        "grep sk- /proc/$PPID/root$HOME/xdg/delta/env",
+        "mv ../xdg/delta ../xdg/other; grep sk- ../xdg/other/env",
+    ] {
+        let outcome = end(&["--rw", "..", "--ro", "/"], script);
+        assert_ne!(outcome.code(), Some(0), "{script}\n{}", outcome.describe());
+        assert_eq!(world.read("xdg/delta/env"), KEY, "{script}");
+    }
+    // An inner sandbox finds it hidden, and has nothing to report.
+    let inner = format!("{DELTA} sandbox --strict --ro / -- {files}");
+    end(&["--strict", "--ro", "/"], &inner)
+        .exits(0)
+        .prints("name: a\n")
+        .says("");
+    // What is hidden stays so where its directory is moved.
+    let script = "mv ../.config/delta ../.config/other && cat ../.config/other/env";
+    end(&["--rw", ".."], script).exits(0).prints("");
+}
+
+#[test]
+fn what_is_to_be_hidden_appears_empty_wherever_it_lies() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = world();
+    for (name, content) in [
+        ("home/ssh/id", "secret\n"),
+        ("home/netrc", "secret\n"),
+        ("box/inside/key", "secret\n"),
+    ] {
+        world.write(name, content);
+    }
+    symlink("home/netrc", world.path("link")).unwrap();
+    let before = snapshot(&world.path("home"));
+    let options = [
+        "--strict",
+        "--rw",
+        ".",
+        "--ro",
+        "..",
+        "--hide",
+        "../home/ssh",
+        "--hide",
+        "../link",
+        "--hide",
+        "inside",
+        "--hide",
+        "inside/key",
+        "--hide",
+        "missing",
+        "--hide",
+        "/missing",
+    ];
+    let script = "ls -A ../home/ssh inside/ | grep -c .; cat ../link ../home/netrc; \
+        echo x > inside/new; echo x > ../home/netrc; rm -r inside; mv inside other; cat inside/key";
+    let outcome = sandbox(&world, &options, script).end();
+    let printed = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    // The names of the two directories.
+    assert_eq!(printed, "2\n", "{}", outcome.describe());
+    outcome.exits(1).says("ead-only").says("busy");
+    assert_eq!(snapshot(&world.path("home")), before);
+    assert_eq!(world.read("box/inside/key"), "secret\n");
+    // A sandbox that starts inside it does not see it either.
+    let script = "ls -A; cat ./* 2>/dev/null";
+    let delta = sandbox(&world, &["--strict", "--ro", "/", "--hide", "."], script);
+    delta.exits(1).prints("");
+    for place in ["/", "/proc"] {
+        let delta = sandbox(
+            &world,
+            &["--strict", "--ro", "/", "--hide", place],
+            "echo ran",
+        );
+        delta
+            .exits(125)
+            .prints("")
+            .says("nothing can be mounted over");
+    }
+}
+
+#[test]
+fn where_nothing_can_be_hidden_it_is_said_what_can_be_read() {
+    let none = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"";
+    let none = ["unshare", "-Ur", "sh", "-c", none];
+    let world = world();
+    if !has_namespaces() || world.delta(["-V"]).under(&none).end().code() != Some(0) {
+        eprintln!("skipped: there is nothing to take namespaces away from");
+        return;
+    }
+    let end = |options: &[&str]| sandbox(&world, options, "echo ran").under(&none).end();
+    let env = world.path(".config/delta/env");
+    let words = format!("reading {}", env.canonicalize().unwrap().display());
+    let outcome = end(&["--ro", "/"]).exits(0).prints("ran\n").says_one_line();
+    outcome.says(&words).says("user namespace");
+    let outcome = end(&["--strict", "--ro", "/"]).exits(125).prints("");
+    outcome.says(&words).says("--strict");
+    let outcome = end(&["--ro", ".", "--hide", "mine.txt"]).exits(0);
+    outcome.says("mine.txt").says("user namespace");
+    // What cannot be read is no gap.
+    end(&["--strict", "--ro", "."]).exits(0).says("");
 }

@@ -5,7 +5,7 @@ use crate::config::person;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
 use crate::record::workspace::Workspace;
 use crate::unix::git_dir::{AbsentFile, decisive_paths, is_git_dir};
-use crate::unix::landlock::{Grants, restrict};
+use crate::unix::landlock::{Grants, is_system_path, restrict};
 use crate::unix::namespaces::{View, map_ids};
 use crate::unix::terminal::Screen;
 use crate::unix::{files, seccomp, supervisor};
@@ -43,8 +43,11 @@ pub(crate) fn run_sandboxed(wanted: &SandboxArgs) -> Result<u8> {
 
 /// The plan of what to protect, and the files that would belong to it but do not exist, so that they cannot be protected.
 fn plan_view(wanted: &SandboxArgs) -> (View, Vec<AbsentFile>) {
-    let canonical = wanted.rw.iter().filter_map(|path| path.canonicalize().ok());
-    let writable: Vec<PathBuf> = canonical.collect();
+    let canonical = |paths: &[PathBuf]| -> Vec<PathBuf> {
+        let paths = paths.iter().filter_map(|path| path.canonicalize().ok());
+        paths.collect()
+    };
+    let writable = canonical(&wanted.rw);
     make_workspace(&writable);
     let mut view = View::new(!wanted.no_network);
     let mut all_absent = Vec::new();
@@ -67,6 +70,15 @@ fn plan_view(wanted: &SandboxArgs) -> (View, Vec<AbsentFile>) {
     }
     for path in &wanted.protect {
         view.cover(path, true, &writable);
+    }
+    let readable = [&*writable, &*canonical(&wanted.ro)].concat();
+    for file in person::env_files() {
+        let real = file.canonicalize().unwrap_or_else(|_| file.clone());
+        let is_readable = is_system_path(&real) || readable.iter().any(|dir| real.starts_with(dir));
+        view.hide(&file, is_readable);
+    }
+    for path in &wanted.hide {
+        view.hide(path, true);
     }
     (view, all_absent)
 }
