@@ -91,14 +91,10 @@ impl Http {
         }
     }
 
-    /// A URL without the key; no part of it if the key is in it with percent-codes.
     fn redacted_url(&self, url: &str) -> String {
         let mut url = url.as_bytes().to_vec();
         self.redact(&mut url);
-        match self.redact(&mut percent_decoded(&url)) {
-            true => "a URL with the key in it".to_owned(),
-            false => String::from_utf8_lossy(&url).into_owned(),
-        }
+        String::from_utf8_lossy(&url).into_owned()
     }
 
     fn refused(&self, status: u16, said: &str) -> Attempt {
@@ -203,22 +199,4 @@ fn with_way_out(said: &str) -> String {
         Some(name) => format!("{said}; leave it out with --set llm.{name}="),
         None => said.to_owned(),
     }
-}
-
-/// The bytes that a URL stands for (RFC 3986, section 2.1). What is no code stays as it is.
-fn percent_decoded(url: &[u8]) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(url.len());
-    let mut rest = url;
-    while let [first, after @ ..] = rest {
-        let code = after.get(..2).filter(|_| *first == b'%');
-        let code = code.filter(|code| code.iter().all(u8::is_ascii_hexdigit));
-        let code = code.and_then(|code| std::str::from_utf8(code).ok());
-        let byte = code.and_then(|code| u8::from_str_radix(code, 16).ok());
-        decoded.push(byte.unwrap_or(*first));
-        rest = match byte {
-            Some(_) => &after[2..],
-            None => after,
-        };
-    }
-    decoded
 }
