@@ -1,7 +1,8 @@
 //! What the model is shown of a tool's output: the head and the tail of each stream, as text.
 //!
-//! Unaware of processes. Files of any size are read only at their two ends.
+//! Unaware of processes. Files of any size are read only at their two ends. Secrets are replaced in what is read.
 
+use crate::config::environment::Secret;
 use crate::error::{At, Result};
 use crate::unix::files::{open_regular, read_part};
 use std::fs::File;
@@ -17,27 +18,41 @@ pub(crate) struct Ends {
 }
 
 /// Reads the ends of a file at a path, together at most `max` bytes: 60 % from the head, 40 % from the tail.
-pub(crate) fn read_ends(path: &Path, max: u64) -> Result<Ends> {
-    ends_of(&open_regular(path)?, max).at("read", path)
+pub(crate) fn read_ends(path: &Path, max: u64, secrets: &[Secret]) -> Result<Ends> {
+    ends_of(&open_regular(path)?, max, secrets).at("read", path)
 }
 
 /// Reads the ends of a file that is open.
-pub(crate) fn ends_of(file: &File, max: u64) -> io::Result<Ends> {
+pub(crate) fn ends_of(file: &File, max: u64, secrets: &[Secret]) -> io::Result<Ends> {
     let total = file.metadata()?.len();
+    // How many bytes are shorter without secrets is the second value.
+    let read_clean = |start: u64, end: u64| -> io::Result<(Vec<u8>, usize)> {
+        let mut bytes = read_part(file, start, (end - start) as usize)?;
+        let before = bytes.len();
+        for secret in secrets {
+            secret.redact(&mut bytes);
+        }
+        let lost = before.saturating_sub(bytes.len());
+        Ok((bytes, lost))
+    };
     if total <= max {
+        let (head, _) = read_clean(0, total)?;
         return Ok(Ends {
-            head: read_part(file, 0, total as usize)?,
+            total: head.len() as u64,
+            head,
             tail: Vec::new(),
-            total,
         });
     }
+    // A secret that the cut goes through is found with the bytes beyond the cut, which are then left out.
+    let margin = secrets.iter().map(Secret::longest).max().unwrap_or(0) as u64;
     let head_len = max * 6 / 10;
     let tail_len = max - head_len;
-    Ok(Ends {
-        head: read_part(file, 0, head_len as usize)?,
-        tail: read_part(file, total - tail_len, tail_len as usize)?,
-        total,
-    })
+    let (mut head, lost) = read_clean(0, total.min(head_len + margin))?;
+    head.truncate((head_len as usize).saturating_sub(lost));
+    let (mut tail, lost) = read_clean((total - tail_len).saturating_sub(margin), total)?;
+    let kept = (tail_len as usize).saturating_sub(lost);
+    tail.drain(..tail.len().saturating_sub(kept));
+    Ok(Ends { head, tail, total })
 }
 
 impl Ends {
@@ -144,7 +159,8 @@ mod tests {
             fastrand::u64(..)
         ));
         std::fs::write(&path, bytes).unwrap();
-        let ends = read_ends(&path, max).unwrap();
+        let key = Secret::new("sk-0123456789").unwrap();
+        let ends = read_ends(&path, max, &[key]).unwrap();
         std::fs::remove_file(&path).unwrap();
         ends
     }
@@ -180,6 +196,30 @@ mod tests {
             )
         );
         assert_eq!(ends(&[b'x'; 100], 100).text().len(), 100);
+    }
+
+    #[test]
+    fn no_piece_of_a_secret_stays_wherever_the_cuts_go_through() {
+        for key in ["sk-0123456789", "%73k-01234567%38%39", "c2stMDEyMzQ1Njc4OQ"] {
+            assert_eq!(
+                whole(format!("a {key} b").as_bytes()).text(),
+                "a [redacted] b"
+            );
+            for lead in 0..240 {
+                let text = format!("{}{key}{}", "x".repeat(lead), "x".repeat(240 - lead));
+                let text = ends(text.as_bytes(), 100).text();
+                let (head, tail) = text.split_once("[… ").unwrap();
+                let tail = tail.split_once("]\n").unwrap().1;
+                for part in [head, tail] {
+                    let rest = part.trim_matches(['x', '\n']);
+                    let mark = "[redacted]";
+                    assert!(
+                        mark.starts_with(rest) || mark.ends_with(rest),
+                        "{lead} {text}"
+                    );
+                }
+            }
+        }
     }
 
     #[test]

@@ -169,7 +169,8 @@ pub(crate) fn run_check(
         _ => CheckFinding::Unknown,
     };
     if finding == CheckFinding::Happened {
-        let stdout = read_ends(&dir.join("stdout.log"), shown_bytes(ctx, tool))?;
+        let (path, max) = (dir.join("stdout.log"), shown_bytes(ctx, tool));
+        let stdout = read_ends(&path, max, &ctx.environment.secrets())?;
         done.observation = observation(&stdout, &Ends::default(), &[]);
     }
     Ok((finding, done))
@@ -236,8 +237,9 @@ fn execute(
     let exit_code = how.code();
     execution::end_record(&prepared.dir, exit_code, duration, None)?;
     let max = shown_bytes(ctx, tool);
-    let stdout = ends_of(&stdout, max).at("read", &prepared.dir)?;
-    let stderr = ends_of(&stderr, max).at("read", &prepared.dir)?;
+    let secrets = ctx.environment.secrets();
+    let stdout = ends_of(&stdout, max, &secrets).at("read", &prepared.dir)?;
+    let stderr = ends_of(&stderr, max, &secrets).at("read", &prepared.dir)?;
     let notes = notes_of(how, exit_code, timeout, &stderr);
     let status = if how == Ended::Exited(0) {
         ActionStatus::Success
@@ -290,8 +292,9 @@ pub(crate) fn show_output(
     notes: &[String],
 ) -> Result<String> {
     let max = shown_bytes(ctx, tool);
-    let stdout = read_ends(&dir.join("stdout.log"), max)?;
-    let stderr = read_ends(&dir.join("stderr.log"), max)?;
+    let secrets = ctx.environment.secrets();
+    let stdout = read_ends(&dir.join("stdout.log"), max, &secrets)?;
+    let stderr = read_ends(&dir.join("stderr.log"), max, &secrets)?;
     Ok(observation(&stdout, &stderr, notes))
 }
 

@@ -374,10 +374,19 @@ impl Model<'_> {
         }
     }
 
-    /// Takes the key out of a text that the server sent in pieces; whole, it is in no response.
+    /// Takes the key out of a text that came in pieces; whole, it is in no response.
     pub(crate) fn redact_joined(&self, answer: &mut Answer) {
-        if let Self::Http(http) = self {
-            http.redact_joined(answer);
+        let secrets = match self {
+            Self::Http(http) => http.secrets(),
+            Self::Command(program) => &program.secrets,
+            Self::Recorded(_) => return,
+        };
+        for secret in secrets {
+            secret.redact(&mut answer.content_json);
+            if secret.redact_text(&mut answer.text) {
+                // They hold the pieces.
+                answer.items = None;
+            }
         }
     }
 

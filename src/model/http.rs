@@ -22,7 +22,6 @@ use crate::VERSION;
 use crate::config::agent::Llm;
 use crate::config::environment::{Endpoint, Secret, is_loopback};
 use crate::model::rate::SharedRate;
-use crate::model::response::Answer;
 use crate::text::json;
 use crate::unix::signals::Signals;
 use head::ResponseHead;
@@ -188,17 +187,9 @@ impl Http {
         }
     }
 
-    /// Takes the secrets out of a text whose parts each held a piece of one.
-    pub(super) fn redact_joined(&self, answer: &mut Answer) {
-        let before = answer.text.len();
-        for secret in &self.endpoint.secrets {
-            secret.redact(&mut answer.content_json);
-            secret.redact_text(&mut answer.text);
-        }
-        if answer.text.len() != before {
-            // They hold the pieces.
-            answer.items = None;
-        }
+    /// What no answer may hold.
+    pub(super) fn secrets(&self) -> &[Secret] {
+        &self.endpoint.secrets
     }
 
     fn send(

@@ -4,14 +4,19 @@
 //! anything else is a refusal whose reason is on stderr.
 
 use super::attempt::{Attempt, broken, their_words};
+use crate::config::environment::Secret;
 use crate::error::{At, Result};
 use crate::text::ids::hex;
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, SpawnError, Variable};
 use crate::unix::signals::Signals;
 use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// No more is read of what it prints.
+const LONGEST: u64 = 256 << 20;
 
 /// The exit code that asks to be tried again (`EX_TEMPFAIL`).
 const TEMPFAIL: i32 = 75;
@@ -32,6 +37,8 @@ pub(crate) struct Program<'a> {
     pub engine_call: &'a str,
     /// Where it writes its messages.
     pub log: PathBuf,
+    /// What is replaced in all that it prints before anything of that is kept.
+    pub secrets: Vec<Secret>,
     /// How long it has after SIGTERM when the engine is asked to end.
     pub grace: Duration,
 }
@@ -47,8 +54,7 @@ impl Program<'_> {
     ) -> Result<Attempt> {
         let timeout = left.map_or(self.timeout, |left| left.min(self.timeout));
         let request = invocation.join("request.json");
-        let log = files::append(&self.log)?;
-        let said_before = log.metadata().at("read", &self.log)?.len();
+        let (stdout, stderr) = (unnamed(response)?, unnamed(&invocation.join("stderr"))?);
         let call_id = format!("{}.{}", self.engine_call, hex(12));
         let command = Command {
             argv: &self.argv,
@@ -56,17 +62,31 @@ impl Program<'_> {
             env: &self.env,
             call_id: &call_id,
             stdin: Some(File::open(&request).at("open", &request)?),
-            stdout: files::create(response)?,
-            stderr: log,
+            stdout: stdout.try_clone().at("open", response)?,
+            stderr: stderr.try_clone().at("open", response)?,
             timeout: Some(timeout),
         };
-        match process::run(signals, command, self.grace) {
-            Ok(outcome) => {
-                let timeout = timeout.as_millis();
-                self.judge_end(outcome.how, response, signals, timeout, said_before)
-            }
-            Err(error) => self.judge_failed_start(error),
+        let outcome = match process::run(signals, command, self.grace) {
+            Ok(outcome) => outcome,
+            Err(error) => return self.judge_failed_start(error),
+        };
+        let said = self.printed(&stderr).at("read", response)?;
+        files::append(&self.log)?
+            .write_all(&said)
+            .at("write", &self.log)?;
+        let body = self.printed(&stdout).at("read", response)?;
+        files::write(response, &body)?;
+        Ok(self.judge_end(outcome.how, body, &said, signals, timeout.as_millis()))
+    }
+
+    /// What it has printed into a file, without the secrets.
+    fn printed(&self, file: &File) -> io::Result<Vec<u8>> {
+        let length = file.metadata()?.len().min(LONGEST);
+        let mut bytes = files::read_part(file, 0, length as usize)?;
+        for secret in &self.secrets {
+            secret.redact(&mut bytes);
         }
+        Ok(bytes)
     }
 
     fn judge_failed_start(&self, error: SpawnError) -> Result<Attempt> {
@@ -89,11 +109,11 @@ impl Program<'_> {
     fn judge_end(
         &self,
         how: Ended,
-        response: &Path,
+        body: Vec<u8>,
+        said: &[u8],
         signals: &Signals,
         timeout: u128,
-        said_before: u64,
-    ) -> Result<Attempt> {
+    ) -> Attempt {
         let again = |why: String, timed_out, may_count| Attempt::Again {
             why,
             after: None,
@@ -103,9 +123,9 @@ impl Program<'_> {
             http_status: None,
         };
         let program = &self.argv[0];
-        Ok(match how {
+        match how {
             Ended::Exited(0) => Attempt::Body {
-                body: files::read_regular(response).at("read", response)?,
+                body,
                 http_status: None,
             },
             Ended::Interrupted(_) => match signals.stop() {
@@ -121,28 +141,23 @@ impl Program<'_> {
                 true,
             ),
             Ended::Exited(code) => {
-                let said = self.said_since(said_before)?;
-                let why = format!("{program} ended with exit code {code}{said}");
+                let said = their_words(&said[..said.len().min(4096)]);
+                let colon = if said.is_empty() { "" } else { ": " };
+                let why = format!("{program} ended with exit code {code}{colon}{said}");
                 if code == TEMPFAIL || ENDED_BY_A_SIGNAL.contains(&code) {
                     again(why, false, code != TEMPFAIL)
                 } else {
                     refused(why)
                 }
             }
-        })
+        }
     }
+}
 
-    /// The program's words on stderr, from a place in the log on.
-    fn said_since(&self, start: u64) -> Result<String> {
-        let log = File::open(&self.log).at("open", &self.log)?;
-        let bytes = files::read_part(&log, start, 4096).at("read", &self.log)?;
-        let said = their_words(&bytes);
-        Ok(if said.is_empty() {
-            String::new()
-        } else {
-            format!(": {said}")
-        })
-    }
+/// A file in a directory of records, but without a name: what is in it may have to be changed before it is kept.
+fn unnamed(path: &Path) -> Result<File> {
+    let file = files::create(path)?;
+    files::remove(path).map(|()| file)
 }
 
 fn refused(why: String) -> Attempt {

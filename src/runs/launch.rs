@@ -166,6 +166,7 @@ impl Launch<'_> {
                 timeout: llm.timeout,
                 engine_call: RunContext::engine_call(),
                 log: ctx.run.log(),
+                secrets: self.environment.secrets(),
                 grace: ctx.grace(),
                 argv,
             };

@@ -366,7 +366,8 @@ fn the_persons_key_reaches_no_tool() {
     world.write(".config/delta/agents/shows/agent.yaml", yaml);
     world.model_says([call("c", "show", &json!({})), text("ok")]);
     in_proj(&world, ["run", "@shows", "x"]).exits(0);
-    let seen = world.server.last().observation("c");
+    // In the observation it would be replaced.
+    let seen = fs::read_to_string(newest(&world).execution(1).join("stdout.log")).unwrap();
     assert!(seen.contains("MINE=seen"), "{seen}");
     assert!(!seen.contains("0123456789"), "{seen}");
 }

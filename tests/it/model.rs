@@ -441,7 +441,7 @@ fn a_redirect_tells_no_key() {
         ("%ab-of-the-redirect", &redacted_code),
         (
             "%61b%2dof-the%2Dredir%65ct%0Adelta:",
-            "a URL with the key in it",
+            &*format!("{place}[redacted]%0Adelta:&then=%2"),
         ),
     ] {
         let world = World::new();
@@ -668,6 +668,51 @@ fn a_program_gets_the_key_and_no_tool_does() {
             .trim_end(),
         "<>"
     );
+}
+
+#[test]
+fn the_key_is_in_nothing_that_is_kept_of_what_a_program_prints() {
+    let key = "sk-very-secret-0";
+    let spellings = [
+        "$DELTA_API_KEY",
+        "%73k-very%2Dsecret-0",
+        "%2573k-very-secret-0",
+        "$(printf %s \"$DELTA_API_KEY\" | base64)",
+    ];
+    let told = spellings.join(" ");
+    let leaks = |world: &World, outcome: &Outcome| {
+        let mut texts = vec![outcome.stderr.clone(), outcome.describe()];
+        for file in files_below(&world.workspace()) {
+            texts.push(String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned());
+        }
+        let words = [key, "very-secret", "very%2Dsecret", "c2stdmVyeS1zZWNyZXQtM"];
+        let has_key = |text: &&String| words.iter().any(|word| text.contains(word));
+        texts.iter().filter(has_key).count()
+    };
+    let world = World::new().program([text("not heard"), text("not heard"), text("not heard")]);
+    world.write("agent/model/1.sh", format!("echo \"{told}\" >&2; exit 3\n"));
+    let outcome = world.run("go").env("DELTA_API_KEY", key).exits(4);
+    let outcome = outcome.says("exit code 3: [redacted] [redacted] [redacted] [redacted]");
+    assert_eq!(leaks(&world, &outcome), 0);
+    let log = world.latest().text("engine.log");
+    assert!(log.contains("\n[redacted] [redacted] "), "{log}");
+    // An answer: whole, and in the parts of a text.
+    let whole =
+        format!("{{\\\"choices\\\":[{{\\\"message\\\":{{\\\"content\\\":\\\"{told}\\\"}}}}]}}");
+    let parts = "{\"choices\":[{\"message\":{\"content\":[{\"type\":\"text\",\"text\":\"sk-very-\"},\
+        {\"type\":\"text\",\"text\":\"secret-0\"}]}}]}";
+    world.write("agent/model/2.sh", format!("echo \"{whole}\"; exit 0\n"));
+    world.write("agent/model/3.sh", format!("echo '{parts}'; exit 0\n"));
+    for _ in 0..2 {
+        let outcome = world
+            .run("go")
+            .args(["--new"])
+            .env("DELTA_API_KEY", key)
+            .exits(0);
+        let printed = String::from_utf8_lossy(&outcome.stdout).into_owned();
+        assert!(printed.contains("[redacted]"), "{printed}");
+        assert_eq!(leaks(&world, &outcome), 0);
+    }
 }
 
 #[test]

@@ -72,6 +72,29 @@ fn arrives_untouched(tool: &str, expected: impl Fn(&str) -> String) {
 }
 
 #[test]
+fn a_key_in_a_tools_output_is_not_what_the_model_and_the_journal_get() {
+    let key = "sk-very-secret-0";
+    let world = World::with_tools("- {name: look, shell: 'cat ../env; cat ../env >&2'}");
+    let spellings = [
+        key,
+        "%73k-very%2dsecret-0",
+        "sk%252Dvery-secret-0",
+        "\\u0073k-very-secret-0",
+        "c2stdmVyeS1zZWNyZXQtMA==",
+    ];
+    world.write("env", spellings.join("\n"));
+    world.model_says([call("a", "look", &json!({})), text("done")]);
+    world.run("go").env("DELTA_API_KEY", key).exits(0);
+    let clean = "[redacted]\n[redacted]\n[redacted]\n[redacted]\n[redacted]==";
+    let told = world.server.last().observation("a");
+    assert_eq!(told, format!("{clean}\n[stderr]\n{clean}"));
+    let run = world.latest();
+    assert_eq!(run.result(1)["observation_content"], told.as_str());
+    let dir = run.result(1)["execution_ref"].as_str().unwrap().to_owned();
+    assert_eq!(run.text(&format!("{dir}/stdout.log")), spellings.join("\n"));
+}
+
+#[test]
 fn every_value_arrives_untouched_as_an_argument_of_exec() {
     arrives_untouched(
         "- {name: put, exec: '${AGENT_HOME}/put.sh - ${value}'}",

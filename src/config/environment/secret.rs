@@ -53,10 +53,16 @@ impl Secret {
     }
 
     /// The same for a text.
-    pub(crate) fn redact_text(&self, text: &mut String) {
+    pub(crate) fn redact_text(&self, text: &mut String) -> bool {
         let mut bytes = std::mem::take(text).into_bytes();
-        self.redact(&mut bytes);
+        let found = self.redact(&mut bytes);
         *text = String::from_utf8_lossy(&bytes).into_owned();
+        found
+    }
+
+    /// How many bytes the key takes in the longest of its spellings.
+    pub(crate) fn longest(&self) -> usize {
+        self.0.len() * redaction::LONGEST_CHARACTER
     }
 }
 

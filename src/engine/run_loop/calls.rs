@@ -315,6 +315,9 @@ impl Engine<'_> {
     ) -> Result<()> {
         if let Some(observation) = self.after_tool(&call.name, &done, reference)? {
             done.observation = observation;
+            for secret in self.ctx.environment.secrets() {
+                secret.redact_text(&mut done.observation);
+            }
         }
         self.print_outcome(done.exit_code == Some(0), outcome, &done.observation);
         self.record_result(call, done, Some(reference))

@@ -309,9 +309,10 @@ impl Engine<'_> {
             return Ok(None);
         }
         let dir = self.ctx.run.path.join(reference);
+        let secrets = self.ctx.environment.secrets();
         let [stdout, stderr] = ["stdout", "stderr"].map(|stream| {
             let path = dir.join(format!("{stream}.log"));
-            let ends = read_ends(&path, LONGEST_STREAM).unwrap_or_default();
+            let ends = read_ends(&path, LONGEST_STREAM, &secrets).unwrap_or_default();
             (path, ends.text())
         });
         let observed = |observation: &str| {

@@ -375,10 +375,11 @@ fn hook(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir) {
         .maybe("command", line_of("command.txt"));
     for stream in ["stdout", "stderr"] {
         let path = dir.join(format!("execution_meta/{stream}.log"));
-        let text = read_ends(&path, HOOK_OUTPUT).map_or_else(|_| String::new(), |ends| ends.text());
+        let text =
+            read_ends(&path, HOOK_OUTPUT, &[]).map_or_else(|_| String::new(), |ends| ends.text());
         record.text(stream, &text, reference);
     }
-    let control = read_ends(&dir.join("output/control.json"), HOOK_OUTPUT);
+    let control = read_ends(&dir.join("output/control.json"), HOOK_OUTPUT, &[]);
     record.text(
         "control",
         &control.map_or_else(|_| String::new(), |ends| ends.text()),

@@ -122,7 +122,7 @@ impl PageRecord<'_> {
     pub(super) fn file(&mut self, key: &str, path: &Path) -> &mut Self {
         /// Room for what says that a part is missing.
         const MARK: usize = 64;
-        match read_ends(path, (self.longest() - MARK) as u64) {
+        match read_ends(path, (self.longest() - MARK) as u64, &[]) {
             Ok(ends) => self.text(key, &ends.text(), &path.to_string_lossy()),
             Err(_) => self,
         }
