@@ -18,7 +18,7 @@ const NEVER: &[(&str, &str)] = &[
 ];
 
 /// Modules whose files are the parts of one type, and call each other as its methods do.
-const PARTS_OF_ONE_TYPE: &[&str] = &["flow::engine", "flow::graph::router"];
+const PARTS_OF_ONE_TYPE: &[&str] = &["flow::engine"];
 
 /// A module: its path from the crate's root, and its file.
 struct Module {

@@ -21,23 +21,22 @@
 //! **Partial.** A task is partial once it went on after a failure, gathered one in a merge that counts
 //! them, or gathered a task that is partial, unless the merge ignores failures.
 
-mod fork;
+mod report;
 mod trail;
+mod gather;
 mod counting;
 mod ending;
-mod gather;
-mod report;
+mod fork;
 
-pub(crate) use ending::FlowStatus;
 pub(crate) use gather::Gathered;
-pub(crate) use report::{TaskStatus, TaskView};
+pub(crate) use report::{FlowStatus, TaskStatus, TaskView};
 pub(crate) use trail::Note;
 
 use super::choice::{Failure, Payload, Route};
 use super::plan::RoutePlan;
 use super::topology::{EdgeIx, NodeIx, Role, WinnerRule};
-use ending::TaskEnding;
 use gather::Instance;
+use report::TaskEnding;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use trail::{NOTHING, Trail, TrailIx};

@@ -1,61 +1,12 @@
 //! How tasks end: what becomes of a task whose steps and children have all ended.
 
 use super::gather::json_list;
+use super::report::{FlowStatus, TaskEnding};
 use super::{Effect, FrameIx, OpenStep, Order, Router, TaskIx};
-
-use crate::flow::graph::choice::Payload;
-use crate::flow::graph::topology::{NodeIx, Role, WinnerRule};
+use crate::flow::graph::topology::{Role, WinnerRule};
 
 /// One of several endings that are judged together.
 type Item = (Order, TaskEnding);
-
-named_enum! {
-    /// The status of tasks and of what they bring.
-    pub(crate) enum FlowStatus {
-        Success = "success",
-        /// Something failed, and it went on.
-        Partial = "partial",
-        Failure = "failure",
-    }
-}
-
-impl FlowStatus {
-    pub(super) fn of(partial: bool) -> Self {
-        if partial {
-            Self::Partial
-        } else {
-            Self::Success
-        }
-    }
-}
-
-/// How a task, a step or a fork ended.
-#[derive(Clone, Debug)]
-pub(super) struct TaskEnding {
-    pub status: FlowStatus,
-    pub output: Option<Payload>,
-    pub exit: Option<NodeIx>,
-    pub merged_at: Option<NodeIx>,
-    /// A merge has it, even if it is a failure: the waiting parent does not judge it.
-    pub is_taken: bool,
-}
-
-impl TaskEnding {
-    /// One that no exit and no merge has.
-    pub(super) fn new(status: FlowStatus, output: Option<Payload>) -> Self {
-        Self {
-            status,
-            output,
-            exit: None,
-            merged_at: None,
-            is_taken: false,
-        }
-    }
-
-    fn failed() -> Self {
-        Self::new(FlowStatus::Failure, None)
-    }
-}
 
 impl Router<'_> {
     pub(super) fn exit(&mut self, step: &OpenStep) {

@@ -1,6 +1,6 @@
 //! Arrivals at a merge, and its input.
 
-use super::ending::{FlowStatus, TaskEnding};
+use super::report::{FlowStatus, TaskEnding};
 use super::{FrameIx, OpenStep, Order, Progress, RoutedTask, Router, StepIx, TaskIx, Traveller};
 use crate::flow::graph::choice::{Failure, FailureCode, Payload};
 use crate::flow::graph::topology::{Graph, MergeFailureMode, NodeIx};

@@ -1,9 +1,56 @@
 //! The report of a task, independent of timing.
 
-use super::ending::FlowStatus;
 use super::{Router, TaskIx, TaskKind};
 use crate::flow::graph::choice::{Failure, FailureCode, Payload};
 use crate::flow::graph::topology::{EdgeIx, NodeIx, WinnerRule};
+
+named_enum! {
+    /// The status of tasks and of what they bring.
+    pub(crate) enum FlowStatus {
+        Success = "success",
+        /// Something failed, and it went on.
+        Partial = "partial",
+        Failure = "failure",
+    }
+}
+
+impl FlowStatus {
+    pub(super) fn of(partial: bool) -> Self {
+        if partial {
+            Self::Partial
+        } else {
+            Self::Success
+        }
+    }
+}
+
+/// How a task, a step or a fork ended.
+#[derive(Clone, Debug)]
+pub(super) struct TaskEnding {
+    pub status: FlowStatus,
+    pub output: Option<Payload>,
+    pub exit: Option<NodeIx>,
+    pub merged_at: Option<NodeIx>,
+    /// A merge has it, even if it is a failure: the waiting parent does not judge it.
+    pub is_taken: bool,
+}
+
+impl TaskEnding {
+    /// One that no exit and no merge has.
+    pub(super) fn new(status: FlowStatus, output: Option<Payload>) -> Self {
+        Self {
+            status,
+            output,
+            exit: None,
+            merged_at: None,
+            is_taken: false,
+        }
+    }
+
+    pub(super) fn failed() -> Self {
+        Self::new(FlowStatus::Failure, None)
+    }
+}
 
 /// A task's status as it is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
