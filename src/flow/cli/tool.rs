@@ -13,6 +13,7 @@ use crate::flow::PROGRAM;
 use crate::flow::graph::Failure;
 use crate::flow::graph::choice;
 use crate::flow::manifest::{self, Denied, Flow, FlowTool, PayloadForm, Permissions, fill};
+use crate::flow::record::attempt::PrintedOutput;
 use crate::flow::record::{
     CallCode, CallRecord, NodeToolCall, attempt, check_schema, not_started, program_beside,
 };
@@ -319,7 +320,7 @@ fn find_tool_failure(
     let Some(schema) = tool.schema_out.map(|ix| &flow.schemas[ix]) else {
         return Ok(None);
     };
-    let failure = match attempt::read_output(dir, PayloadForm::Json, "")? {
+    let failure = match PrintedOutput::read(dir)?.payload(PayloadForm::Json, "") {
         Ok(output) => check_schema(Some(schema), &output, choice::FailureCode::SchemaOut),
         Err(failure) => Some(failure),
     };

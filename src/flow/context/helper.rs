@@ -56,6 +56,39 @@ impl HelperQuestion {
     pub(crate) fn input(&self) -> String {
         json::text(&self.texts)
     }
+
+    /// The answers in the output of a program, or why it has none.
+    pub(crate) fn answers<'p>(
+        &self,
+        printed: &'p str,
+    ) -> std::result::Result<Vec<&'p RawValue>, String> {
+        let answers: Vec<&RawValue> =
+            serde_json::from_str(printed).map_err(|_| "its output is not one JSON list")?;
+        let (wanted, came) = (self.texts.len(), answers.len());
+        if wanted != came {
+            return Err(format!(
+                "it was asked about {wanted} texts and answered {came}"
+            ));
+        }
+        let mut lengths = None;
+        for (at, answer) in answers.iter().enumerate() {
+            let at = at + 1;
+            let Some(numbers) = self.kind.read(answer.get()) else {
+                let what = match self.kind {
+                    HelperKind::Embedder => "a list of numbers",
+                    HelperKind::Tokenizer => "a whole number",
+                };
+                return Err(format!("its answer {at} is not {what}"));
+            };
+            let (first, this) = (*lengths.get_or_insert(numbers.len()), numbers.len());
+            if first != this {
+                return Err(format!(
+                    "its answers have {first} and {this} numbers, and all must have as many"
+                ));
+            }
+        }
+        Ok(answers)
+    }
 }
 
 /// Answers about texts that are known in a workspace.
@@ -78,47 +111,12 @@ impl<'k> HelperAnswers<'k> {
         kind.read(&cache::read_entry(self.workspace, &self.entry(kind, text))?)
     }
 
-    /// Keeps what a program printed.
-    ///
-    /// # Errors
-    /// The outer ones are the system's; the inner one says why it is no answer.
-    pub(crate) fn learn(
-        &self,
-        ask: &HelperQuestion,
-        printed: &str,
-    ) -> Result<std::result::Result<(), String>> {
-        let wrong = |why: &str| Ok(Err(why.to_owned()));
-        let answers: Vec<&RawValue> = match serde_json::from_str(printed) {
-            Ok(answers) => answers,
-            Err(_) => return wrong("its output is not one JSON list"),
-        };
-        let (wanted, came) = (ask.texts.len(), answers.len());
-        if wanted != came {
-            return wrong(&format!(
-                "it was asked about {wanted} texts and answered {came}"
-            ));
-        }
-        let mut lengths = None;
-        for (at, answer) in answers.iter().enumerate() {
-            let at = at + 1;
-            let Some(numbers) = ask.kind.read(answer.get()) else {
-                let what = match ask.kind {
-                    HelperKind::Embedder => "a list of numbers",
-                    HelperKind::Tokenizer => "a whole number",
-                };
-                return wrong(&format!("its answer {at} is not {what}"));
-            };
-            let (first, this) = (*lengths.get_or_insert(numbers.len()), numbers.len());
-            if first != this {
-                return wrong(&format!(
-                    "its answers have {first} and {this} numbers, and all must have as many"
-                ));
-            }
-        }
+    /// Keeps the answers that a program printed.
+    pub(crate) fn learn(&self, ask: &HelperQuestion, answers: &[&RawValue]) -> Result<()> {
         for (text, answer) in ask.texts.iter().zip(answers) {
             cache::write_entry(self.workspace, &self.entry(ask.kind, text), answer.get())?;
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     /// The name of an answer.

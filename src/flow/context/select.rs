@@ -29,11 +29,11 @@ pub(crate) struct AssembledContext {
     pub told: String,
 }
 
-pub(crate) enum Selection {
-    /// The context.
-    Context(AssembledContext),
-    /// This must be asked first.
+/// Why there is no context.
+pub(crate) enum NoContext {
+    /// A program must be asked first.
     Ask(HelperQuestion),
+    Fault(String),
 }
 
 /// An item that has been taken.
@@ -134,27 +134,18 @@ fn context_object(profile: &Profile, taken: &[TakenItem<'_>], in_full: bool) -> 
 }
 
 /// Chooses from candidates, which come the newest first.
-///
-/// # Errors
-/// Why there can be no context.
 pub(crate) fn select_items(
     profile: &Profile,
     query: &str,
     candidates: &[Candidate<'_>],
     known: &HelperAnswers<'_>,
-) -> Result<Selection, String> {
+) -> Result<AssembledContext, NoContext> {
     let ranked = match profile.retrieval {
         Retrieval::Recency => rank_by_age(candidates.len()),
         Retrieval::Hybrid => rank_by_words_and_age(query, candidates),
-        Retrieval::Semantic => match rank_by_meaning(query, candidates, known)? {
-            Ok(ranked) => ranked,
-            Err(ask) => return Ok(Selection::Ask(ask)),
-        },
+        Retrieval::Semantic => rank_by_meaning(query, candidates, known)?,
     };
-    let counts = match count_tokens(&ranked, candidates, known) {
-        Ok(counts) => counts,
-        Err(ask) => return Ok(Selection::Ask(ask)),
-    };
+    let counts = count_tokens(&ranked, candidates, known)?;
     let mut left = profile.max_tokens.unwrap_or(u64::MAX);
     let mut taken = Vec::new();
     for (rank, (at, score)) in ranked.into_iter().enumerate() {
@@ -174,7 +165,7 @@ pub(crate) fn select_items(
             score,
         });
     }
-    Ok(Selection::Context(AssembledContext::of(profile, &taken)))
+    Ok(AssembledContext::of(profile, &taken))
 }
 
 /// Candidates by their indices, with their scores.
@@ -231,9 +222,9 @@ fn rank_by_meaning(
     query: &str,
     candidates: &[Candidate<'_>],
     known: &HelperAnswers<'_>,
-) -> Result<Result<Ranked, HelperQuestion>, String> {
+) -> Result<Ranked, NoContext> {
     if candidates.is_empty() {
-        return Ok(Ok(Vec::new()));
+        return Ok(Vec::new());
     }
     let query = text_of(query);
     let wanted = known.answer(HelperKind::Embedder, &query);
@@ -249,19 +240,18 @@ fn rank_by_meaning(
             None => missing.push(text),
             Some(vector) if missing.is_empty() && vector.len() != wanted.len() => {
                 let (a, b) = (wanted.len(), vector.len());
-                return Err(format!(
+                return Err(NoContext::Fault(format!(
                     "embedder: its vectors have {a} and {b} numbers; if it has changed, remove .delta/cache"
-                ));
+                )));
             }
             Some(vector) => scores.push(cosine(&wanted, &vector)),
         }
     }
-    Ok(if missing.is_empty() {
-        let order = best_first(&scores).into_iter();
-        Ok(order.map(|at| (at, scores[at])).collect())
-    } else {
-        Err(ask_once(HelperKind::Embedder, missing))
-    })
+    if !missing.is_empty() {
+        return Err(ask_once(HelperKind::Embedder, missing));
+    }
+    let order = best_first(&scores).into_iter();
+    Ok(order.map(|at| (at, scores[at])).collect())
 }
 
 /// The tokenizer's counts of the items, in order; none if the flow has none.
@@ -269,7 +259,7 @@ fn count_tokens(
     ranked: &Ranked,
     candidates: &[Candidate<'_>],
     known: &HelperAnswers<'_>,
-) -> Result<Option<Vec<u64>>, HelperQuestion> {
+) -> Result<Option<Vec<u64>>, NoContext> {
     if !known.has(HelperKind::Tokenizer) {
         return Ok(None);
     }
@@ -289,8 +279,8 @@ fn count_tokens(
 }
 
 /// Each text is asked about once.
-fn ask_once(kind: HelperKind, mut texts: Vec<String>) -> HelperQuestion {
+fn ask_once(kind: HelperKind, mut texts: Vec<String>) -> NoContext {
     let mut seen = std::collections::HashSet::new();
     texts.retain(|text| seen.insert(text.clone()));
-    HelperQuestion { kind, texts }
+    NoContext::Ask(HelperQuestion { kind, texts })
 }

@@ -4,7 +4,7 @@ use super::finish::AttemptEnd;
 use super::{ActiveProgram, FlowEngine, KeptRun, Need, RunPlace, WaitingProgram};
 use crate::engine::run_context::{DEADLINE, ENGINE_PID, LEDGERS};
 use crate::error::{At, Result};
-use crate::flow::context::select::AssembledContext;
+use crate::flow::context::select::{AssembledContext, NoContext};
 use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
 use crate::flow::manifest::{AgentBody, Denied, PayloadForm, fill};
 use crate::flow::record::{
@@ -53,8 +53,10 @@ impl FlowEngine<'_> {
             let failure = Failure::new(FailureCode::PolicyDenied, denied.message());
             return self.fail_unstarted(&beginning, failure, Some(&denied));
         }
-        let Some(assembled) = self.assemble(&beginning)? else {
-            return Ok(());
+        let assembled = match self.assemble(&beginning) {
+            Err(NoContext::Ask(ask)) => return self.ask_helper(&beginning, ask),
+            Err(NoContext::Fault(why)) => Err(Failure::new(FailureCode::Context, why)),
+            Ok(context) => Ok(context),
         };
         let misfit = check_schema(
             flow.schema_in(node),

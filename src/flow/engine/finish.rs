@@ -9,6 +9,7 @@ use crate::flow::context::recall::find_lacking;
 use crate::flow::graph::{
     Failure, FailureCode, Payload, Route, StepOutcome, StepRef, choose_route,
 };
+use crate::flow::record::attempt::PrintedOutput;
 use crate::flow::record::made_files::{MadeFile, find_made_files};
 use crate::flow::record::{
     EventWriter, NodeEnd, Output, attempt, cache, check_schema, denial_name, dir_name, events,
@@ -82,7 +83,7 @@ impl FlowEngine<'_> {
         };
         let result = match failure {
             Some(failure) => Err(with_misuse(failure, misuse)),
-            None => attempt::read_output(&active.io, settings.output, attempt::TEXT_HINT)?,
+            None => PrintedOutput::read(&active.io)?.payload(settings.output, attempt::TEXT_HINT),
         };
         self.judge(&active.step, result, ended)
     }

@@ -9,9 +9,10 @@ use super::{ActiveProgram, FlowEngine, WaitingProgram};
 use crate::error::Result;
 use crate::flow::context::helper::{HelperAnswers, HelperQuestion};
 use crate::flow::context::recall::{self, Recall};
-use crate::flow::context::select::{AssembledContext, Selection, select_items};
+use crate::flow::context::select::{AssembledContext, NoContext, select_items};
 use crate::flow::graph::{Failure, FailureCode};
 use crate::flow::manifest::PayloadForm;
+use crate::flow::record::attempt::PrintedOutput;
 use crate::flow::record::{NodeStart, ProgramInput, attempt};
 use crate::record::event::FlowEvent;
 use crate::text::ids::hex;
@@ -36,37 +37,36 @@ impl FlowEngine<'_> {
         Ok(())
     }
 
-    /// The context of a step. One that runs nothing is given none. None at all if a program had to be asked
-    /// first: the step begins anew when it has answered.
+    /// The context of a step. One that runs nothing is given none.
     pub(super) fn assemble(
-        &mut self,
+        &self,
         beginning: &BeginningStep,
-    ) -> Result<Option<std::result::Result<AssembledContext, Failure>>> {
+    ) -> std::result::Result<AssembledContext, NoContext> {
         let flow = self.place.flow;
         let key = beginning.step.key;
         if let Some(context) = self.recorded_context(&beginning.step) {
-            return Ok(Some(Ok(context)));
+            return Ok(context);
         }
         let settings = &flow.nodes[beginning.step.node];
         let profile = recall::profile_of(flow, settings.context).filter(|_| settings.runs());
         let (Some(profile), Some(router)) = (profile, self.router(key)) else {
-            return Ok(Some(Ok(AssembledContext::none())));
+            return Ok(AssembledContext::none());
         };
         let notes = router.notes(key.step);
         let known = HelperAnswers::new(flow, self.place.workspace);
-        let selected = self
+        let candidates = self
             .recall
             .candidates(flow, &profile, (key.root, &notes))
-            .and_then(|candidates| select_items(&profile, &beginning.input, &candidates, &known));
-        match selected {
-            Ok(Selection::Context(context)) => Ok(Some(Ok(context))),
-            Ok(Selection::Ask(ask)) => self.ask_helper(beginning, ask).map(|()| None),
-            Err(why) => Ok(Some(Err(Failure::new(FailureCode::Context, why)))),
-        }
+            .map_err(NoContext::Fault)?;
+        select_items(&profile, &beginning.input, &candidates, &known)
     }
 
     /// Prepares a program that knows what a context needs.
-    fn ask_helper(&mut self, beginning: &BeginningStep, ask: HelperQuestion) -> Result<()> {
+    pub(super) fn ask_helper(
+        &mut self,
+        beginning: &BeginningStep,
+        ask: HelperQuestion,
+    ) -> Result<()> {
         let flow = self.place.flow;
         let Some(program) = ask.kind.of(flow) else {
             return Ok(());
@@ -123,16 +123,14 @@ impl FlowEngine<'_> {
         };
         let printed = match fault {
             Some(failure) => Err(failure),
-            None => attempt::read_output(&active.io, PayloadForm::Json, "")?,
+            None => PrintedOutput::read(&active.io)?.payload(PayloadForm::Json, ""),
         };
-        let learned = match printed {
-            Ok(printed) => {
-                HelperAnswers::new(self.place.flow, self.place.workspace).learn(ask, &printed)?
-            }
-            Err(failure) => Err(failure.message.to_string()),
-        };
-        match learned {
-            Ok(()) => {
+        let printed = printed.map_err(|failure| failure.message.to_string());
+        let answers = printed.as_ref().map_err(String::clone);
+        match answers.and_then(|printed| ask.answers(printed)) {
+            Ok(answers) => {
+                let known = HelperAnswers::new(self.place.flow, self.place.workspace);
+                known.learn(ask, &answers)?;
                 self.ready.push_front(active.step);
                 Ok(())
             }

@@ -243,32 +243,46 @@ fn last_words(path: &Path) -> Result<String> {
     Ok(lines.into_iter().rev().collect::<Vec<_>>().join("\n"))
 }
 
-/// Said of the output of a node that is not JSON.
+/// The hint about the output of a node that is not JSON.
 pub(crate) const TEXT_HINT: &str = " (a node with output: text may print anything)";
 
-/// The output that a program printed, as JSON on one line; what is said of one that is not JSON ends with the hint.
-pub(crate) fn read_output(
-    io: &Path,
-    form: PayloadForm,
-    hint: &str,
-) -> Result<std::result::Result<Payload, Failure>> {
-    let wrong = |message: String| Ok(Err(Failure::new(FailureCode::Operation, message)));
-    let path = io.join("stdout.log");
-    let file = File::open(&path).at("read", &path)?;
-    let len = file.metadata().at("read", &path)?.len();
-    if len > MOST_OUTPUT {
-        return wrong(too_much(len));
+/// The output of a program, as far as its node may print.
+pub(crate) struct PrintedOutput {
+    /// Empty if it is longer than that.
+    bytes: Vec<u8>,
+    len: u64,
+}
+
+impl PrintedOutput {
+    pub(crate) fn read(io: &Path) -> Result<Self> {
+        let path = io.join("stdout.log");
+        let file = File::open(&path).at("read", &path)?;
+        let len = file.metadata().at("read", &path)?.len();
+        let mut bytes = Vec::new();
+        if len <= MOST_OUTPUT {
+            bytes.reserve_exact(len as usize);
+            file.take(len).read_to_end(&mut bytes).at("read", &path)?;
+        }
+        Ok(Self { bytes, len })
     }
-    let mut bytes = Vec::with_capacity(len as usize);
-    file.take(len).read_to_end(&mut bytes).at("read", &path)?;
-    let Ok(text) = String::from_utf8(bytes) else {
-        return wrong("its output is not UTF-8".to_owned());
-    };
-    if form == PayloadForm::Text {
-        let text = text.strip_suffix('\n').unwrap_or(&text);
-        return Ok(Ok(json::text(text).into()));
+
+    /// The output as JSON on one line; the message about one that is not JSON ends with the hint.
+    pub(crate) fn payload(
+        self,
+        form: PayloadForm,
+        hint: &str,
+    ) -> std::result::Result<Payload, Failure> {
+        let wrong = |message: String| Failure::new(FailureCode::Operation, message);
+        if self.len > MOST_OUTPUT {
+            return Err(wrong(too_much(self.len)));
+        }
+        let text = String::from_utf8(self.bytes)
+            .map_err(|_| wrong("its output is not UTF-8".to_owned()))?;
+        if form == PayloadForm::Text {
+            return Ok(json::text(text.strip_suffix('\n').unwrap_or(&text)).into());
+        }
+        one_value(text).map_err(|why| wrong(why + hint))
     }
-    Ok(one_value(text).map_err(|why| Failure::new(FailureCode::Operation, why + hint)))
 }
 
 /// The message for a program that printed too many bytes.
