@@ -215,9 +215,8 @@ mod tests {
         for secret in ["é%41\\u0041/\"x", "??>~~~", "p%40ss", r"a\b"] {
             let json = serde_json::to_string(secret).unwrap();
             let code = |text: &str| {
-                text.bytes()
-                    .map(|it| format!("%{it:02x}"))
-                    .collect::<String>()
+                let codes = text.bytes().map(|it| format!("%{it:02x}"));
+                codes.collect::<Vec<_>>().concat()
             };
             for spelling in [
                 secret,

@@ -345,7 +345,7 @@ fn what_is_unknown_or_empty_is_passed_over() {
     let messages = [
         r#"{"type":"content_block_delta","index":1,"delta":{"type":"novel_delta","text":7}}"#,
         r#"{"type":"ping","index":[]}"#,
-        r#"[DONE]"#,
+        r"[DONE]",
     ];
     let responses = [
         r#"{"type":"response.novel.delta","delta":{}}"#,
