@@ -145,6 +145,7 @@ impl<'a> Engine<'a> {
         let account = rules.map(|it| Account::new(it, &ctx.run, journal.path(), start_limit));
         let ledgers = account.as_ref().map(|account| account.variable(&ctx.run));
         ctx.ledgers.replace(ledgers);
+        let wire = Wire::of_agent(agent, ctx.environment);
         Ok(Self {
             ctx,
             journal,
@@ -152,7 +153,7 @@ impl<'a> Engine<'a> {
             metadata,
             options,
             model,
-            wire: Wire::new(&agent.llm),
+            wire,
             builder,
             invocations,
             ask_human,

@@ -12,6 +12,20 @@ use std::path::{Component, Path};
 /// A larger record is not read.
 const LARGEST: u64 = 64 << 20;
 
+/// Where services say how many of a request's tokens were put into a cache.
+const CACHE_WRITTEN: [&str; 3] = [
+    "/cache_creation_input_tokens",
+    "/input_tokens_details/cache_write_tokens",
+    "/prompt_tokens_details/cache_write_tokens",
+];
+
+/// Where services say how many of an answer's tokens are of reasoning.
+const REASONING: [&str; 3] = [
+    "/completion_tokens_details/reasoning_tokens",
+    "/output_tokens_details/reasoning_tokens",
+    "/output_tokens_details/thinking_tokens",
+];
+
 /// The part of a request before the conversation.
 #[derive(Debug, Default)]
 pub(crate) struct RequestHead {
@@ -125,11 +139,6 @@ pub(super) fn read_invocation(run: &RunDir, name: &str) -> RecordedInvocation {
     let in_name = || Timestamp::parse_compact(name.split('_').next()?);
     let began = attempts.first().and_then(|(at, _)| *at).or_else(in_name);
     let usage = &answer["usage"];
-    let details = [
-        &usage["completion_tokens_details"],
-        &usage["output_tokens_details"],
-    ];
-    let mut details = details.into_iter();
     RecordedInvocation {
         name: name.to_owned(),
         began,
@@ -139,8 +148,10 @@ pub(super) fn read_invocation(run: &RunDir, name: &str) -> RecordedInvocation {
         attempts,
         model: record["model_id"].as_str().map(str::to_owned),
         cached: record["token_usage"]["cached"].as_u64(),
-        cache_written: usage["cache_creation_input_tokens"].as_u64(),
-        reasoning_tokens: details.find_map(|it| it["reasoning_tokens"].as_u64()),
+        cache_written: CACHE_WRITTEN
+            .iter()
+            .find_map(|it| usage.pointer(it)?.as_u64()),
+        reasoning_tokens: REASONING.iter().find_map(|it| usage.pointer(it)?.as_u64()),
         response_id: answer["id"].as_str().map(str::to_owned),
     }
 }

@@ -5,8 +5,8 @@
 //! an object.
 
 use crate::model::calls::{NewCall, calls_json};
-use crate::model::usage::{chat_cached, chat_usage};
-use crate::record::event::{FinishReason, REASONING, Tokens};
+use crate::model::usage::{AnswerUsage, chat_cached, chat_usage};
+use crate::record::event::{FinishReason, REASONING, Terms, Tokens};
 use crate::record::messages::is_known_member;
 use crate::text::json::{self, Members, Object};
 use crate::text::shorten::in_short;
@@ -33,6 +33,10 @@ pub(crate) struct Answer {
     pub usage: Option<Tokens>,
     /// How many of the request's tokens came from a cache, if the server tells.
     pub cached_tokens: Option<u64>,
+    /// Everything that the service has counted; zeros if it has not.
+    pub counted: AnswerUsage,
+    /// What decides the price beside the tokens.
+    pub terms: Terms,
     /// More about why the model stopped, for a person.
     pub finish_detail: Option<String>,
     /// The answer as it came, in the form of its API: a JSON array of what must be sent back verbatim.
@@ -271,8 +275,7 @@ impl Choice<'_> {
             usage: usage.and_then(chat_usage).map(|counted| counted.tokens),
             cached_tokens: usage.and_then(chat_cached),
             items: as_items(&other_members(raw, is_known_member)?),
-            view: None,
-            is_paused: false,
+            ..Answer::default()
         }))
     }
 

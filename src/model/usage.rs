@@ -3,7 +3,7 @@
 //! Unaware of prices.
 
 use crate::config::api::Api;
-use crate::record::event::Tokens;
+use crate::record::event::{Terms, Tokens};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -15,6 +15,8 @@ pub(crate) struct AnswerUsage {
     pub cached: u64,
     /// Of the request's tokens, those that were put into a cache.
     pub cache_written: u64,
+    /// Of the answer's tokens, those of the model's reasoning.
+    pub reasoning: u64,
 }
 
 /// The largest token count that is accepted.
@@ -49,6 +51,27 @@ pub(super) fn read_usage(api: Api, body: &[u8]) -> Result<AnswerUsage, Uncounted
     counted.ok_or(Uncounted::Odd)
 }
 
+/// Reads the terms of a response, which are beside its usage or in it.
+pub(super) fn read_terms(body: &[u8]) -> Terms {
+    #[derive(Default, Deserialize)]
+    #[serde(default)]
+    struct Said {
+        usage: Option<Value>,
+        service_tier: Option<Value>,
+    }
+    let said: Said = serde_json::from_slice(body).unwrap_or_default();
+    let usage = said.usage.unwrap_or_default();
+    let word = |value: Option<&Value>| {
+        let word = value.and_then(Value::as_str).filter(|it| it.len() <= 64);
+        word.map(str::to_owned)
+    };
+    Terms {
+        service_tier: word(usage.get("service_tier").or(said.service_tier.as_ref())),
+        speed: word(usage.get("speed")),
+        inference_geo: word(usage.get("inference_geo")),
+    }
+}
+
 /// A token count; none if it is missing or invalid.
 fn figure(usage: &Value, place: &str) -> Option<u64> {
     let figure = usage.pointer(place).and_then(Value::as_u64);
@@ -75,6 +98,7 @@ pub(super) fn chat_usage(usage: &Value) -> Option<AnswerUsage> {
         },
         cached: chat_cached(usage).unwrap_or(0),
         cache_written: written.unwrap_or(0),
+        reasoning: figure(usage, "/completion_tokens_details/reasoning_tokens").unwrap_or(0),
     })
 }
 
@@ -93,6 +117,7 @@ fn responses_usage(usage: &Value) -> Option<AnswerUsage> {
         ),
         cached: detail("cached_tokens"),
         cache_written: detail("cache_write_tokens"),
+        reasoning: figure(usage, "/output_tokens_details/reasoning_tokens").unwrap_or(0),
     })
 }
 
@@ -104,6 +129,7 @@ fn messages_usage(usage: &Value) -> Option<AnswerUsage> {
         tokens: sum_of(prompt, figure(usage, "/output_tokens")?),
         cached,
         cache_written,
+        reasoning: figure(usage, "/output_tokens_details/thinking_tokens").unwrap_or(0),
     })
 }
 

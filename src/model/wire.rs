@@ -9,6 +9,7 @@
 
 mod neutral;
 mod ids;
+mod cache_key;
 mod rendering;
 mod messages;
 mod pause;
@@ -24,15 +25,17 @@ pub(crate) use neutral::Neutral;
 pub(crate) use pieces::joined_texts;
 pub(crate) use stream::{Broken, Heard, Listener, Stream};
 
-use crate::config::agent::Llm;
+use crate::config::agent::{Agent, Llm};
 use crate::config::api::{Api, CacheTime};
+use crate::config::environment::Environment;
 use crate::model::attempt::{Remedy, their_words};
 use crate::model::calls::calls_json;
 use crate::model::response::{self, Answer, NoAnswer};
-use crate::model::usage::read_usage;
+use crate::model::usage::{read_terms, read_usage};
 use crate::record::event::FinishReason;
 use crate::record::messages::view;
 use crate::text::json;
+use cache_key::CacheKey;
 use neutral::Message;
 use pause::Paused;
 use rendering::{Position, Rendering};
@@ -52,6 +55,7 @@ struct Rules {
     refusals: u64,
     without_include: bool,
     without_stream_options: bool,
+    cache_key: CacheKey,
     max_tokens: Option<u64>,
 }
 
@@ -109,6 +113,15 @@ impl Wire {
         }
     }
 
+    /// The same for an agent that asks a service at its vendor's own endpoint.
+    pub(crate) fn of_agent(agent: &Agent, environment: &Environment) -> Self {
+        let mut wire = Self::new(&agent.llm);
+        if environment.is_openai(&agent.llm) {
+            wire.rules.cache_key = CacheKey::OfAgent(agent.name.clone());
+        }
+        wire
+    }
+
     pub(crate) fn api(&self) -> Api {
         self.rules.api
     }
@@ -144,7 +157,7 @@ impl Wire {
     /// It is not in the neutral form.
     pub(crate) fn render(&mut self, request: &mut Neutral) -> Result<Sent, String> {
         if self.rules.api == Api::Chat {
-            let bytes = self.chat(&mut request.bytes);
+            let bytes = self.chat(request);
             let prefix = String::new();
             return Ok(Sent { bytes, prefix });
         }
@@ -232,18 +245,24 @@ impl Wire {
         })
     }
 
-    /// Chat completions are the neutral form; only what asks for a stream is put into them.
-    fn chat(&self, request: &mut Vec<u8>) -> Vec<u8> {
-        if !self.rules.stream {
-            return std::mem::take(request);
+    /// Chat completions are the neutral form; what asks for a stream and the key of the cache are put into them.
+    fn chat(&self, request: &mut Neutral) -> Vec<u8> {
+        let mut words = String::from("{");
+        if self.rules.stream {
+            words += match self.rules.without_stream_options {
+                true => "\"stream\":true,",
+                false => "\"stream\":true,\"stream_options\":{\"include_usage\":true},",
+            };
         }
-        let words: &[u8] = if self.rules.without_stream_options {
-            b"{\"stream\":true,"
-        } else {
-            b"{\"stream\":true,\"stream_options\":{\"include_usage\":true},"
-        };
+        if let Some(key) = self.rules.cache_key.of_chat(request) {
+            words += &format!("\"prompt_cache_key\":{},", json::text(&key));
+        }
+        if words.len() == 1 {
+            return std::mem::take(&mut request.bytes);
+        }
+        let request = &request.bytes;
         let start = request.iter().position(|byte| *byte == b'{').unwrap_or(0);
-        [words, &request[start + 1..]].concat()
+        [words.as_bytes(), &request[start + 1..]].concat()
     }
 
     /// Takes back that the model's reasoning is left out.
@@ -280,11 +299,18 @@ impl Wire {
     /// # Errors
     /// The reason to ask again.
     pub(crate) fn parse(&self, body: &[u8]) -> Result<Answer, NoAnswer> {
-        if self.rules.api == Api::Chat {
-            return response::parse(body);
-        }
         let readable = json::readable(body);
         let body = readable.as_bytes();
+        let mut answer = match self.rules.api {
+            Api::Chat => response::parse(body)?,
+            Api::Responses | Api::Messages => self.parse_items(body)?,
+        };
+        answer.counted = read_usage(self.rules.api, body).unwrap_or_default();
+        answer.terms = read_terms(body);
+        Ok(answer)
+    }
+
+    fn parse_items(&self, body: &[u8]) -> Result<Answer, NoAnswer> {
         let mut answer = match self.rules.api {
             Api::Chat | Api::Responses => responses::parse(body)?,
             Api::Messages => messages::parse(body, &self.wrapped)?,

@@ -38,6 +38,17 @@ pub struct Tokens {
     pub total_tokens: u64,
 }
 
+/// What a service says of the terms of an answer, which decide its price.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Terms {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inference_geo: Option<String>,
+}
+
 impl Tokens {
     /// Adds another count to this one.
     pub(crate) fn add(&mut self, other: Self) {
@@ -168,6 +179,7 @@ pub(crate) enum Event<'a> {
         /// Which model says that it answered.
         model: Option<&'a str>,
         usage: Option<Tokens>,
+        terms: &'a Terms,
         /// The invocation's directory, from the run's directory.
         llm_invocation_ref: &'a str,
         /// The answer as it came over another API than chat completions: a JSON object.
@@ -323,6 +335,10 @@ mod tests {
                 completion_tokens: 2,
                 total_tokens: 3,
             }),
+            terms: &Terms {
+                speed: Some("fast".to_owned()),
+                ..Terms::default()
+            },
             llm_invocation_ref: "io/invocations/x",
             wire_json: Some(b"{}"),
         });
@@ -332,6 +348,7 @@ mod tests {
         assert_eq!(read.tool_calls.unwrap().get(), "[]");
         assert_eq!(read.reasoning_fields()[0].0, "reasoning");
         assert_eq!(read.usage.unwrap().total_tokens, 3);
+        assert!(line.contains("\"total_tokens\":3,\"speed\":\"fast\"}"));
         assert_eq!(read.wire.unwrap().get(), "{}");
     }
 }

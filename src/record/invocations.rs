@@ -115,6 +115,8 @@ pub(crate) struct OpenAnswer {
 pub(crate) struct TokenUsage {
     /// How many of the request's tokens came from a cache.
     pub cached: Option<u64>,
+    /// How many of the request's tokens were put into a cache.
+    pub cache_write: u64,
 }
 
 /// The beginning that a request shares with the one before it.

@@ -79,8 +79,7 @@ fn build(
     (signals, screen): Around,
 ) -> Result<Vec<u8>> {
     let path = run.journal();
-    // No program is run: none needs variables.
-    let environment = Environment::default();
+    let (environment, _) = Environment::of_agent(agent, Some(&workspace.root))?;
     let ctx = RunContext {
         signals,
         agent,
@@ -103,7 +102,7 @@ fn build(
     let mut request = builder
         .request(&ctx, &messages, state.iterations + 1, None, Vec::new())?
         .map_err(|unavailable| Error::failure(unavailable.0))?;
-    let mut wire = Wire::new(&agent.llm);
+    let mut wire = Wire::of_agent(agent, &environment);
     wire.recall(&state.remedies, &state.pauses);
     let sent = wire.render(&mut request);
     let request = sent.map_err(Error::failure)?.bytes;

@@ -304,14 +304,16 @@ impl Figures {
         let record = reference.and_then(|name| invocations::metadata(&run.path.join(name)));
         let usage = line.usage.unwrap_or_default();
         self.tokens.add(usage);
-        let cached = record
-            .as_ref()
-            .and_then(|record| record.token_usage.as_ref()?.cached)
-            .unwrap_or(0);
+        let known = record.as_ref().and_then(|it| it.token_usage.as_ref());
+        let cached = known.and_then(|known| known.cached).unwrap_or(0);
+        let written = known.map_or(0, |known| known.cache_write);
         add(&mut self.cached_tokens, cached);
         if let Some(pricing) = reading.pricing {
-            *self.cost.get_or_insert(0.0) +=
-                pricing.cost((usage.prompt_tokens, usage.completion_tokens), cached, 0);
+            *self.cost.get_or_insert(0.0) += pricing.cost(
+                (usage.prompt_tokens, usage.completion_tokens),
+                cached,
+                written,
+            );
         }
         if record.is_none() {
             // Its records are gone: the time since the event before is what is known.

@@ -179,6 +179,7 @@ mod wires_background;
 mod wires_events;
 mod wires_kept;
 mod wires_pauses;
+mod wires_prices;
 mod wires_remedies;
 mod wires_strict;
 mod workspace;

@@ -3,6 +3,7 @@
 use super::secret::Secret;
 use super::urls::{is_loopback, url_objection, without_secrets};
 use super::{DEPTH, Environment, KEY_NAMES, Trust, given};
+use crate::config::agent::Llm;
 use crate::config::api::{Api, Header, HeaderValue};
 use crate::config::person;
 use crate::error::{Error, Result};
@@ -80,6 +81,13 @@ impl Environment {
         })
     }
 
+    /// Whether a model is asked at `OpenAI`'s own endpoint.
+    pub(crate) fn is_openai(&self, llm: &Llm) -> bool {
+        let url = self.base_url(llm.api, llm.base_url.as_deref());
+        let is_own = url.is_ok_and(|(url, _)| is_openais(&url));
+        llm.api != Api::Messages && llm.command.is_none() && is_own
+    }
+
     /// The URL that requests go below, without a slash at its end, and where it comes from.
     fn base_url(&self, api: Api, from_agent: Option<&str>) -> Result<(String, Trust)> {
         let (url, origin) = match from_agent {
@@ -153,6 +161,14 @@ impl Environment {
 fn is_nested() -> bool {
     let depth = std::env::var(DEPTH).ok();
     depth.is_some_and(|depth| depth.trim().parse::<u32>().is_ok_and(|depth| depth > 0))
+}
+
+/// True for a URL at `OpenAI`, whose regions have hosts of their own.
+fn is_openais(url: &str) -> bool {
+    let rest = url.strip_prefix("https://").unwrap_or_default();
+    let host = rest.split(['/', ':']).next().unwrap_or_default();
+    let host = host.to_ascii_lowercase();
+    host == "api.openai.com" || host.ends_with(".api.openai.com")
 }
 
 fn key_names(api: Api, base_url: &str) -> [&'static str; 2] {

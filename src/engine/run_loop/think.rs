@@ -382,6 +382,7 @@ impl Engine<'_> {
                 }
                 Ok(Answer {
                     usage: answer.usage.or(changed.usage),
+                    terms: answer.terms,
                     ..changed
                 })
             }
@@ -462,6 +463,7 @@ impl Engine<'_> {
                 finish_reason: answer.finish_reason.as_ref(),
                 model: answer.model.as_deref(),
                 usage: answer.usage,
+                terms: &answer.terms,
                 llm_invocation_ref: invocation,
                 wire_json: wire.as_deref(),
             },

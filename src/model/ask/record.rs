@@ -5,6 +5,7 @@
 use super::{Asked, Invocation, NextStep};
 use crate::error::Result;
 use crate::model::response::Answer;
+use crate::record::event::Terms;
 use crate::record::invocations::OpenAnswer;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
@@ -27,6 +28,12 @@ struct TokenCounts {
     total: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     cached: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_write: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<u64>,
+    #[serde(flatten)]
+    terms: Terms,
 }
 
 /// The facts about an invocation for its metadata.json.
@@ -73,11 +80,15 @@ impl InvocationRecord {
 
     pub(super) fn note_answer(&mut self, answer: &Answer) {
         self.model.clone_from(&answer.model);
+        let some = |tokens: u64| (tokens > 0).then_some(tokens);
         self.usage = answer.usage.map(|usage| TokenCounts {
             prompt: usage.prompt_tokens,
             completion: usage.completion_tokens,
             total: usage.total_tokens,
             cached: answer.cached_tokens,
+            cache_write: some(answer.counted.cache_written),
+            reasoning: some(answer.counted.reasoning),
+            terms: answer.terms.clone(),
         });
     }
 

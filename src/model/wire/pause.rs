@@ -108,6 +108,7 @@ pub(super) fn join(first: Answer, next: Answer) -> Answer {
         (Some(first), Some(next)) => Some(first.saturating_add(next)),
         (first, next) => first.or(next),
     };
+    (whole.counted, whole.terms) = (next.counted, next.terms);
     whole.view = Some(super::view_of(&whole));
     whole.items = items;
     whole

@@ -1,6 +1,7 @@
 //! `OpenAI`'s Responses: from the neutral form, and back to it. Nothing is stored at the service.
 
 use super::Rules;
+use super::cache_key::CacheKey;
 use super::ids::usable_call_id;
 use super::neutral::{Message, Recorded, is_blank};
 use super::rendering::{MessageRole, Rendering};
@@ -69,6 +70,7 @@ impl<'i> Item<'i> {
 pub(super) struct ResponsesHead {
     members: Vec<u8>,
     pub tools: Vec<u8>,
+    cache_key: CacheKey,
 }
 
 impl ResponsesHead {
@@ -96,15 +98,25 @@ impl ResponsesHead {
         if rules.stream {
             object.put("stream", &true);
         }
+        let has_own = head.get("prompt_cache_key").is_some();
         Self {
             members,
             tools: tools(head.get("tools")),
+            cache_key: match has_own {
+                true => CacheKey::Absent,
+                false => rules.cache_key.clone(),
+            },
         }
     }
 
     pub(super) fn request(&self, body: &Rendering) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.members.len() + body.out.len() + 4096);
         out.extend_from_slice(&self.members);
+        let system = body.at.system.iter().map(String::as_bytes);
+        if let Some(key) = self.cache_key.of(&self.tools, system) {
+            out.extend_from_slice(b",\"prompt_cache_key\":");
+            json::push(&mut out, &key);
+        }
         if !self.tools.is_empty() {
             out.extend_from_slice(b",\"tools\":");
             out.extend_from_slice(&self.tools);

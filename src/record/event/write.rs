@@ -1,6 +1,6 @@
 //! How each event is written: the names and the order of its fields.
 
-use super::{Event, EventKind, Fact, FinishReason};
+use super::{Event, EventKind, Fact, FinishReason, Terms, Tokens};
 use crate::VERSION;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
@@ -234,12 +234,21 @@ impl Event<'_> {
             finish_reason,
             model,
             usage,
+            terms,
             llm_invocation_ref,
             wire_json,
         } = *self
         else {
             return;
         };
+        #[derive(serde::Serialize)]
+        struct Usage<'t> {
+            #[serde(flatten)]
+            tokens: Tokens,
+            #[serde(flatten)]
+            terms: &'t Terms,
+        }
+        let usage = usage.map(|tokens| Usage { tokens, terms });
         // Who reads the journal always finds a text.
         let is_null = content_json == b"null";
         line.raw("content", if is_null { b"\"\"" } else { content_json });
