@@ -17,9 +17,6 @@ const NEVER: &[(&str, &str)] = &[
     ("sessions", "cli"),
 ];
 
-/// Modules whose files are the parts of one type, and call each other as its methods do.
-const PARTS_OF_ONE_TYPE: &[&str] = &["flow::engine"];
-
 /// A module: its path from the crate's root, and its file.
 struct Module {
     path: Vec<String>,
@@ -186,9 +183,6 @@ fn each_module_uses_only_those_above_it() {
             let Some((depth, own, other)) = parting(&module.path, &used) else {
                 continue;
             };
-            if PARTS_OF_ONE_TYPE.contains(&module.path[..depth].join("::").as_str()) {
-                continue;
-            }
             let parent = modules
                 .iter()
                 .find(|parent| parent.path == module.path[..depth])

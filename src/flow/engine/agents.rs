@@ -1,15 +1,15 @@
 //! Agent nodes: a run of `delta` for each, whose answer is JSON.
 //!
 //! The run has a name of its own and lies in the task's directory, so that the same command resumes it.
-//! An answer that does not fit is sent back with what is wrong with it, as often as the agent says. How
-//! often that was stands in the agent's own journal: it has the message, or has not, however often the
-//! engine was killed.
+//! An answer that does not fit is sent back with its faults, as often as the agent allows. The agent's own
+//! journal has the messages, so that the count survives every kill of the engine.
 
-use super::begin::{BeginningStep, task_dir, task_path, text_of};
-use super::finish::{AttemptEnd, add_tool_calls};
-use super::{ActiveProgram, FlowEngine, Need, RunPlace};
+use super::attempts::StepAttempts;
+use super::prepare::{BeginningStep, text_of};
+use super::programs::ActiveProgram;
+use super::{Need, RunPlace, SuspendedStep};
 use crate::config::tool::bind::shell_quoted;
-use crate::error::{At, Error, Exit, Result};
+use crate::error::{At, Error, Result};
 use crate::flow::context::recall::find_lacking;
 use crate::flow::context::select::AssembledContext;
 use crate::flow::graph::{
@@ -18,13 +18,11 @@ use crate::flow::graph::{
 use crate::flow::manifest::asked;
 use crate::flow::manifest::{AgentBody, Flow, FlowAgent, PayloadForm};
 use crate::flow::record::{
-    BegunBefore, ProgramInput, check_schema, denied_tools, each_line, find_failure, one_value,
-    program_beside, tools_option,
+    check_schema, each_line, find_failure, one_value, program_beside, tools_option,
 };
 use crate::record::event::{EventKind, InputType};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
-use crate::text::digest::sha256;
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::unix::files;
@@ -71,261 +69,170 @@ struct AgentQuestion {
 }
 
 /// A message to an agent, with the command that sends it.
-struct AgentMessage {
-    words: Vec<String>,
-    run_id: String,
-    text: String,
+pub(super) struct AgentMessage {
+    /// Without what is put before every program.
+    pub argv: Vec<String>,
+    pub text: String,
     /// The context, as it is recorded.
-    context: String,
+    pub context: String,
 }
 
-/// An agent that is talked to, and not a program.
-pub(super) fn is_conversation(flow: &Flow, node: NodeIx) -> bool {
-    let settings = &flow.nodes[node];
-    let agent = settings.agent.filter(|_| settings.command.is_none());
-    agent.is_some_and(|agent| !matches!(flow.agents[agent].body, AgentBody::Command(_)))
+/// How the run of a node's own stopped: an agent's or a flow's.
+pub(super) enum RunEnd {
+    /// It goes on when it has what it needs.
+    Suspended(SuspendedStep),
+    Ended(std::result::Result<Payload, Failure>),
+    /// The answer does not fit; the agent may be asked again.
+    Unfit(Failure),
 }
 
-/// A node that is a run of its own, which goes on where it was.
-pub(super) fn is_own_run(flow: &Flow, node: NodeIx) -> bool {
-    is_conversation(flow, node) || flow.nodes[node].flow.is_some()
+/// The message that begins the run of an agent, or goes on with the one that an earlier start began.
+pub(super) fn begin_agent(
+    place: &RunPlace<'_>,
+    attempts: &StepAttempts,
+    beginning: &BeginningStep,
+    dir: &Path,
+    context: &AssembledContext,
+) -> Result<AgentMessage> {
+    let (flow, step) = (place.flow, &beginning.step);
+    let run_id = attempts.own_run(place, step);
+    Ok(AgentMessage {
+        argv: message_command(place, ("run", &run_id), step.node, dir)?,
+        text: first_message(flow, beginning, &context.told),
+        context: context.text.clone(),
+    })
 }
 
-impl FlowEngine<'_> {
-    /// Prepares the run of an agent: a new one, or the one that an earlier process began.
-    pub(super) fn begin_agent(
-        &mut self,
-        beginning: &BeginningStep,
-        dir: PathBuf,
-        context: &AssembledContext,
-    ) -> Result<()> {
-        let flow = self.place.flow;
-        let step = &beginning.step;
-        let Some(agent) = flow.nodes[step.node].agent else {
-            return Ok(());
+fn message_command(
+    place: &RunPlace<'_>,
+    (command, run_id): (&str, &str),
+    node: NodeIx,
+    dir: &Path,
+) -> Result<Vec<String>> {
+    let home = agent_home(place, node)?;
+    let mut argv = vec![program_beside("delta")];
+    argv.extend(agent_command(command, place.flow, node, (&home, dir)));
+    let rest = ["-m", "-", "--run-id", run_id, "--format", "json", "-q"];
+    argv.extend(rest.map(str::to_owned));
+    Ok(argv)
+}
+
+/// The end of an agent's run that has stopped.
+pub(super) fn end_agent(
+    place: &RunPlace<'_>,
+    attempts: &StepAttempts,
+    active: &ActiveProgram,
+    outcome: &Outcome,
+) -> Result<RunEnd> {
+    let (flow, step) = (place.flow, &active.step);
+    let path = active.io.join("stdout.log");
+    let printed = std::fs::read(&path).at("read", &path)?;
+    let printed: AgentResult = serde_json::from_slice(&printed).unwrap_or_default();
+    if let Ended::Exited(code) = outcome.how
+        && active.failure.is_none()
+        && let Some(need) = Need::of_exit(code)
+    {
+        let reason = printed.stop_reason.clone();
+        let text = match (need, printed.error.as_ref()) {
+            (Need::Answer, _) => how_to_answer(place, attempts, step, printed),
+            (_, Some(error)) => error.message.clone(),
+            (_, None) => format!("its run ended with {code}"),
         };
-        let home = agent_home(&self.place, &flow.agents[agent])?;
-        let message = AgentMessage {
-            words: agent_command("run", flow, step.node, (&home, &dir)),
-            run_id: self.own_run(step),
-            text: first_message(flow, beginning, &context.told),
-            context: context.text.clone(),
-        };
-        self.converse(beginning, dir, &message)?;
-        for denied in denied_tools(flow, step.node) {
-            self.events.add_denial(step, &denied, None);
-        }
-        Ok(())
+        return Ok(RunEnd::Suspended(SuspendedStep { need, text, reason }));
     }
-
-    fn converse(
-        &mut self,
-        beginning: &BeginningStep,
-        dir: PathBuf,
-        message: &AgentMessage,
-    ) -> Result<()> {
-        let mut argv = self.options.launch.clone();
-        argv.push(program_beside("delta"));
-        argv.extend_from_slice(&message.words);
-        let rest = [
-            "-m",
-            "-",
-            "--run-id",
-            &message.run_id,
-            "--format",
-            "json",
-            "-q",
-        ];
-        argv.extend(rest.map(str::to_owned));
-        let given = ProgramInput {
-            argv,
-            dir,
-            input: &beginning.input,
-            context: Some(&message.context),
-            stdin: Some(message.text.as_bytes()),
-        };
-        self.prepare(beginning, given, None)
-    }
-
-    /// The name of the run that a node is, of an agent or a flow: the same for the same step, and another one for each
-    /// retry of the step or of the flow.
-    pub(super) fn own_run(&self, step: &StepRef) -> String {
-        let times = self.begun_before(step).map_or(0, |before| before.times);
-        self.run_name(step, (times, self.failed_attempts(step)))
-    }
-
-    /// The name of the run of a step that was begun so often before, after so many failed attempts.
-    pub(super) fn run_name(&self, step: &StepRef, (times, failed): (u32, u32)) -> String {
-        const OF_NODE: usize = 40;
-        let node = self.node_id(step);
-        let place = format!("{}\n{}\n{node}", self.place.run.id, step.task);
-        let sum = &sha256(place.as_bytes())[..10];
-        let begin: String = node.trim_start_matches('.').chars().take(OF_NODE).collect();
-        let again = match times {
-            0 => String::new(),
-            times => format!("-r{times}"),
-        };
-        match failed {
-            0 => format!("node-{begin}-{sum}{again}"),
-            failed => format!("node-{begin}-{sum}{again}-{}", failed + 1),
-        }
-    }
-
-    /// What was before a step that a retry begins anew.
-    pub(super) fn begun_before(&self, step: &StepRef) -> Option<&BegunBefore> {
-        let name = (step.task.to_string(), self.node_id(step).to_owned());
-        self.begun_before.get(&name)
-    }
-
-    pub(super) fn failed_attempts(&self, step: &StepRef) -> u32 {
-        self.attempts.get(&step.key).map_or(0, |it| it.failed)
-    }
-
-    /// The run of an agent has come to a stop.
-    pub(super) fn end_agent(
-        &mut self,
-        active: ActiveProgram,
-        outcome: &Outcome,
-        ended: AttemptEnd,
-    ) -> Result<()> {
-        let step = &active.step;
-        let path = active.io.join("stdout.log");
-        let printed = std::fs::read(&path).at("read", &path)?;
-        let printed: AgentResult = serde_json::from_slice(&printed).unwrap_or_default();
-        if let Ended::Exited(code) = outcome.how
-            && active.failure.is_none()
-            && let Some(need) = need_of(code)
+    let fault = match &active.failure {
+        Some(failure) => Some(failure.clone()),
+        None => find_failure(&active.io, outcome, flow.nodes[step.node].timeout)?,
+    };
+    if let Some(mut failure) = fault {
+        if let Some(error) = printed
+            .error
+            .filter(|_| failure.code == FailureCode::Operation)
         {
-            let printed_reason = printed.stop_reason.clone();
-            let why = match (need, printed.error.as_ref()) {
-                (Need::Answer, _) => self.how_to_answer(step, printed),
-                (_, Some(error)) => error.message.clone(),
-                (_, None) => format!("its run ended with {code}"),
-            };
-            let key = active.step.key;
-            self.suspend(active.step, need, &why);
-            if let Some((_, suspension)) = self.suspended.get_mut(&key) {
-                suspension.reason = printed_reason;
-            }
-            return Ok(());
+            failure = Failure::new(FailureCode::Operation, error.message);
         }
-        add_tool_calls(&mut self.events, &self.place, step, (&active.io, &[]))?;
-        let flow = self.place.flow;
-        let fault = match active.failure {
-            Some(failure) => Some(failure),
-            None => find_failure(&active.io, outcome, flow.nodes[step.node].timeout)?,
-        };
-        if let Some(mut failure) = fault {
-            if let Some(error) = printed
-                .error
-                .filter(|_| failure.code == FailureCode::Operation)
-            {
-                failure = Failure::new(FailureCode::Operation, error.message);
-            }
-            return self.judge(step, Err(failure), ended);
-        }
-        let is_completed = printed.status.as_deref() == Some("COMPLETED");
-        let Some(answer) = printed.result.filter(|_| is_completed) else {
-            let failure = Failure::new(FailureCode::Operation, "the agent's run has no result");
-            return self.judge(step, Err(failure), ended);
-        };
-        match understand(flow, step.node, answer) {
-            Ok(output) => self.judge(step, Ok(output), ended),
-            Err(failure) => self.send_back(step, failure, ended),
-        }
+        return Ok(RunEnd::Ended(Err(failure)));
     }
-
-    /// Asks for a better answer, if the agent may be asked again.
-    fn send_back(&mut self, step: &StepRef, failure: Failure, ended: AttemptEnd) -> Result<()> {
-        let flow = self.place.flow;
-        let Some(router) = self.router(step.key) else {
-            return Ok(());
-        };
-        let input = router.input(step.key.step);
-        let agent = flow.nodes[step.node].agent;
-        let most = agent.map_or(0, |agent| flow.agents[agent].repairs);
-        let dir = task_dir(&self.place, step)?;
-        let run_id = self.own_run(step);
-        // Where that cannot be found out, it was often enough.
-        if count_sent_back(&dir, &run_id).unwrap_or(u32::MAX) >= most {
-            return self.judge(step, Err(failure), ended);
-        }
-        self.report_step(step, Err(&failure.message), "sent back");
-        // What its first answer was given.
-        let path = ended.io.unwrap_or_default().join("context.json");
-        let context = std::fs::read_to_string(&path).at("read", &path)?;
-        let beginning = BeginningStep {
-            step: step.clone(),
-            input: input.unwrap_or_else(|| "null".into()),
-            attempt: self.attempts.get(&step.key).map_or(0, |it| it.last),
-        };
-        let Some(agent) = agent else {
-            return Ok(());
-        };
-        let home = agent_home(&self.place, &flow.agents[agent])?;
-        let again = match flow.schema_out(step.node) {
-            Some(_) => "Answer again, with the whole JSON value and nothing else.",
-            None => "Answer again.",
-        };
-        let message = AgentMessage {
-            words: agent_command("continue", flow, step.node, (&home, &dir)),
-            run_id,
-            text: format!("{SENT_BACK}{}\n{again}", failure.message),
-            context,
-        };
-        self.converse(&beginning, dir, &message)
-    }
-
-    fn how_to_answer(&self, step: &StepRef, printed: AgentResult) -> String {
-        let below = printed
-            .awaits
-            .and_then(|it| Some((it.interaction?, it.answer_command?)));
-        let (asked, below) = match (printed.interaction, below) {
-            (_, Some((asked, command))) => (asked, Some(command)),
-            (asked, None) => (asked.unwrap_or_default(), None),
-        };
-        let dir = task_path(&self.place, step);
-        let flow = self.place.flow;
-        let agent = flow.nodes[step.node].agent.map(|agent| &flow.agents[agent]);
-        let home = agent.map_or_else(PathBuf::new, |agent| home_of(&self.place, agent));
-        let mut command = vec!["delta".to_owned()];
-        command.extend(agent_command("continue", flow, step.node, (&home, &dir)));
-        command.extend(["--run-id".to_owned(), self.own_run(step)]);
-        command.extend(["--question".to_owned(), asked.request_id]);
-        let own = || shell_quoted(&command);
-        // The command of a sub-agent's run comes with its answer.
-        let below = below.as_deref().map(|below| {
-            let bare = [" -m ANSWER", " -m yes"].into_iter();
-            bare.fold(below, |below, end| below.strip_suffix(end).unwrap_or(below))
-        });
-        let command = below.map_or_else(own, str::to_owned);
-        let prompt = asked.prompt;
-        let root = self.place.workspace.root.to_string_lossy().into_owned();
-        let (root, run, task) = (shell_quoted(&[root]), &self.place.run.id, &step.task);
-        let here = format!("or: delta flow answer -w {root} --run-id {run} {task}");
-        match InputType::of(Cow::Borrowed(&*asked.input_type)) {
-            InputType::Confirmation => {
-                format!(
-                    "{prompt}\nto say yes: {command} -m yes\nto say no: {command} -m no\n{here} yes"
-                )
-            }
-            _ => format!("{prompt}\nanswer with: {command} -m ANSWER\n{here} ANSWER"),
-        }
-    }
+    let is_completed = printed.status.as_deref() == Some("COMPLETED");
+    let Some(answer) = printed.result.filter(|_| is_completed) else {
+        let failure = Failure::new(FailureCode::Operation, "the agent's run has no result");
+        return Ok(RunEnd::Ended(Err(failure)));
+    };
+    Ok(match understand(flow, step.node, answer) {
+        Ok(output) => RunEnd::Ended(Ok(output)),
+        Err(failure) => RunEnd::Unfit(failure),
+    })
 }
 
-/// What an agent's step needs whose run ended with a code, if it is none that ends the step: a run that
-/// can be resumed has not failed, and one that a signal ended can.
-pub(super) fn need_of(code: i32) -> Option<Need> {
-    /// The codes that shells and the engine have for signals.
-    const SIGNALS: std::ops::RangeInclusive<i32> = 129..=192;
-    let is = |exit: Exit| code == exit as i32;
-    match code {
-        _ if is(Exit::Config) => Some(Need::Config),
-        _ if is(Exit::Undecided) => Some(Need::Decision),
-        _ if is(Exit::Waiting) => Some(Need::Answer),
-        _ if is(Exit::TempFail) || SIGNALS.contains(&code) => Some(Need::Time),
-        _ => None,
+/// The message that asks for a better answer, if the agent may be asked again. `io` has the records of the last one.
+pub(super) fn send_back(
+    place: &RunPlace<'_>,
+    attempts: &StepAttempts,
+    step: &StepRef,
+    (failure, io): (&Failure, &Path),
+) -> Result<Option<AgentMessage>> {
+    let flow = place.flow;
+    let agent = flow.nodes[step.node].agent;
+    let most = agent.map_or(0, |agent| flow.agents[agent].repairs);
+    let dir = place.task_dir(step)?;
+    let run_id = attempts.own_run(place, step);
+    // An unknown count is taken for the largest.
+    if count_sent_back(&dir, &run_id).unwrap_or(u32::MAX) >= most {
+        return Ok(None);
+    }
+    // The context of its first answer.
+    let path = io.join("context.json");
+    let context = std::fs::read_to_string(&path).at("read", &path)?;
+    let again = match flow.schema_out(step.node) {
+        Some(_) => "Answer again, with the whole JSON value and nothing else.",
+        None => "Answer again.",
+    };
+    Ok(Some(AgentMessage {
+        argv: message_command(place, ("continue", &run_id), step.node, &dir)?,
+        text: format!("{SENT_BACK}{}\n{again}", failure.message),
+        context,
+    }))
+}
+
+fn how_to_answer(
+    place: &RunPlace<'_>,
+    attempts: &StepAttempts,
+    step: &StepRef,
+    printed: AgentResult,
+) -> String {
+    let below = printed
+        .awaits
+        .and_then(|it| Some((it.interaction?, it.answer_command?)));
+    let (asked, below) = match (printed.interaction, below) {
+        (_, Some((asked, command))) => (asked, Some(command)),
+        (asked, None) => (asked.unwrap_or_default(), None),
+    };
+    let dir = place.task_path(step);
+    let flow = place.flow;
+    let agent = flow.nodes[step.node].agent.map(|agent| &flow.agents[agent]);
+    let home = agent.map_or_else(PathBuf::new, |agent| home_of(place, agent));
+    let mut command = vec!["delta".to_owned()];
+    command.extend(agent_command("continue", flow, step.node, (&home, &dir)));
+    command.extend(["--run-id".to_owned(), attempts.own_run(place, step)]);
+    command.extend(["--question".to_owned(), asked.request_id]);
+    let own = || shell_quoted(&command);
+    // The command of a sub-agent's run comes with its answer.
+    let below = below.as_deref().map(|below| {
+        let bare = [" -m ANSWER", " -m yes"].into_iter();
+        bare.fold(below, |below, end| below.strip_suffix(end).unwrap_or(below))
+    });
+    let command = below.map_or_else(own, str::to_owned);
+    let prompt = asked.prompt;
+    let root = place.workspace.root.to_string_lossy().into_owned();
+    let (root, run, task) = (shell_quoted(&[root]), &place.run.id, &step.task);
+    let here = format!("or: delta flow answer -w {root} --run-id {run} {task}");
+    match InputType::of(Cow::Borrowed(&*asked.input_type)) {
+        InputType::Confirmation => {
+            format!(
+                "{prompt}\nto say yes: {command} -m yes\nto say no: {command} -m no\n{here} yes"
+            )
+        }
+        _ => format!("{prompt}\nanswer with: {command} -m ANSWER\n{here} ANSWER"),
     }
 }
 
@@ -400,7 +307,11 @@ fn home_of(place: &RunPlace<'_>, agent: &FlowAgent) -> PathBuf {
 }
 
 /// An agent's directory, made if it is from a model and a prompt.
-fn agent_home(place: &RunPlace<'_>, agent: &FlowAgent) -> Result<PathBuf> {
+fn agent_home(place: &RunPlace<'_>, node: NodeIx) -> Result<PathBuf> {
+    let Some(agent) = place.flow.nodes[node].agent else {
+        return Ok(place.flow.home.clone());
+    };
+    let agent = &place.flow.agents[agent];
     let home = home_of(place, agent);
     let AgentBody::Model { llm, prompt, .. } = &agent.body else {
         return Ok(home);

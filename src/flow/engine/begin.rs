@@ -1,305 +1,279 @@
 //! The first half of a step: everything up to its program, or all of it if it has none.
 
-use super::finish::AttemptEnd;
-use super::{ActiveProgram, FlowEngine, KeptRun, Need, RunPlace, WaitingProgram};
+use super::agents::begin_agent;
+use super::answered::RecordedAnswer;
+use super::finish::{fail_helper, finish, judge};
+use super::nested::begin_nested;
+use super::prepare::{BeginningStep, prepare, prepare_helper, text_of};
+use super::programs::WaitingProgram;
+use super::remember::{assemble, time_for};
+use super::{FlowEngine, Need, RunPlace, SuspendedStep};
 use crate::engine::run_context::{DEADLINE, ENGINE_PID, LEDGERS};
-use crate::error::{At, Result};
+use crate::error::Result;
 use crate::flow::context::select::{AssembledContext, NoContext};
 use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
 use crate::flow::manifest::{AgentBody, Denied, PayloadForm, fill};
+use crate::flow::record::attempt::AttemptEnd;
 use crate::flow::record::{
-    self, NodeStart, OwnRun, ProgramInput, attempt, cache, check_schema, not_started,
+    NodeStart, ProgramInput, attempt, cache, check_schema, denied_tools, not_started,
 };
-use crate::text::ids::hex;
 use crate::unix::process::{Command, Variable};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A step while it begins.
-pub(super) struct BeginningStep {
-    pub step: StepRef,
-    pub input: Payload,
-    pub attempt: u32,
+/// Begins a step, if it is still wanted. One without a program has ended when this returns.
+pub(super) fn begin(engine: &mut FlowEngine<'_>, step: StepRef) -> Result<()> {
+    let (flow, node, ix) = (engine.place.flow, step.node, step.key.step);
+    let Some(router) = engine.roots.router(step.key) else {
+        return Ok(());
+    };
+    let failed_early = router
+        .failed_early(ix)
+        .or(engine.queue.input_fault(&engine.place, &step));
+    let input = router.input(ix);
+    let counts = engine.attempts.of(step.key);
+    if engine.options.pause_before.contains(&node) && !counts.pause_acknowledged {
+        let why = SuspendedStep::new(Need::Look, String::new());
+        engine.queue.suspend(&engine.place, step, why);
+        return Ok(());
+    }
+    let beginning = BeginningStep {
+        step,
+        input: input.unwrap_or_else(|| "null".into()),
+        attempt: counts.last + 1,
+    };
+    if let Some(failure) = failed_early {
+        return fail_unstarted(engine, &beginning, failure, None);
+    }
+    let step = &beginning.step;
+    if let Some(answered) = &engine.options.answered {
+        match answered.answer(&engine.place, step) {
+            RecordedAnswer::Done => {}
+            RecordedAnswer::Unknown => {
+                let why = SuspendedStep::new(Need::Look, String::new());
+                engine.queue.suspend(&engine.place, step.clone(), why);
+                return Ok(());
+            }
+            RecordedAnswer::Ended(result) => {
+                return end_unstarted(engine, &beginning, result, AttemptEnd::default());
+            }
+        }
+    }
+    if let Some(denied) = flow.denial(node) {
+        let failure = Failure::new(FailureCode::PolicyDenied, denied.message());
+        return fail_unstarted(engine, &beginning, failure, Some(&denied));
+    }
+    let context = match assemble(engine, &beginning) {
+        Ok(context) => context,
+        Err(NoContext::Ask(ask)) => return prepare_helper(engine, &beginning, ask),
+        Err(NoContext::Fault(why)) => {
+            let failure = Failure::new(FailureCode::Context, why);
+            return fail_unstarted(engine, &beginning, failure, None);
+        }
+    };
+    let schema = flow.schema_in(node);
+    if let Some(failure) = check_schema(schema, &beginning.input, FailureCode::SchemaIn) {
+        return fail_unstarted(engine, &beginning, failure, None);
+    }
+    if flow.nodes[node].runs() {
+        return begin_program(engine, &beginning, &context);
+    }
+    let router = engine.roots.router(step.key);
+    let output = router.and_then(|it| it.identity(ix));
+    let ended = AttemptEnd {
+        identity: true,
+        ..AttemptEnd::default()
+    };
+    let output = output.unwrap_or_else(|| "null".into());
+    end_unstarted(engine, &beginning, Ok(output), ended)
 }
 
-impl FlowEngine<'_> {
-    /// Begins a step, if it is still wanted. One without a program has ended when this returns.
-    pub(super) fn begin(&mut self, step: StepRef) -> Result<()> {
-        let Some(router) = self.router(step.key) else {
-            return Ok(());
-        };
-        let failed_early = router
-            .failed_early(step.key.step)
-            .or(self.input_fault(&step));
-        let input = router.input(step.key.step);
-        let attempts = self.attempts.get(&step.key).copied().unwrap_or_default();
-        if self.options.pause_before.contains(&step.node) && !attempts.pause_acknowledged {
-            self.suspend(step, Need::Look, "");
-            return Ok(());
+/// Records the beginning of a step that runs nothing.
+fn add_plain_start(engine: &mut FlowEngine<'_>, beginning: &BeginningStep) {
+    let start = NodeStart {
+        attempt: beginning.attempt,
+        ..NodeStart::default()
+    };
+    engine.events.add_node_start(&beginning.step, start);
+}
+
+fn end_unstarted(
+    engine: &mut FlowEngine<'_>,
+    beginning: &BeginningStep,
+    result: std::result::Result<Payload, Failure>,
+    ended: AttemptEnd,
+) -> Result<()> {
+    add_plain_start(engine, beginning);
+    judge(engine, &beginning.step, result, ended)
+}
+
+fn fail_unstarted(
+    engine: &mut FlowEngine<'_>,
+    beginning: &BeginningStep,
+    failure: Failure,
+    denied: Option<&Denied>,
+) -> Result<()> {
+    add_plain_start(engine, beginning);
+    if let Some(denied) = denied {
+        engine.events.add_denial(&beginning.step, denied, None);
+    }
+    finish(engine, &beginning.step, Err(failure), AttemptEnd::default())
+}
+
+/// Prepares an attempt: its files are there and its beginning is in the journal when this returns.
+fn begin_program(
+    engine: &mut FlowEngine<'_>,
+    beginning: &BeginningStep,
+    context: &AssembledContext,
+) -> Result<()> {
+    let (place, attempts, step) = (&engine.place, &mut engine.attempts, &beginning.step);
+    let flow = place.flow;
+    let settings = &flow.nodes[step.node];
+    let dir = place.task_dir(step)?;
+    let mut given = ProgramInput {
+        argv: Vec::new(),
+        dir,
+        input: &beginning.input,
+        context: Some(&context.text),
+        stdin: None,
+    };
+    if let Some(inner) = &settings.flow {
+        let paths = (inner.as_path(), &*given.dir);
+        let place = (place, &engine.options);
+        let (argv, own_run) = begin_nested(place, attempts, beginning, paths)?;
+        given.argv = argv;
+        return prepare(engine, beginning, given, own_run);
+    }
+    let launch = engine.options.launch.clone();
+    let agent = settings.agent.map(|agent| &flow.agents[agent].body);
+    let ((Some(command), _) | (None, Some(AgentBody::Command(command)))) =
+        (&settings.command, agent)
+    else {
+        let message = begin_agent(place, attempts, beginning, &given.dir, context)?;
+        given.argv = [launch, message.argv].concat();
+        given.context = Some(&message.context);
+        given.stdin = Some(message.text.as_bytes());
+        prepare(engine, beginning, given, None)?;
+        for denied in denied_tools(flow, step.node) {
+            engine.events.add_denial(step, &denied, None);
         }
-        let beginning = BeginningStep {
-            step,
-            input: input.unwrap_or_else(|| "null".into()),
-            attempt: attempts.last + 1,
-        };
-        let (flow, node) = (self.place.flow, beginning.step.node);
-        if let Some(failure) = failed_early {
-            return self.fail_unstarted(&beginning, failure, None);
-        }
-        let Some(beginning) = self.begin_unanswered(beginning)? else {
-            return Ok(());
-        };
-        if let Some(denied) = flow.denial(node) {
-            let failure = Failure::new(FailureCode::PolicyDenied, denied.message());
-            return self.fail_unstarted(&beginning, failure, Some(&denied));
-        }
-        let assembled = match self.assemble(&beginning) {
-            Err(NoContext::Ask(ask)) => return self.ask_helper(&beginning, ask),
-            Err(NoContext::Fault(why)) => Err(Failure::new(FailureCode::Context, why)),
-            Ok(context) => Ok(context),
-        };
-        let misfit = check_schema(
-            flow.schema_in(node),
-            &beginning.input,
-            FailureCode::SchemaIn,
-        );
-        match (assembled, misfit) {
-            (Err(failure), _) | (Ok(_), Some(failure)) => {
-                self.fail_unstarted(&beginning, failure, None)
+        return Ok(());
+    };
+    let own = command.argv(&flow.home, &given.dir);
+    if settings.cache {
+        let known = match cache_key(place, beginning, &own, &context.essence, &given.dir) {
+            Ok(key) => {
+                let output = cache::read_entry(place.workspace, &key);
+                if output.is_none() {
+                    attempts.cache_keys.insert(step.key, key);
+                }
+                output.map(Ok)
             }
-            (Ok(context), None) if flow.nodes[node].runs() => {
-                self.begin_program(&beginning, &context)
-            }
-            (Ok(_), None) => {
-                let step = &beginning.step;
-                let router = self.router(step.key);
-                let output = router.and_then(|it| it.identity(step.key.step));
-                let ended = AttemptEnd {
-                    identity: true,
-                    ..AttemptEnd::default()
-                };
-                self.add_plain_start(&beginning);
-                self.judge(step, Ok(output.unwrap_or_else(|| "null".into())), ended)
-            }
-        }
-    }
-
-    /// Why a root fails at its start: what it was given is no input.
-    fn input_fault(&self, step: &StepRef) -> Option<Failure> {
-        let fault = self.faults.get(&step.key.root)?;
-        let is_start = step.is_root && step.node == self.place.plan.start;
-        is_start.then(|| Failure::new(FailureCode::SchemaIn, fault.as_str()))
-    }
-
-    /// Records the beginning of a step that runs nothing.
-    pub(super) fn add_plain_start(&mut self, beginning: &BeginningStep) {
-        let start = NodeStart {
-            attempt: beginning.attempt,
-            ..NodeStart::default()
+            Err(error) => Some(Err(Failure::new(FailureCode::Operation, error.message))),
         };
-        self.events.add_node_start(&beginning.step, start);
-    }
-
-    fn fail_unstarted(
-        &mut self,
-        beginning: &BeginningStep,
-        failure: Failure,
-        denied: Option<&Denied>,
-    ) -> Result<()> {
-        self.add_plain_start(beginning);
-        if let Some(denied) = denied {
-            self.events.add_denial(&beginning.step, denied, None);
-        }
-        self.finish(&beginning.step, Err(failure), AttemptEnd::default())
-    }
-
-    /// Prepares an attempt: its files are there and its beginning is in the journal when this returns.
-    fn begin_program(
-        &mut self,
-        beginning: &BeginningStep,
-        context: &AssembledContext,
-    ) -> Result<()> {
-        let flow = self.place.flow;
-        let step = &beginning.step;
-        let settings = &flow.nodes[step.node];
-        let dir = task_dir(&self.place, step)?;
-        if let Some(inner) = &settings.flow {
-            return self.begin_nested(beginning, (inner, dir), context);
-        }
-        let agent = settings.agent.map(|agent| &flow.agents[agent].body);
-        let ((Some(command), _) | (None, Some(AgentBody::Command(command)))) =
-            (&settings.command, agent)
-        else {
-            return self.begin_agent(beginning, dir, context);
-        };
-        let own = command.argv(&flow.home, &dir);
-        if settings.cache {
-            let found = cache_key(&self.place, beginning, &own, &context.essence, &dir);
-            let known = match found {
-                Ok(key) => match cache::read_entry(self.place.workspace, &key) {
-                    Some(output) => Some(Ok(output)),
-                    None => {
-                        self.cache_keys.insert(step.key, key);
-                        None
-                    }
-                },
-                Err(error) => Some(Err(Failure::new(FailureCode::Operation, error.message))),
+        if let Some(result) = known {
+            let ended = AttemptEnd {
+                cached: result.is_ok(),
+                ..AttemptEnd::default()
             };
-            if let Some(result) = known {
-                let ended = AttemptEnd {
-                    cached: result.is_ok(),
-                    ..AttemptEnd::default()
-                };
-                self.add_plain_start(beginning);
-                return self.judge(step, result, ended);
-            }
+            return end_unstarted(engine, beginning, result, ended);
         }
-        let text = text_of(&beginning.input, settings.input);
-        let given = ProgramInput {
-            argv: [self.options.launch.clone(), own].concat(),
-            dir,
-            input: &beginning.input,
-            context: Some(&context.text),
-            stdin: text.as_deref().map(str::as_bytes),
-        };
-        self.prepare(beginning, given, None)
     }
-
-    /// Makes the files of an attempt and puts its beginning into the journal, with the run of an earlier step that it goes
-    /// on with.
-    pub(super) fn prepare(
-        &mut self,
-        beginning: &BeginningStep,
-        given: ProgramInput<'_>,
-        own_run: Option<&OwnRun>,
-    ) -> Result<()> {
-        let step = &beginning.step;
-        let node = self.node_id(step);
-        let place = (&*step.task, node);
-        let prepared =
-            attempt::prepare_attempt(&self.place.run.path, place, given, &mut self.linked)?;
-        let call_id = format!("{}{}", self.place.call_prefix, hex(12));
-        let start = NodeStart {
-            attempt: beginning.attempt,
-            call_id: Some(&call_id),
-            execution_ref: Some(&prepared.reference),
-            command: Some(&prepared.record.command),
-            own_run,
-        };
-        self.events.add_node_start(step, start);
-        self.own_runs.remove(&step.key);
-        if let Some(run) = own_run.cloned() {
-            let is_open = false;
-            self.own_runs.insert(step.key, KeptRun { run, is_open });
-        }
-        self.attempts.entry(step.key).or_default().last = beginning.attempt;
-        self.note_records(step.key, [prepared.reference.clone()].into_iter());
-        self.prepared.push_back(WaitingProgram {
-            active: ActiveProgram {
-                step: step.clone(),
-                io: prepared.io.clone(),
-                since: Instant::now(),
-                failure: None,
-                cancelled: false,
-                asks: None,
-            },
-            prepared,
-            call_id,
-            attempt: beginning.attempt,
-            is_recorded: false,
-        });
-        Ok(())
-    }
-
-    /// Starts what has been prepared, once the journal says so on disk.
-    pub(super) fn launch(&mut self) -> Result<()> {
-        if self.stop.is_some() {
-            self.prepared.clear();
-        }
-        while self.active.len() < self.options.jobs.max(1)
-            && let Some(waiting) = self.prepared.pop_front()
-        {
-            if !waiting.is_recorded {
-                self.events.journal.sync()?;
-                if self.events.journal.was_changed() {
-                    self.prepared.clear();
-                    break;
-                }
-                for other in &mut self.prepared {
-                    other.is_recorded = true;
-                }
-            }
-            self.spawn(waiting)?;
-        }
-        self.events.journal.flush()
-    }
-
-    fn spawn(&mut self, waiting: WaitingProgram) -> Result<()> {
-        let flow = self.place.flow;
-        let mut env = environment(&self.place, &waiting);
-        let WaitingProgram {
-            mut active,
-            prepared,
-            call_id,
-            ..
-        } = waiting;
-        let node = active.step.node;
-        if self.credentials.must_ask(flow, node) {
-            // What it says goes to the terminal.
-            self.table.erase();
-        }
-        let hidden = match active.asks {
-            Some(_) => Ok(self.credentials.hidden()),
-            None => self.credentials.variables(flow, node, self.signals),
-        };
-        match hidden {
-            Ok(hidden) => env.extend(hidden),
-            Err(why) => {
-                self.suspend(active.step, Need::Time, &why);
-                return Ok(());
-            }
-        }
-        active.since = Instant::now();
-        let command = Command {
-            argv: &prepared.argv,
-            dir: &prepared.dir,
-            env: &env,
-            call_id: &call_id,
-            stdin: prepared.record.stdin,
-            stdout: prepared.record.stdout,
-            stderr: prepared.record.stderr,
-            timeout: match &active.asks {
-                Some(ask) => self.time_for(ask),
-                None => flow.nodes[node].timeout,
-            },
-        };
-        let error = match self.children.spawn(command) {
-            Ok(token) => {
-                self.active.insert(token, active);
-                return Ok(());
-            }
-            Err(error) => error,
-        };
-        let failure = not_started(&prepared.argv[0], &error);
-        let figures = (Duration::ZERO, None);
-        attempt::record_end(&active.io, error.code(), figures, &mut self.linked)?;
-        if active.asks.is_some() {
-            return self.fail_helper(active, &failure.message);
-        }
-        let ended = AttemptEnd {
-            io: Some(active.io),
-            ..AttemptEnd::default()
-        };
-        self.judge(&active.step, Err(failure), ended)
-    }
+    let text = text_of(&beginning.input, settings.input);
+    given.argv = [launch, own].concat();
+    given.stdin = text.as_deref().map(str::as_bytes);
+    prepare(engine, beginning, given, None)
 }
 
-/// The string that a payload is, if it is to be given as a text and is one.
-pub(super) fn text_of(payload: &Payload, form: PayloadForm) -> Option<String> {
-    let is_text = form == PayloadForm::Text;
-    is_text
-        .then(|| serde_json::from_str(payload).ok())
-        .flatten()
+/// Starts what has been prepared, once the journal says so on disk.
+pub(super) fn launch(engine: &mut FlowEngine<'_>) -> Result<()> {
+    if engine.programs.stop.is_some() {
+        engine.programs.prepared.clear();
+    }
+    while engine.programs.active.len() < engine.options.jobs.max(1)
+        && let Some(waiting) = engine.programs.prepared.pop_front()
+    {
+        if !waiting.is_recorded {
+            engine.events.journal.sync()?;
+            if engine.events.journal.was_changed() {
+                engine.programs.prepared.clear();
+                break;
+            }
+            for other in &mut engine.programs.prepared {
+                other.is_recorded = true;
+            }
+        }
+        spawn(engine, waiting)?;
+    }
+    engine.events.journal.flush()
+}
+
+fn spawn(engine: &mut FlowEngine<'_>, waiting: WaitingProgram) -> Result<()> {
+    let flow = engine.place.flow;
+    let mut env = environment(&engine.place, &waiting);
+    let WaitingProgram {
+        mut active,
+        prepared,
+        call_id,
+        ..
+    } = waiting;
+    let node = active.step.node;
+    if engine.programs.credentials.must_ask(flow, node) {
+        // What it says goes to the terminal.
+        engine.table.erase();
+    }
+    let hidden = match active.asks {
+        Some(_) => Ok(engine.programs.credentials.hidden()),
+        None => engine
+            .programs
+            .credentials
+            .variables(flow, node, engine.programs.signals),
+    };
+    match hidden {
+        Ok(hidden) => env.extend(hidden),
+        Err(why) => {
+            let why = SuspendedStep::new(Need::Time, why);
+            engine.queue.suspend(&engine.place, active.step, why);
+            return Ok(());
+        }
+    }
+    active.since = Instant::now();
+    let command = Command {
+        argv: &prepared.argv,
+        dir: &prepared.dir,
+        env: &env,
+        call_id: &call_id,
+        stdin: prepared.record.stdin,
+        stdout: prepared.record.stdout,
+        stderr: prepared.record.stderr,
+        timeout: match &active.asks {
+            Some(ask) => time_for(flow, ask),
+            None => flow.nodes[node].timeout,
+        },
+    };
+    let error = match engine.programs.children.spawn(command) {
+        Ok(token) => {
+            engine.programs.active.insert(token, active);
+            return Ok(());
+        }
+        Err(error) => error,
+    };
+    let failure = not_started(&prepared.argv[0], &error);
+    let figures = (Duration::ZERO, None);
+    attempt::record_end(
+        &active.io,
+        error.code(),
+        figures,
+        &mut engine.programs.linked,
+    )?;
+    if active.asks.is_some() {
+        return fail_helper(engine, active, &failure.message);
+    }
+    let ended = AttemptEnd {
+        io: Some(active.io),
+        ..AttemptEnd::default()
+    };
+    judge(engine, &active.step, Err(failure), ended)
 }
 
 /// The variables by which a program knows its step and its run.
@@ -334,26 +308,7 @@ fn environment(place: &RunPlace<'_>, waiting: &WaitingProgram) -> Vec<Variable> 
         .collect()
 }
 
-/// Where a task works, made if it is not there.
-pub(super) fn task_dir(place: &RunPlace<'_>, step: &StepRef) -> Result<PathBuf> {
-    let dir = task_path(place, step);
-    if dir != place.workspace.root {
-        std::fs::create_dir_all(&dir).at("create", &dir)?;
-    }
-    Ok(dir)
-}
-
-/// A single root works in the workspace; every other task has a directory of its own.
-pub(super) fn task_path(place: &RunPlace<'_>, step: &StepRef) -> PathBuf {
-    let is_alone = step.is_root && !place.has_many_roots;
-    let task = (!is_alone).then_some(&*step.task);
-    record::task_path(&place.workspace.root, place.run.id.as_str(), task)
-}
-
 /// The name of a step's output among those that are known.
-///
-/// # Errors
-/// One of its `cache_files` cannot be read.
 fn cache_key(
     place: &RunPlace<'_>,
     beginning: &BeginningStep,

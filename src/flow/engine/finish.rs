@@ -1,258 +1,312 @@
-//! The second half of a step: what its program came to, whether that will do, and where it leads.
+//! The second half of a step: the end of its program, whether its output will do, and where it leads.
 
-use super::agents::is_conversation;
-use super::begin::task_path;
+use super::agents::{self, RunEnd};
+use super::nested;
+use super::prepare::{BeginningStep, prepare};
+use super::programs::ActiveProgram;
 use super::ready::wait_after;
-use super::{ActiveProgram, FlowEngine, RunPlace};
+use super::remember;
+use super::roots::drain;
+use super::{FlowEngine, RunPlace};
 use crate::error::{Result, may_fail};
 use crate::flow::context::recall::find_lacking;
 use crate::flow::graph::{
     Failure, FailureCode, Payload, Route, StepOutcome, StepRef, choose_route,
 };
-use crate::flow::record::attempt::PrintedOutput;
-use crate::flow::record::made_files::{MadeFile, find_made_files};
+use crate::flow::record::attempt::{AttemptEnd, PrintedOutput};
+use crate::flow::record::made_files::find_made_files;
 use crate::flow::record::{
-    EventWriter, NodeEnd, Output, attempt, cache, check_schema, denial_name, dir_name, events,
-    tool_calls,
+    EventWriter, NodeEnd, NodeStart, Output, ProgramInput, attempt, cache, check_schema,
+    denial_name, dir_name, events, tool_calls,
 };
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::process::{Ended, Outcome, Used};
+use crate::unix::process::{Ended, Outcome};
 use crate::unix::terminal::time;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The end of an attempt, beside its result.
-#[derive(Clone, Debug, Default)]
-pub(super) struct AttemptEnd {
-    pub duration: Duration,
-    pub used: Option<Used>,
-    /// The directory of records; none of a step that ran nothing.
-    pub io: Option<PathBuf>,
-    pub cached: bool,
-    /// The output is what the step was given.
-    pub identity: bool,
-    /// The files that it made.
-    pub made: Vec<MadeFile>,
-    /// The output is of something that came to it only in part.
-    pub partial: bool,
+/// A program has ended.
+pub(super) fn end_program(
+    engine: &mut FlowEngine<'_>,
+    active: ActiveProgram,
+    outcome: &Outcome,
+) -> Result<()> {
+    let (flow, node) = (engine.place.flow, active.step.node);
+    let code = outcome.how.code();
+    let figures = (outcome.duration, outcome.used);
+    attempt::record_end(&active.io, code, figures, &mut engine.programs.linked)?;
+    if active.cancelled || engine.roots.router(active.step.key).is_none() {
+        return Ok(());
+    }
+    if matches!(outcome.how, Ended::Interrupted(_)) && active.failure.is_none() {
+        // The engine was asked to end. The next start begins the step again.
+        return Ok(());
+    }
+    if let Some(ask) = &active.asks {
+        match remember::learn(&engine.place, &active, (ask, outcome))? {
+            None => engine.queue.ready.push_front(active.step),
+            Some(why) => return fail_helper(engine, active, &why),
+        }
+        return Ok(());
+    }
+    let mut ended = AttemptEnd {
+        duration: outcome.duration,
+        used: outcome.used,
+        io: Some(active.io.clone()),
+        ..AttemptEnd::default()
+    };
+    if flow.is_conversation(node) {
+        let end = agents::end_agent(&engine.place, &engine.attempts, &active, outcome)?;
+        if !matches!(end, RunEnd::Suspended(_)) {
+            let (events, records) = (&mut engine.events, (&*active.io, &[][..]));
+            add_tool_calls(events, &engine.place, &active.step, records)?;
+        }
+        return end_run(engine, active, end, ended);
+    }
+    if flow.nodes[node].flow.is_some() {
+        let (end, is_partial) = nested::end_nested(&engine.place, &active, outcome)?;
+        ended.partial = is_partial;
+        return end_run(engine, active, end, ended);
+    }
+    let records = (&*active.io, &[][..]);
+    let misuse = add_tool_calls(&mut engine.events, &engine.place, &active.step, records)?;
+    let settings = &flow.nodes[node];
+    let failure = match active.failure {
+        Some(failure) => Some(failure),
+        None if attempt::is_partial(outcome, settings.partial_exit) => {
+            ended.partial = true;
+            None
+        }
+        None => attempt::find_failure(&active.io, outcome, settings.timeout)?,
+    };
+    let result = match failure {
+        Some(failure) => Err(with_misuse(failure, misuse)),
+        None => PrintedOutput::read(&active.io)?.payload(settings.output, attempt::TEXT_HINT),
+    };
+    judge(engine, &active.step, result, ended)
 }
 
-impl FlowEngine<'_> {
-    /// A program has ended.
-    pub(super) fn end_program(&mut self, active: ActiveProgram, outcome: &Outcome) -> Result<()> {
-        let code = outcome.how.code();
-        let figures = (outcome.duration, outcome.used);
-        attempt::record_end(&active.io, code, figures, &mut self.linked)?;
-        if active.cancelled || self.router(active.step.key).is_none() {
+/// The run of a node's own has stopped.
+fn end_run(
+    engine: &mut FlowEngine<'_>,
+    active: ActiveProgram,
+    end: RunEnd,
+    ended: AttemptEnd,
+) -> Result<()> {
+    let step = active.step;
+    let failure = match end {
+        RunEnd::Suspended(why) => {
+            engine.queue.suspend(&engine.place, step, why);
             return Ok(());
         }
-        if matches!(outcome.how, Ended::Interrupted(_)) && active.failure.is_none() {
+        RunEnd::Ended(result) => return judge(engine, &step, result, ended),
+        RunEnd::Unfit(failure) => failure,
+    };
+    let again = agents::send_back(
+        &engine.place,
+        &engine.attempts,
+        &step,
+        (&failure, &active.io),
+    )?;
+    let Some(message) = again else {
+        return judge(engine, &step, Err(failure), ended);
+    };
+    engine.report_step(&step, Err(&failure.message), "sent back");
+    let router = engine.roots.router(step.key);
+    let input = router.and_then(|it| it.input(step.key.step));
+    let beginning = BeginningStep {
+        input: input.unwrap_or_else(|| "null".into()),
+        attempt: engine.attempts.of(step.key).last,
+        step,
+    };
+    let given = ProgramInput {
+        argv: [engine.options.launch.clone(), message.argv].concat(),
+        dir: engine.place.task_dir(&beginning.step)?,
+        input: &beginning.input,
+        context: Some(&message.context),
+        stdin: Some(message.text.as_bytes()),
+    };
+    prepare(engine, &beginning, given, None)
+}
+
+/// A program could not answer what a context needs.
+pub(super) fn fail_helper(
+    engine: &mut FlowEngine<'_>,
+    active: ActiveProgram,
+    why: &str,
+) -> Result<()> {
+    let name = active.asks.as_ref().map_or("", |ask| ask.kind.name());
+    let counts = engine.attempts.counts.entry(active.step.key).or_default();
+    counts.last += 1;
+    let reference = attempt::reference(&engine.place.run.path, &active.io);
+    let start = NodeStart {
+        attempt: counts.last,
+        execution_ref: Some(&reference),
+        ..NodeStart::default()
+    };
+    engine.events.add_node_start(&active.step, start);
+    let failure = Failure::new(FailureCode::Context, format!("{name}: {why}"));
+    let ended = AttemptEnd {
+        io: Some(active.io.clone()),
+        ..AttemptEnd::default()
+    };
+    judge(engine, &active.step, Err(failure), ended)
+}
+
+/// Judges the result of a step: whether its output will do, whether it is tried again.
+pub(super) fn judge(
+    engine: &mut FlowEngine<'_>,
+    step: &StepRef,
+    result: std::result::Result<Payload, Failure>,
+    mut ended: AttemptEnd,
+) -> Result<()> {
+    let flow = engine.place.flow;
+    if engine.roots.router(step.key).is_none() {
+        return Ok(());
+    }
+    let settings = &flow.nodes[step.node];
+    let mut result = result;
+    if result.is_ok() && ended.io.is_some() {
+        let dir = engine.place.task_path(step);
+        // Its files are part of what a node does, and of the time that it has.
+        let left = settings
+            .timeout
+            .map(|all| all.saturating_sub(ended.duration));
+        let due = left.map(|left| Instant::now() + left);
+        let is_late = || due.is_some_and(|due| Instant::now() >= due);
+        let is_stopped = || engine.programs.signals.stop().is_some() || is_late();
+        match find_made_files(&dir, &settings.outputs, &is_stopped) {
+            Ok(Some(made)) => ended.made = made,
             // The engine was asked to end. The next start begins the step again.
+            Ok(None) if engine.programs.signals.stop().is_some() => return Ok(()),
+            Ok(None) => result = Err(too_late(settings.timeout)),
+            Err(why) => result = Err(Failure::new(FailureCode::Operation, why)),
+        }
+    }
+    let fault = |output: &Payload| {
+        let misfit = check_schema(flow.schema_out(step.node), output, FailureCode::SchemaOut);
+        misfit.or_else(|| find_lacking(&settings.remember, output))
+    };
+    let result = result.and_then(|output| match fault(&output) {
+        Some(failure) => Err(failure),
+        None => choose_route(&flow.graph, step.node, &output).map(|route| (output, route)),
+    });
+    if let Err(failure) = &result {
+        let attempts = engine.attempts.counts.entry(step.key).or_default();
+        if attempts.failed < settings.retries && ended.io.is_some() {
+            attempts.failed += 1;
+            let wait = wait_after(attempts.failed);
+            let due = Timestamp::now().plus(wait);
+            engine.events.add_retry(step, failure, (due, ended.used));
+            let how = format!("{}, again in {} s", failure.code.name(), wait.as_secs());
+            engine.report_step(step, Err(&failure.message), &how);
+            engine
+                .queue
+                .ready
+                .delay(step.clone(), Instant::now() + wait);
             return Ok(());
         }
-        if active.asks.is_some() {
-            return self.end_helper(active, outcome);
-        }
-        let mut ended = AttemptEnd {
-            duration: outcome.duration,
-            used: outcome.used,
-            io: Some(active.io.clone()),
-            ..AttemptEnd::default()
-        };
-        if is_conversation(self.place.flow, active.step.node) {
-            return self.end_agent(active, outcome, ended);
-        }
-        if self.place.flow.nodes[active.step.node].flow.is_some() {
-            return self.end_nested(active, outcome, ended);
-        }
-        let misuse = add_tool_calls(
-            &mut self.events,
-            &self.place,
-            &active.step,
-            (&active.io, &[]),
-        )?;
-        let settings = &self.place.flow.nodes[active.step.node];
-        let failure = match active.failure {
-            Some(failure) => Some(failure),
-            None if attempt::is_partial(outcome, settings.partial_exit) => {
-                ended.partial = true;
-                None
-            }
-            None => attempt::find_failure(&active.io, outcome, settings.timeout)?,
-        };
-        let result = match failure {
-            Some(failure) => Err(with_misuse(failure, misuse)),
-            None => PrintedOutput::read(&active.io)?.payload(settings.output, attempt::TEXT_HINT),
-        };
-        self.judge(&active.step, result, ended)
     }
+    finish(engine, step, result, ended)
+}
 
-    /// Judges what a step came to: whether its output will do, whether it is tried again.
-    pub(super) fn judge(
-        &mut self,
-        step: &StepRef,
-        result: std::result::Result<Payload, Failure>,
-        mut ended: AttemptEnd,
-    ) -> Result<()> {
-        let flow = self.place.flow;
-        if self.router(step.key).is_none() {
-            return Ok(());
-        }
-        let settings = &flow.nodes[step.node];
-        let mut result = result;
-        if result.is_ok() && ended.io.is_some() {
-            let dir = task_path(&self.place, step);
-            // Its files are part of what a node does, and of the time that it has.
-            let left = settings
-                .timeout
-                .map(|all| all.saturating_sub(ended.duration));
-            let due = left.map(|left| Instant::now() + left);
-            let is_late = || due.is_some_and(|due| Instant::now() >= due);
-            let is_stopped = || self.signals.stop().is_some() || is_late();
-            match find_made_files(&dir, &settings.outputs, &is_stopped) {
-                Ok(Some(made)) => ended.made = made,
-                // The engine was asked to end. The next start begins the step again.
-                Ok(None) if self.signals.stop().is_some() => return Ok(()),
-                Ok(None) => result = Err(too_late(settings.timeout)),
-                Err(why) => result = Err(Failure::new(FailureCode::Operation, why)),
-            }
-        }
-        let fault = |output: &Payload| {
-            let misfit = check_schema(flow.schema_out(step.node), output, FailureCode::SchemaOut);
-            misfit.or_else(|| find_lacking(&settings.remember, output))
-        };
-        let result = result.and_then(|output| match fault(&output) {
-            Some(failure) => Err(failure),
-            None => choose_route(&flow.graph, step.node, &output).map(|route| (output, route)),
-        });
-        if let Err(failure) = &result {
-            let attempts = self.attempts.entry(step.key).or_default();
-            if attempts.failed < settings.retries && ended.io.is_some() {
-                attempts.failed += 1;
-                let wait = wait_after(attempts.failed);
-                let due = Timestamp::now().plus(wait);
-                self.events.add_retry(step, failure, (due, ended.used));
-                let how = format!("{}, again in {} s", failure.code.name(), wait.as_secs());
-                self.report_step(step, Err(&failure.message), &how);
-                self.ready.delay(step.clone(), Instant::now() + wait);
-                return Ok(());
-            }
-        }
-        self.finish(step, result, ended)
+/// Records the end of a step and routes it.
+pub(super) fn finish(
+    engine: &mut FlowEngine<'_>,
+    step: &StepRef,
+    result: std::result::Result<(Payload, Route), Failure>,
+    ended: AttemptEnd,
+) -> Result<()> {
+    if engine.roots.router(step.key).is_none() {
+        return Ok(());
     }
+    let goes = result.is_ok() && !ended.partial && engine.programs.spent.has(step.key);
+    let kept = match &result {
+        Ok((output, _)) => Ok(keep_output(engine, (step, output), &ended, goes)?),
+        Err(failure) => Err(failure.clone()),
+    };
+    engine.attempts.counts.remove(&step.key);
+    let cache_key = engine.attempts.cache_keys.remove(&step.key);
+    let cache_key = cache_key.filter(|_| !ended.partial);
+    engine.table.count_end(result.is_ok());
+    match &result {
+        Ok((output, _)) => {
+            if let Some(key) = cache_key {
+                // Without room for it the run goes on.
+                may_fail(cache::write_entry(engine.place.workspace, &key, output));
+            }
+            let how = match (ended.cached, &ended.io) {
+                (true, _) => "ok, cached".to_owned(),
+                _ if ended.partial => format!("partial, {}", time(ended.duration)),
+                (false, Some(_)) => format!("ok, {}", time(ended.duration)),
+                (false, None) => "ok".to_owned(),
+            };
+            engine.report_step(step, Ok(()), &how);
+        }
+        Err(failure) => {
+            engine.report_step(step, Err(&failure.message), failure.code.name());
+        }
+    }
+    let end = NodeEnd {
+        outcome: kept,
+        duration: ended.duration,
+        used: ended.used,
+        cached: ended.cached,
+        made: ended.made,
+        partial: ended.partial,
+        context_bytes: ended.io.as_deref().map(context_bytes),
+        records_removed: goes,
+    };
+    let time = engine.events.add_node_end(step, &end);
+    match goes {
+        true => engine.programs.spent.spend(&engine.place, step),
+        false => engine.programs.spent.forget(step.key),
+    }
+    let (outcome, note) = match result {
+        Ok((output, route)) => {
+            let note = engine.context.note(engine.place.flow, step, &output, time);
+            let outcome = match ended.partial {
+                true => StepOutcome::Partial(output, route),
+                false => StepOutcome::Success(output, route),
+            };
+            (outcome, note)
+        }
+        Err(failure) => (StepOutcome::Failure(failure), None),
+    };
+    if let Some(router) = engine.roots.open.get_mut(&step.key.root) {
+        router.end_step(step.key.step, outcome, note);
+    }
+    drain(engine, step.key.root, None)
+}
 
-    /// Records the end of a step and routes it.
-    pub(super) fn finish(
-        &mut self,
-        step: &StepRef,
-        result: std::result::Result<(Payload, Route), Failure>,
-        ended: AttemptEnd,
-    ) -> Result<()> {
-        if self.router(step.key).is_none() {
-            return Ok(());
-        }
-        let goes = result.is_ok() && !ended.partial && self.would_remove_records(step);
-        let kept = match &result {
-            Ok((output, _)) => Ok(self.keep_output(step, output, &ended, goes)?),
-            Err(failure) => Err(failure.clone()),
-        };
-        self.attempts.remove(&step.key);
-        let cache_key = self.cache_keys.remove(&step.key);
-        let cache_key = cache_key.filter(|_| !ended.partial);
-        self.table.count_end(result.is_ok());
-        match &result {
-            Ok((output, _)) => {
-                if let Some(key) = cache_key {
-                    // Without room for it the run goes on.
-                    may_fail(cache::write_entry(self.place.workspace, &key, output));
-                }
-                let how = match (ended.cached, &ended.io) {
-                    (true, _) => "ok, cached".to_owned(),
-                    _ if ended.partial => format!("partial, {}", time(ended.duration)),
-                    (false, Some(_)) => format!("ok, {}", time(ended.duration)),
-                    (false, None) => "ok".to_owned(),
-                };
-                self.report_step(step, Ok(()), &how);
-            }
-            Err(failure) => {
-                self.report_step(step, Err(&failure.message), failure.code.name());
-            }
-        }
-        let end = NodeEnd {
-            outcome: kept,
-            duration: ended.duration,
-            used: ended.used,
-            cached: ended.cached,
-            made: ended.made,
-            partial: ended.partial,
-            context_bytes: ended.io.as_deref().map(context_bytes),
-            records_removed: goes,
-        };
-        let time = self.events.add_node_end(step, &end);
-        match goes {
-            true => self.spend_records(step),
-            false => self.spent.forget(step.key),
-        }
-        let (outcome, note) = match result {
-            Ok((output, route)) => {
-                let note = self.recall.note(self.place.flow, step, &output, time);
-                let outcome = match ended.partial {
-                    true => StepOutcome::Partial(output, route),
-                    false => StepOutcome::Success(output, route),
-                };
-                (outcome, note)
-            }
-            Err(failure) => (StepOutcome::Failure(failure), None),
-        };
-        if let Some(router) = self.roots.get_mut(&step.key.root) {
-            router.end_step(step.key.step, outcome, note);
-        }
-        self.drain(step.key.root, None)
+/// Writes an output where people look for it; `goes` says that the step's records do not stay. Returns where the
+/// journal has it.
+fn keep_output(
+    engine: &mut FlowEngine<'_>,
+    (step, output): (&StepRef, &Payload),
+    ended: &AttemptEnd,
+    goes: bool,
+) -> Result<Output> {
+    if ended.identity {
+        return Ok(Output::Identity);
     }
-
-    /// Writes an output where people look for it; `goes` says that the step's records do not stay. Returns where the
-    /// journal has it.
-    fn keep_output(
-        &mut self,
-        step: &StepRef,
-        output: &Payload,
-        ended: &AttemptEnd,
-        goes: bool,
-    ) -> Result<Output> {
-        if ended.identity {
-            return Ok(Output::Identity);
-        }
-        let run = &self.place.run.path;
-        if goes && output.len() <= events::INLINE {
-            return Ok(Output::Text(output.clone()));
-        }
-        if let Some(io) = ended.io.as_ref().filter(|_| !goes) {
-            let name = io.join("output.json");
-            let kept = events::keep_text(run, &attempt::reference(run, &name), output)?;
-            if matches!(kept, Output::Text(_)) {
-                self.linked.write(&name, output)?;
-            }
-            return Ok(kept);
-        }
-        let dir = format!("io/nodes/{}", dir_name(&step.task));
-        files::make_dirs_below(run, Path::new(&dir))?;
-        let name = format!("{dir}/{}.output.json", self.node_id(step));
-        events::keep_text(run, &name, output)
+    let (run, linked) = (&engine.place.run.path, &mut engine.programs.linked);
+    if goes && output.len() <= events::INLINE {
+        return Ok(Output::Text(output.clone()));
     }
-
-    /// Prints a line of progress about a step: how it ended, and, if that is bad, why.
-    pub(super) fn report_step(
-        &mut self,
-        step: &StepRef,
-        good: std::result::Result<(), &str>,
-        how: &str,
-    ) {
-        if !self.options.screen.quiet {
-            let node = self.node_id(step);
-            self.table.print_step((&step.task, node), how, good);
+    if let Some(io) = ended.io.as_ref().filter(|_| !goes) {
+        let name = io.join("output.json");
+        let kept = events::keep_text(run, &attempt::reference(run, &name), output)?;
+        if matches!(kept, Output::Text(_)) {
+            linked.write(&name, output)?;
         }
+        return Ok(kept);
     }
+    let dir = format!("io/nodes/{}", dir_name(&step.task));
+    files::make_dirs_below(run, Path::new(&dir))?;
+    let name = format!("{dir}/{}.output.json", engine.place.node_id(step));
+    events::keep_text(run, &name, output)
 }
 
 /// The size of the context that an attempt was given.

@@ -1,7 +1,7 @@
 //! The loop: begin what is ready, wait for any that ends, route, again.
 //!
-//! One thread, one blocking wait, many children. What is to be done comes from the routers, one for
-//! each root task; what has been done goes into the journal first. Resuming is the same path: the
+//! One thread, one blocking wait, many children. What is to do comes from the routers, one for
+//! each root task; what is done goes into the journal first. Resuming is the same path: the
 //! journal's ends are routed again, and the loop goes on from there.
 //!
 //! Architecture invariant: a program starts only after its `NODE_START` is on disk, and nothing whose
@@ -11,49 +11,51 @@ pub(crate) mod credentials;
 pub(crate) mod inputs;
 mod limits;
 mod ready;
-mod finish;
-mod begin;
+mod spent;
 pub(crate) mod answered;
+mod programs;
+mod queue;
+mod attempts;
+mod roots;
+mod prepare;
+mod remember;
 mod agents;
 mod nested;
-mod resume;
-mod remember;
+mod finish;
+mod begin;
 mod wait;
-mod spent;
+mod resume;
 
-use super::context::helper::HelperQuestion;
+use super::PROGRAM;
 use super::context::recall::Recall;
-use super::graph::choice::Failure;
 use super::graph::plan::RoutePlan;
-use super::graph::router::{Effect, Router, StepKey, StepRef};
+use super::graph::router::{Router, StepRef};
 use super::graph::topology::NodeIx;
 use super::manifest::{Flow, KeptRecords, ResumePolicy};
-use super::record::attempt::PreparedAttempt;
-use super::record::events::{self, EventWriter, OwnRun, RootInput};
-use super::record::lineage::{Attempts, BegunBefore};
+use super::record::events::{self, EventWriter, RootInput};
 use super::record::replay::Roots;
 use super::record::tally::{FinishedRoot, Keeping, Tally};
+use super::record::{self, StepId, edge_told};
 use super::view::progress_table::ProgressTable;
-use crate::error::{Result, may_fail};
-use crate::record::execution::LinkedFiles;
+use crate::error::{At, Exit, Result, may_fail};
+use crate::record::event::EventKind;
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::timestamp::Timestamp;
-use crate::unix::process::{Children, Token};
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::{Screen, print_json};
 use answered::AnsweredSteps;
-use credentials::Credentials;
+use attempts::StepAttempts;
 use inputs::{Inputs, Taken};
-use limits::{LimitGroup, Limits};
-use ready::ReadySteps;
-use spent::SpentRecords;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use programs::Programs;
+use queue::Queue;
+use roots::RootTasks;
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// So many steps for each program that may run are prepared, or held, at the same time.
+/// The steps that are prepared, or held, for each program that may run.
 const AHEAD: usize = 4;
 
 /// How a start of the engine is to behave.
@@ -117,12 +119,43 @@ pub(crate) struct RunPlace<'e> {
     pub deadline: Option<Timestamp>,
 }
 
+impl<'e> RunPlace<'e> {
+    fn node_id(&self, step: &StepRef) -> &'e str {
+        &self.flow.graph.nodes[step.node].id
+    }
+
+    /// The name of a step in journals.
+    fn step_id(&self, step: &StepRef) -> StepId {
+        StepId {
+            task: step.task.to_string(),
+            node: self.node_id(step).to_owned(),
+            edge: edge_told(&self.flow.graph, step),
+        }
+    }
+
+    /// The directory in which a task works, made if it is missing.
+    fn task_dir(&self, step: &StepRef) -> Result<PathBuf> {
+        let dir = self.task_path(step);
+        if dir != self.workspace.root {
+            std::fs::create_dir_all(&dir).at("create", &dir)?;
+        }
+        Ok(dir)
+    }
+
+    /// A single root works in the workspace; every other task has a directory of its own.
+    fn task_path(&self, step: &StepRef) -> PathBuf {
+        let is_alone = step.is_root && !self.has_many_roots;
+        let task = (!is_alone).then_some(&*step.task);
+        record::task_path(&self.workspace.root, self.run.id.as_str(), task)
+    }
+}
+
 /// Why the loop has ended.
 #[derive(Debug)]
 pub(crate) enum EngineStop {
     Done,
     Signal(Stop),
-    /// Somebody else wrote the journal.
+    /// Another process wrote the journal.
     JournalChanged,
     /// Only steps are left that do not go on by themselves: why, the most demanding first. Not empty.
     Suspended(Vec<SuspendedStep>),
@@ -143,6 +176,23 @@ pub(crate) enum Need {
     Time,
 }
 
+impl Need {
+    /// The need of a node's own run that ended with a code; none if the code ends the step. A run that can be resumed
+    /// has not failed, and one that a signal ended can.
+    fn of_exit(code: i32) -> Option<Self> {
+        /// The codes that shells and the engine have for signals.
+        const SIGNALS: std::ops::RangeInclusive<i32> = 129..=192;
+        let is = |exit: Exit| code == exit as i32;
+        match code {
+            _ if is(Exit::Config) => Some(Self::Config),
+            _ if is(Exit::Undecided) => Some(Self::Decision),
+            _ if is(Exit::Waiting) => Some(Self::Answer),
+            _ if is(Exit::TempFail) || SIGNALS.contains(&code) => Some(Self::Time),
+            _ => None,
+        }
+    }
+}
+
 /// Why a step does not begin, or did not end.
 #[derive(Debug)]
 pub(crate) struct SuspendedStep {
@@ -153,35 +203,22 @@ pub(crate) struct SuspendedStep {
     pub reason: Option<String>,
 }
 
-/// The run of an earlier attempt or step, with which an attempt went on.
-struct KeptRun {
-    run: OwnRun,
-    /// An earlier engine began that attempt, and it has not ended.
-    is_open: bool,
-}
+impl SuspendedStep {
+    fn new(need: Need, text: String) -> Self {
+        let reason = None;
+        Self { need, text, reason }
+    }
 
-/// A program that runs.
-struct ActiveProgram {
-    step: StepRef,
-    /// The directory of records.
-    io: PathBuf,
-    since: Instant,
-    /// Why it is being ended.
-    failure: Option<Failure>,
-    /// Nobody wants it any more.
-    cancelled: bool,
-    /// Set if it is no attempt yet, but is asked for what the node's context needs.
-    asks: Option<HelperQuestion>,
-}
-
-/// A program that starts when its beginning is on disk.
-struct WaitingProgram {
-    active: ActiveProgram,
-    prepared: PreparedAttempt,
-    call_id: String,
-    attempt: u32,
-    /// The beginning is on disk.
-    is_recorded: bool,
+    /// The same with the name of the step in its text.
+    fn named(self, name: &str) -> Self {
+        let why = &self.text;
+        let text = match self.need {
+            Need::Look => name.to_owned(),
+            Need::Answer => format!("{name} asks: {why}"),
+            Need::Config | Need::Decision | Need::Time => format!("{name}: {why}"),
+        };
+        Self { text, ..self }
+    }
 }
 
 /// One start of the engine on one run.
@@ -189,37 +226,12 @@ pub(crate) struct FlowEngine<'e> {
     place: RunPlace<'e>,
     options: FlowOptions,
     events: EventWriter<'e>,
-    signals: &'e Signals,
-    children: Children<'e>,
-    inputs: Inputs,
-    /// Why roots fail at their start, by their numbers.
-    faults: HashMap<usize, String>,
-    roots: Roots<'e>,
-    ready: ReadySteps,
-    limits: Limits,
-    prepared: VecDeque<WaitingProgram>,
-    active: HashMap<Token, ActiveProgram>,
-    attempts: HashMap<StepKey, Attempts>,
-    /// What was before steps that a retry begins anew, by task and node.
-    begun_before: HashMap<(String, String), BegunBefore>,
-    /// The runs that the last attempts of steps went on with.
-    own_runs: HashMap<StepKey, KeptRun>,
-    /// Directories of records that are not to stay.
-    spent: SpentRecords,
-    /// Under which name the outputs of steps are to be kept.
-    cache_keys: HashMap<StepKey, String>,
-    recall: Recall,
-    linked: LinkedFiles,
-    credentials: Credentials,
-    suspended: BTreeMap<StepKey, (StepRef, SuspendedStep)>,
-    /// The number of the first root that failed.
-    failed: Option<usize>,
-    tally: Tally,
-    /// Lines about roots that have ended; printed when the journal has these.
-    lines: Vec<u8>,
-    stop: Option<Stop>,
-    /// When it was last looked how much programs have printed.
-    looked: Instant,
+    roots: RootTasks<'e>,
+    queue: Queue,
+    programs: Programs<'e>,
+    attempts: StepAttempts,
+    /// What contexts are made of.
+    context: Recall,
     table: ProgressTable,
 }
 
@@ -232,81 +244,66 @@ impl<'e> FlowEngine<'e> {
         signals: &'e Signals,
         inputs: Inputs,
     ) -> Self {
-        let mut children = Children::with_pidfds(signals);
-        children.set_grace(options.grace);
         let graph = &place.flow.graph;
         Self {
             events: EventWriter { journal, graph },
-            signals,
-            children,
-            inputs,
-            faults: HashMap::new(),
-            roots: Roots::new(),
-            ready: ReadySteps::default(),
-            limits: Limits::new(place.flow),
-            prepared: VecDeque::new(),
-            active: HashMap::new(),
-            attempts: HashMap::new(),
-            begun_before: HashMap::new(),
-            own_runs: HashMap::new(),
-            spent: SpentRecords::default(),
-            cache_keys: HashMap::new(),
-            recall: Recall::default(),
-            linked: LinkedFiles::default(),
-            credentials: Credentials::new(place.flow),
-            suspended: BTreeMap::new(),
-            failed: None,
-            tally: Tally::new(options.keeping),
-            lines: Vec::new(),
-            stop: None,
-            looked: Instant::now(),
+            roots: RootTasks {
+                open: Roots::new(),
+                failed: None,
+                tally: Tally::new(options.keeping),
+                lines: Vec::new(),
+            },
+            queue: Queue::new(inputs, place.flow),
+            programs: Programs::new(&place, &options, signals),
+            attempts: StepAttempts::default(),
+            context: Recall::default(),
             table: ProgressTable::new(options.screen),
             options,
             place,
         }
     }
 
-    /// Works until nothing is left to do, or something asks for the end. Whatever happens, no program is
-    /// left behind.
+    /// Works until nothing is left to do, or something asks for the end. No program outlives it, also after an error.
     pub(crate) fn run(&mut self) -> Result<EngineStop> {
         if self.table.is_on() {
             // Without it Ctrl-Z leaves the table where the shell's prompt comes.
-            may_fail(self.signals.catch_suspension());
+            may_fail(self.programs.signals.catch_suspension());
         }
         let done = self.work();
         if done.is_err() {
-            self.end_children();
+            self.programs.end_all();
+            may_fail(self.events.journal.flush());
         }
         self.table.close();
         done
     }
 
-    /// The journal, for the record of the end, and what the roots came to, even if nothing yet.
+    /// The journal, for the record of the end, and the results of the roots, also of those that are not over.
     pub(crate) fn into_parts(mut self) -> (Journal, Tally, RunDir) {
         let with_tasks = self.options.with_tasks;
-        for (number, router) in self.roots.iter().filter(|_| with_tasks) {
+        for (number, router) in self.roots.open.iter().filter(|_| with_tasks) {
             let so_far = FinishedRoot::of(self.place.plan, *number, router, with_tasks);
-            self.tally.add(so_far);
+            self.roots.tally.add(so_far);
         }
-        (self.events.journal, self.tally, self.place.run)
+        (self.events.journal, self.roots.tally, self.place.run)
     }
 
     fn work(&mut self) -> Result<EngineStop> {
-        self.resume()?;
+        resume::resume(self)?;
         loop {
             let is_ours = !self.events.journal.was_changed();
-            let began = is_ours && self.stop.is_none() && self.fill()?;
+            let began = is_ours && self.programs.stop.is_none() && self.fill()?;
             if is_ours {
-                self.launch()?;
+                begin::launch(self)?;
             }
-            self.store_items(false)?;
+            remember::store_items(self, false)?;
             self.print_lines()?;
             self.remove_spent();
-            let is_awaited = self.ready.next_due().is_some() || self.awaits_inputs();
-            let waits = !began && is_awaited && self.stop.is_none();
-            if !self.children.is_empty() || (is_ours && waits) {
-                self.wait()?;
-            } else if !began || self.stop.is_some() {
+            let is_awaited = self.queue.ready.next_due().is_some() || self.awaits_inputs();
+            let waits = !began && is_awaited && self.programs.stop.is_none();
+            if !self.programs.children.is_empty() || (is_ours && waits) {
+                wait::wait(self)?;
+            } else if !began || self.programs.stop.is_some() {
                 break;
             }
         }
@@ -319,9 +316,14 @@ impl<'e> FlowEngine<'e> {
         Ok(self.stop_reason())
     }
 
-    /// Prints what roots came to that have ended, once that is in the journal.
+    fn remove_spent(&mut self) {
+        let journal = &self.events.journal;
+        self.programs.spent.remove(&self.place, journal);
+    }
+
+    /// Prints the lines about roots that have ended, once their ends are in the journal.
     fn print_lines(&mut self) -> Result<()> {
-        if self.lines.is_empty() {
+        if self.roots.lines.is_empty() {
             return Ok(());
         }
         self.events.journal.flush()?;
@@ -329,23 +331,25 @@ impl<'e> FlowEngine<'e> {
             return Ok(());
         }
         self.table.erase();
-        print_json(&std::mem::take(&mut self.lines))
+        print_json(&std::mem::take(&mut self.roots.lines))
     }
 
     fn stop_reason(&mut self) -> EngineStop {
-        if let Some(stop) = self.stop {
+        if let Some(stop) = self.programs.stop {
             return EngineStop::Signal(stop);
         }
-        let mut suspended: Vec<_> = std::mem::take(&mut self.suspended).into_values().collect();
+        let mut suspended: Vec<_> = std::mem::take(&mut self.queue.suspended)
+            .into_values()
+            .collect();
         suspended.sort_by_cached_key(|(StepRef { key, .. }, why)| {
-            let router = self.roots.get(&key.root);
+            let router = self.roots.open.get(&key.root);
             (
                 why.need,
                 key.root,
                 router.and_then(|it| it.place_of(key.step)),
             )
         });
-        // Recorded with the end of this start, so that a pause that nobody has seen is made again.
+        // Recorded with the end of this start, so that a pause that no one has seen is made again.
         for (step, _) in suspended.iter().filter(|(_, it)| it.need == Need::Look) {
             self.events.add_pause(step);
         }
@@ -359,163 +363,97 @@ impl<'e> FlowEngine<'e> {
     /// the old ones is ready. Where much is ready, some more is prepared than may run, so that one sync
     /// of the journal serves for many programs. Returns whether anything has begun.
     fn fill(&mut self) -> Result<bool> {
-        self.ready.release(Instant::now());
-        self.release_held();
+        self.queue.ready.release(Instant::now());
+        self.queue.release_held(&self.programs);
         let jobs = self.options.jobs.max(1);
-        if self.active.len() + self.prepared.len() >= jobs {
+        if self.programs.at_work() >= jobs {
             return Ok(false);
         }
         let mut since_flush = 0;
         let mut began = false;
         loop {
-            let at_work = self.active.len() + self.prepared.len();
-            let Some(step) = self.ready.pop() else {
+            let at_work = self.programs.at_work();
+            let Some(step) = self.queue.ready.pop() else {
                 if at_work >= jobs || !self.may_admit() || !self.admit()? {
                     break;
                 }
                 continue;
             };
-            if let Some(group) = self.full_group(step.node) {
-                self.ready.hold(step, group);
+            if let Some(group) = self.queue.full_group(step.node, &self.programs) {
+                self.queue.ready.hold(step, group);
                 continue;
             }
             // Such a step must not be recorded as begun before it is.
             let fails_on_resume = self.place.flow.nodes[step.node].on_resume == ResumePolicy::Fail;
             if at_work >= jobs && (at_work >= jobs * AHEAD || fails_on_resume) {
-                self.ready.push_front(step);
+                self.queue.ready.push_front(step);
                 break;
             }
-            self.begin(step)?;
+            begin::begin(self, step)?;
             began = true;
             since_flush += 1;
             if since_flush == 1024 {
                 self.events.journal.flush()?;
                 since_flush = 0;
             }
-            if since_flush % 64 == 0 && self.signals.stop().is_some() {
-                self.stop = self.signals.stop();
+            if since_flush % 64 == 0 && self.programs.take_stop() {
                 break;
             }
         }
         Ok(began)
     }
 
-    /// Another input may be taken: not behind a failure, and not while many steps are held, so that inputs
+    /// Another input may be taken: not after a failure, and not while many steps are held, so that inputs
     /// are not read faster than they can be worked on.
     fn may_admit(&self) -> bool {
-        let has_room = |most: usize| self.roots.len() < most;
-        self.failed.is_none()
+        let has_room = |most: usize| self.roots.open.len() < most;
+        self.roots.failed.is_none()
             && self.options.queue.is_none_or(has_room)
-            && self.ready.held() < self.options.jobs.max(1) * AHEAD
+            && self.queue.ready.held() < self.options.jobs.max(1) * AHEAD
     }
 
     /// More inputs may come, and would be taken at once.
     fn awaits_inputs(&self) -> bool {
-        self.inputs.is_open() && self.may_admit()
-    }
-
-    /// Makes as many steps ready as the limits that hold them have room for.
-    fn release_held(&mut self) {
-        for group in self.ready.holding() {
-            let room = self.limits.room(group, self.nodes_at_work());
-            self.ready.release_held(group, room);
-        }
-    }
-
-    /// A limit that leaves no room for a step at a node.
-    fn full_group(&self, node: NodeIx) -> Option<LimitGroup> {
-        let mut groups = self.limits.groups_of(node).iter().copied();
-        groups.find(|group| self.limits.room(*group, self.nodes_at_work()) == 0)
-    }
-
-    /// The node of each program that runs or is about to.
-    fn nodes_at_work(&self) -> impl Iterator<Item = NodeIx> {
-        let active = self.active.values();
-        let prepared = self.prepared.iter().map(|waiting| &waiting.active);
-        active.chain(prepared).map(|active| active.step.node)
+        self.queue.inputs.is_open() && self.may_admit()
     }
 
     /// Takes the next input. Returns whether there was one.
     fn admit(&mut self) -> Result<bool> {
-        self.stop = self.signals.stop();
-        if self.stop.is_some() {
+        if self.programs.take_stop() {
             return Ok(false);
         }
-        let Taken::Input(taken) = self.inputs.take()? else {
+        let Taken::Input(taken) = self.queue.inputs.take()? else {
             return Ok(false);
         };
         let (run, number) = (&self.place.run.path, taken.number);
         let kept = events::keep_text(run, &events::input_name(number), &taken.payload)?;
         let router = Router::new(self.place.plan, number, taken.payload);
-        self.roots.insert(number, router);
+        self.roots.open.insert(number, router);
         if let Some(fault) = &taken.fault {
-            self.faults.insert(number, fault.clone());
+            self.queue.faults.insert(number, fault.clone());
         }
         let fault = taken.fault;
-        self.drain(number, Some(&RootInput { kept, fault }))?;
+        roots::drain(self, number, Some(&RootInput { kept, fault }))?;
         Ok(true)
     }
 
-    /// Does what a router wants. `input` is what a new root was given.
-    fn drain(&mut self, number: usize, input: Option<&RootInput>) -> Result<()> {
-        while let Some(router) = self.roots.get_mut(&number)
-            && let Some(effect) = router.next_effect()
-        {
-            match effect {
-                Effect::Start(step) => self.ready.push_back(step),
-                Effect::Cancel(key) => self.cancel(key),
-                Effect::Won(..) => {
-                    self.events.add_effect(router, &effect, input);
-                    self.events.journal.sync()?;
-                }
-                report => self.events.add_effect(router, &report, input),
-            }
-        }
-        self.harvest(number);
-        Ok(())
+    /// The beginning of the ids of calls that the journal does not have.
+    fn calls_of_helpers(&self) -> String {
+        format!("{}{}", self.place.call_prefix, self.context.key())
     }
 
-    /// A root that is over makes room for others.
-    fn harvest(&mut self, number: usize) {
-        let router = self.roots.get(&number).filter(|router| router.is_over());
-        let Some(router) = router else { return };
-        let with_tasks = self.options.with_tasks;
-        let finished = FinishedRoot::of(self.place.plan, number, router, with_tasks);
-        if finished.succeeded() {
-            self.remove_empty_dirs(router);
-        }
-        self.roots.remove(&number);
-        self.faults.remove(&number);
-        self.recall.forget(number);
-        if self.options.prints_roots {
-            let run_id = self.place.run.id.as_str();
-            self.lines.extend_from_slice(&finished.line(run_id));
-        }
-        if finished.failed() && !self.options.keep_going {
-            self.give_up_after(number);
-        }
-        self.tally.add(finished);
+    /// Prints a line of progress about a step: how it ended, and, if that is bad, why.
+    fn report_step(&mut self, step: &StepRef, good: std::result::Result<(), &str>, how: &str) {
+        let node = self.place.node_id(step);
+        self.table.print_step((&step.task, node), how, good);
     }
 
-    /// The router of a step that is still wanted.
-    fn router(&self, key: StepKey) -> Option<&Router<'e>> {
-        let router = self.roots.get(&key.root);
-        router.filter(|router| router.is_wanted(key.step))
-    }
-
-    fn node_id(&self, step: &StepRef) -> &'e str {
-        &self.place.flow.graph.nodes[step.node].id
-    }
-
-    fn suspend(&mut self, step: StepRef, need: Need, why: &str) {
-        let name = format!("{} of {}", self.node_id(&step), step.task);
-        let text = match need {
-            Need::Look => name,
-            Need::Answer => format!("{name} asks: {why}"),
-            Need::Config | Need::Decision | Need::Time => format!("{name}: {why}"),
-        };
-        let reason = None;
-        let why = SuspendedStep { need, text, reason };
-        self.suspended.insert(step.key, (step, why));
+    /// Prints a warning, and records it.
+    fn warn(&mut self, text: &str) {
+        self.options.screen.warn_as(PROGRAM, text);
+        let journal = &mut self.events.journal;
+        journal.add_line(EventKind::SystemMessage, |line| {
+            line.put("level", "WARN").put("content", text);
+        });
     }
 }

@@ -3,23 +3,22 @@
 //! The run has a name of its own and lies in the task's directory, so that the same command resumes it, and a retry of
 //! the step goes on with it.
 
-use super::agents::need_of;
-use super::begin::BeginningStep;
-use super::finish::AttemptEnd;
-use super::{ActiveProgram, FlowEngine, Need};
+use super::agents::RunEnd;
+use super::attempts::StepAttempts;
+use super::prepare::BeginningStep;
+use super::programs::ActiveProgram;
+use super::{FlowOptions, Need, RunPlace, SuspendedStep};
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Result};
 use crate::flow::PROGRAM;
-use crate::flow::context::select::AssembledContext;
-use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
-use crate::flow::record::{InnerStanding, OwnRun, ProgramInput, find_failure, program_beside};
+use crate::flow::graph::{Failure, FailureCode, Payload};
+use crate::flow::record::{InnerStanding, OwnRun, find_failure, program_beside};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
-use crate::text::ids::RunId;
 use crate::unix::process::{Ended, Outcome};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The object that `delta-flow run --format json` prints.
 #[derive(Deserialize, Default)]
@@ -57,151 +56,129 @@ struct InnerStart {
     retries: bool,
 }
 
-impl FlowEngine<'_> {
-    /// Prepares the run of a flow within the flow: a new one, or the one that an earlier process began.
-    pub(super) fn begin_nested(
-        &mut self,
-        beginning: &BeginningStep,
-        (inner, dir): (&PathBuf, PathBuf),
-        context: &AssembledContext,
-    ) -> Result<()> {
-        let start = self.inner_start(beginning, &dir)?;
-        let mut argv = vec![program_beside(PROGRAM)];
-        let (inner, work_dir) = (inner.to_string_lossy(), dir.to_string_lossy());
-        let jobs = self.options.jobs.to_string();
-        let words = [
-            "run",
-            &inner,
-            "-w",
-            &work_dir,
-            "--run-id",
-            &start.run_id,
-            "-j",
-            &jobs,
-            "-i",
-            "-",
-            "--format",
-            "json",
-            "-q",
-        ];
-        argv.extend(words.map(str::to_owned));
-        if !self.options.launch.is_empty() {
-            // Routing stays here; the prefix is for the programs inside.
-            argv.push("--launch".to_owned());
-            argv.push(shell_quoted(&self.options.launch));
-        }
-        if self.options.changed_ok {
-            argv.extend(["--changed", "ok"].map(str::to_owned));
-        }
-        if start.retries {
-            argv.push("--retry".to_owned());
-            let within = format!("{}/", self.node_id(&beginning.step));
-            let repeat = self.options.repeat.iter();
-            let repeat = repeat.filter_map(|name| name.strip_prefix(&within));
-            argv.extend(repeat.flat_map(|name| ["--repeat".to_owned(), name.to_owned()]));
-        }
-        let given = ProgramInput {
-            argv,
-            dir,
-            input: &beginning.input,
-            context: Some(&context.text),
-            stdin: None,
-        };
-        self.prepare(beginning, given, start.own_run.as_ref())
+/// The command of the run of a flow within the flow: of a new one, or of the one that an earlier start began, which is
+/// returned, too.
+pub(super) fn begin_nested(
+    (place, options): (&RunPlace<'_>, &FlowOptions),
+    attempts: &StepAttempts,
+    beginning: &BeginningStep,
+    (inner, dir): (&Path, &Path),
+) -> Result<(Vec<String>, Option<OwnRun>)> {
+    let start = inner_start(place, attempts, beginning, dir)?;
+    let mut argv = vec![program_beside(PROGRAM)];
+    let (inner, work_dir) = (inner.to_string_lossy(), dir.to_string_lossy());
+    let jobs = options.jobs.to_string();
+    let words = [
+        "run",
+        &inner,
+        "-w",
+        &work_dir,
+        "--run-id",
+        &start.run_id,
+        "-j",
+        &jobs,
+        "-i",
+        "-",
+        "--format",
+        "json",
+        "-q",
+    ];
+    argv.extend(words.map(str::to_owned));
+    if !options.launch.is_empty() {
+        // Routing stays here; the prefix is for the programs inside.
+        argv.push("--launch".to_owned());
+        argv.push(shell_quoted(&options.launch));
     }
+    if options.changed_ok {
+        argv.extend(["--changed", "ok"].map(str::to_owned));
+    }
+    if start.retries {
+        argv.push("--retry".to_owned());
+        let within = format!("{}/", place.node_id(&beginning.step));
+        let repeat = options.repeat.iter();
+        let repeat = repeat.filter_map(|name| name.strip_prefix(&within));
+        argv.extend(repeat.flat_map(|name| ["--repeat".to_owned(), name.to_owned()]));
+    }
+    Ok((argv, start.own_run))
+}
 
-    /// The run that a step is: a new one, or, where the node's `retries` or a retry of this run begin the step again with
-    /// the input that it had, the one that failed. Of that only what failed inside is done again, and once each time:
-    /// which one it is stands in the journal before it begins.
-    fn inner_start(&self, beginning: &BeginningStep, dir: &Path) -> Result<InnerStart> {
-        let step = &beginning.step;
-        let new = InnerStart {
-            run_id: self.own_run(step),
-            own_run: None,
-            retries: false,
-        };
-        let kept = self.own_runs.get(&step.key);
-        let Some(id) = kept
-            .map(|kept| kept.run.id.clone())
-            .or(self.run_before(step))
-        else {
-            return Ok(new);
-        };
-        let run = RunDir::of(&Workspace::at(dir)?, &id);
-        let Some(standing) = InnerStanding::read(&run)? else {
-            return Ok(new);
-        };
-        let retries = match kept.filter(|kept| kept.is_open) {
-            Some(kept) => kept.run.retries,
-            None if !standing.goes_on_with(&beginning.input) => return Ok(new),
-            None => standing.retries + u64::from(standing.has_ended),
-        };
-        Ok(InnerStart {
-            run_id: id.to_string(),
-            retries: standing.retries < retries,
-            own_run: Some(OwnRun { id, retries }),
-        })
-    }
+/// The run that a step is: a new one, or, where the node's `retries` or a retry of this run begin the step again with
+/// the input that it had, the one that failed. Of that only what failed inside is done again, and once each time:
+/// the journal has its number before it begins.
+fn inner_start(
+    place: &RunPlace<'_>,
+    attempts: &StepAttempts,
+    beginning: &BeginningStep,
+    dir: &Path,
+) -> Result<InnerStart> {
+    let step = &beginning.step;
+    let new = InnerStart {
+        run_id: attempts.own_run(place, step),
+        own_run: None,
+        retries: false,
+    };
+    let kept = attempts.own_runs.get(&step.key);
+    let Some(id) = kept
+        .map(|kept| kept.run.id.clone())
+        .or(attempts.run_before(place, step))
+    else {
+        return Ok(new);
+    };
+    let run = RunDir::of(&Workspace::at(dir)?, &id);
+    let Some(standing) = InnerStanding::read(&run)? else {
+        return Ok(new);
+    };
+    let retries = match kept.filter(|kept| kept.is_open) {
+        Some(kept) => kept.run.retries,
+        None if !standing.goes_on_with(&beginning.input) => return Ok(new),
+        None => standing.retries + u64::from(standing.has_ended),
+    };
+    Ok(InnerStart {
+        run_id: id.to_string(),
+        retries: standing.retries < retries,
+        own_run: Some(OwnRun { id, retries }),
+    })
+}
 
-    /// The run of the attempt before, or of a step before a retry took its end back.
-    fn run_before(&self, step: &StepRef) -> Option<RunId> {
-        let begun = self.begun_before(step);
-        let (times, failed) = match self.failed_attempts(step) {
-            0 => {
-                let before = begun.filter(|it| it.is_taken_back)?;
-                if let Some(own) = &before.own_run {
-                    return Some(own.id.clone());
-                }
-                (before.times - 1, before.failed)
-            }
-            failed => (begun.map_or(0, |it| it.times), failed - 1),
-        };
-        RunId::parse(&self.run_name(step, (times, failed))).ok()
-    }
-
-    /// The run of a flow within the flow has come to a stop.
-    pub(super) fn end_nested(
-        &mut self,
-        active: ActiveProgram,
-        outcome: &Outcome,
-        mut ended: AttemptEnd,
-    ) -> Result<()> {
-        let path = active.io.join("stdout.log");
-        let printed = std::fs::read(&path).at("read", &path)?;
-        let printed: InnerResult = serde_json::from_slice(&printed).unwrap_or_default();
-        let code = match outcome.how {
-            Ended::Exited(code) if active.failure.is_none() => Some(code),
-            _ => None,
-        };
-        if let Some(need) = code.and_then(need_of) {
-            let mut why = printed.why_not_ended(code.unwrap_or_default());
-            if need == Need::Decision {
-                // As the command line of this run has it.
-                let node = self.node_id(&active.step);
-                why = why.replace("--repeat ", &format!("--repeat {node}/"));
-            }
-            self.suspend(active.step, need, &why);
-            return Ok(());
+/// The end of the run of a flow within the flow that has stopped, and whether it is partial.
+pub(super) fn end_nested(
+    place: &RunPlace<'_>,
+    active: &ActiveProgram,
+    outcome: &Outcome,
+) -> Result<(RunEnd, bool)> {
+    let path = active.io.join("stdout.log");
+    let printed = std::fs::read(&path).at("read", &path)?;
+    let printed: InnerResult = serde_json::from_slice(&printed).unwrap_or_default();
+    let code = match outcome.how {
+        Ended::Exited(code) if active.failure.is_none() => Some(code),
+        _ => None,
+    };
+    if let Some(need) = code.and_then(Need::of_exit) {
+        let mut why = printed.why_not_ended(code.unwrap_or_default());
+        if need == Need::Decision {
+            // As the command line of this run has it.
+            let node = place.node_id(&active.step);
+            why = why.replace("--repeat ", &format!("--repeat {node}/"));
         }
-        let step = active.step;
-        let timeout = self.place.flow.nodes[step.node].timeout;
-        ended.partial = printed.status.as_deref() == Some("partial");
-        let came = ended.partial || printed.status.as_deref() == Some("success");
-        let fault = match active.failure {
-            Some(failure) => Some(failure),
-            None if came && code.is_some() => None,
-            None => find_failure(&active.io, outcome, timeout)?,
-        };
-        let result = match (fault, printed.output, printed.error) {
-            (Some(failure), _, Some(error)) if failure.code == FailureCode::Operation => {
-                Err(Failure::new(FailureCode::Operation, error.text()))
-            }
-            (Some(failure), ..) => Err(failure),
-            (None, Some(output), _) => Ok(Payload::from(output.get())),
-            (None, None, _) => Ok("null".into()),
-        };
-        self.judge(&step, result, ended)
+        return Ok((RunEnd::Suspended(SuspendedStep::new(need, why)), false));
     }
+    let timeout = place.flow.nodes[active.step.node].timeout;
+    let is_partial = printed.status.as_deref() == Some("partial");
+    let came = is_partial || printed.status.as_deref() == Some("success");
+    let fault = match &active.failure {
+        Some(failure) => Some(failure.clone()),
+        None if came && code.is_some() => None,
+        None => find_failure(&active.io, outcome, timeout)?,
+    };
+    let result = match (fault, printed.output, printed.error) {
+        (Some(failure), _, Some(error)) if failure.code == FailureCode::Operation => {
+            Err(Failure::new(FailureCode::Operation, error.text()))
+        }
+        (Some(failure), ..) => Err(failure),
+        (None, Some(output), _) => Ok(Payload::from(output.get())),
+        (None, None, _) => Ok("null".into()),
+    };
+    Ok((RunEnd::Ended(result), is_partial))
 }
 
 impl InnerResult {

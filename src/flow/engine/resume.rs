@@ -1,14 +1,17 @@
 //! Goes on where the journal leaves a run: what an earlier engine did is routed again, and what is
 //! missing of its record is added.
 
-use super::agents::is_own_run;
-use super::finish::{AttemptEnd, add_tool_calls};
+use super::FlowEngine;
+use super::attempts::KeptRun;
+use super::finish::{add_tool_calls, finish};
 use super::ready::wait_after;
-use super::{FlowEngine, KeptRun};
+use super::remember::{begin_recall, store_items};
+use super::roots::harvest;
+use super::wait::note_inputs;
 use crate::error::Result;
-use crate::flow::PROGRAM;
 use crate::flow::graph::{Effect, Failure, FailureCode, StepRef};
 use crate::flow::manifest::ResumePolicy;
+use crate::flow::record::attempt::AttemptEnd;
 use crate::flow::record::lineage::Attempts;
 use crate::flow::record::{Lineage, Replay, Replayed, TakenBack, each_line, edge_told};
 use crate::record::event::{EventKind, FlowEvent};
@@ -18,154 +21,157 @@ use crate::unix::terminal::counted;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-impl FlowEngine<'_> {
-    /// Brings everything to where the journal leaves it.
-    pub(super) fn resume(&mut self) -> Result<()> {
-        self.begin_recall()?;
-        let (flow, plan) = (self.place.flow, self.place.plan);
-        let mut lineage = Lineage::default();
-        let path = self.events.journal.path().to_owned();
-        let taken = TakenBack::read(&path)?;
-        let mut replay = Replay::new(plan, &self.place.run.path, taken);
-        let mut stored: HashSet<String> = HashSet::new();
-        let mut dead = Vec::new();
-        each_line(&path, false, |line| {
-            lineage.add(line);
-            let recall = &mut self.recall;
-            let time = line.time().unwrap_or(Timestamp::from_millis(0));
-            let replayed = replay.follow(&mut self.roots, line, |step, output| {
-                recall.note(flow, step, output, time)
-            })?;
-            match replayed {
-                Replayed::Root(number, input) => {
-                    if let Some(fault) = line.input_error.as_deref() {
-                        self.faults.insert(number, fault.to_owned());
-                    }
-                    self.inputs.pass_over(number, &input)?;
-                }
-                Replayed::RootEnd(number) => {
-                    self.harvest(number);
-                    if !self.roots.contains_key(&number) {
-                        dead.extend(lineage.running_calls(Some(&format!("T{number}"))));
-                        lineage.forget(&format!("T{number}"));
-                    }
-                }
-                Replayed::Other if line.kind == EventKind::Flow(FlowEvent::Retry) => {
-                    // What the steps that are done again had left in stores does not count.
-                    self.recall.forget_stored(&stored);
-                    stored.clear();
-                    lineage.retire(&replay.open_steps());
-                }
-                Replayed::Other if line.kind == EventKind::Flow(FlowEvent::Memory) => {
-                    stored.extend(line.item_id.as_deref().map(str::to_owned));
-                }
-                Replayed::End(_) => {
-                    let is_good = line.status.as_deref() != Some("failure");
-                    self.table.count_end(is_good);
-                    self.spend_replayed(line, &lineage);
-                }
-                Replayed::Other => {}
-            }
-            Ok(true)
+/// Brings everything to where the journal leaves it.
+pub(super) fn resume(engine: &mut FlowEngine<'_>) -> Result<()> {
+    begin_recall(engine)?;
+    let (flow, plan) = (engine.place.flow, engine.place.plan);
+    let mut lineage = Lineage::default();
+    let path = engine.events.journal.path().to_owned();
+    let taken = TakenBack::read(&path)?;
+    let mut replay = Replay::new(plan, &engine.place.run.path, taken);
+    let mut stored: HashSet<String> = HashSet::new();
+    let mut dead = Vec::new();
+    each_line(&path, false, |line| {
+        lineage.add(line);
+        let recall = &mut engine.context;
+        let time = line.time().unwrap_or(Timestamp::from_millis(0));
+        let replayed = replay.follow(&mut engine.roots.open, line, |step, output| {
+            recall.note(flow, step, output, time)
         })?;
-        self.recall.forget_stored(&stored);
-        self.store_items(true)?;
-        self.tell_of_inputs();
-        for (number, report) in replay.unrecorded() {
-            if let Some(router) = self.roots.get(number) {
-                self.events.add_effect(router, report, None);
-            }
-        }
-        // A race that is decided is on disk before its losers are ended.
-        if replay
-            .unrecorded()
-            .any(|(_, it)| matches!(it, Effect::Won(..)))
-        {
-            self.events.journal.sync()?;
-        }
-        // Of steps that nobody wants any more, too.
-        dead.extend(lineage.running_calls(None));
-        self.begun_before = lineage.begun_before();
-        self.go_on(replay.into_open(), &lineage, dead)
-    }
-
-    /// Begins again with the steps that have not ended.
-    fn go_on(
-        &mut self,
-        open: Vec<StepRef>,
-        lineage: &Lineage,
-        mut dead: Vec<String>,
-    ) -> Result<()> {
-        let flow = self.place.flow;
-        let mut failed = Vec::new();
-        for step in open {
-            let (node, edge) = (self.node_id(&step), edge_told(&flow.graph, &step));
-            let edge = edge.as_deref();
-            let record = lineage.open_step(&step.task, node, edge);
-            if let Some(record) = record.filter(|record| record.is_running) {
-                if let Some(io) = record.records.last() {
-                    let io = self.place.run.path.join(io);
-                    add_tool_calls(&mut self.events, &self.place, &step, (&io, &record.calls))?;
+        match replayed {
+            Replayed::Root(number, input) => {
+                if let Some(fault) = line.input_error.as_deref() {
+                    engine.queue.faults.insert(number, fault.to_owned());
                 }
-                let fails = flow.nodes[step.node].on_resume == ResumePolicy::Fail;
-                if fails && record.call_id.is_some() && !is_own_run(flow, step.node) {
-                    failed.push(step);
-                    continue;
+                engine.queue.inputs.pass_over(number, &input)?;
+            }
+            Replayed::RootEnd(number) => {
+                harvest(engine, number);
+                if !engine.roots.open.contains_key(&number) {
+                    dead.extend(lineage.running_calls(Some(&format!("T{number}"))));
+                    lineage.forget(&format!("T{number}"));
                 }
             }
-            if let Some((run, is_open)) = lineage.own_run(&step.task, node, edge) {
-                self.own_runs.insert(step.key, KeptRun { run, is_open });
+            Replayed::Other if line.kind == EventKind::Flow(FlowEvent::Retry) => {
+                // What the steps that are done again had left in stores does not count.
+                engine.context.forget_stored(&stored);
+                stored.clear();
+                lineage.retire(&replay.open_steps());
             }
-            let attempts = lineage.attempts(&step.task, node, edge);
-            if let Some(record) = lineage.open_step(&step.task, node, edge) {
-                self.note_records(step.key, record.records.iter().cloned());
+            Replayed::Other if line.kind == EventKind::Flow(FlowEvent::Memory) => {
+                stored.extend(line.item_id.as_deref().map(str::to_owned));
             }
-            if attempts.last > 0 || attempts.pause_acknowledged {
-                self.attempts.insert(step.key, attempts);
+            Replayed::End(_) => {
+                let is_good = line.status.as_deref() != Some("failure");
+                engine.table.count_end(is_good);
+                let (programs, place) = (&mut engine.programs, &engine.place);
+                programs.spent.spend_replayed(place, line, &lineage);
+                programs.spent.remove(place, &engine.events.journal);
             }
-            match rest_of_wait(&attempts) {
-                Some(wait) => self.ready.delay(step, Instant::now() + wait),
-                None => self.ready.push_back(step),
-            }
+            Replayed::Other => {}
         }
-        if self.recall.asks(flow) {
-            dead.push(self.calls_of_helpers());
+        Ok(true)
+    })?;
+    engine.context.forget_stored(&stored);
+    store_items(engine, true)?;
+    note_inputs(engine);
+    for (number, report) in replay.unrecorded() {
+        if let Some(router) = engine.roots.open.get(number) {
+            engine.events.add_effect(router, report, None);
         }
-        self.end_leftovers(&dead)?;
-        for number in self.roots.keys().copied().collect::<Vec<_>>() {
-            self.harvest(number);
-        }
-        for step in failed {
-            let message = "the engine was stopped while it ran, and on_resume: fail is set";
-            let failure = Failure::new(FailureCode::Operation, message);
-            self.finish(&step, Err(failure), AttemptEnd::default())?;
-        }
-        Ok(())
     }
+    // A race that is decided is on disk before its losers are ended.
+    if replay
+        .unrecorded()
+        .any(|(_, it)| matches!(it, Effect::Won(..)))
+    {
+        engine.events.journal.sync()?;
+    }
+    // Of steps that nobody wants any more, too.
+    dead.extend(lineage.running_calls(None));
+    engine.attempts.begun_before = lineage.begun_before();
+    go_on(engine, replay.into_open(), &lineage, dead)
+}
 
-    /// Ends what is left of programs whose engine died.
-    fn end_leftovers(&mut self, calls: &[String]) -> Result<()> {
-        if !self.options.is_ours || calls.is_empty() {
-            return Ok(());
+/// Begins again with the steps that have not ended.
+fn go_on(
+    engine: &mut FlowEngine<'_>,
+    open: Vec<StepRef>,
+    lineage: &Lineage,
+    mut dead: Vec<String>,
+) -> Result<()> {
+    let flow = engine.place.flow;
+    let mut failed = Vec::new();
+    for step in open {
+        let (node, edge) = (engine.place.node_id(&step), edge_told(&flow.graph, &step));
+        let edge = edge.as_deref();
+        let record = lineage.open_step(&step.task, node, edge);
+        if let Some(record) = record.filter(|record| record.is_running) {
+            if let Some(io) = record.records.last() {
+                let io = engine.place.run.path.join(io);
+                add_tool_calls(
+                    &mut engine.events,
+                    &engine.place,
+                    &step,
+                    (&io, &record.calls),
+                )?;
+            }
+            let fails = flow.nodes[step.node].on_resume == ResumePolicy::Fail;
+            if fails && record.call_id.is_some() && !flow.is_own_run(step.node) {
+                failed.push(step);
+                continue;
+            }
         }
-        let count: usize = process::end_all_leftovers(calls);
-        if count > 0 {
-            let processes = counted(count, "process");
-            let text = format!("ended {processes} that an engine that died had left");
-            self.warn(&text);
-            self.events.journal.flush()?;
+        if let Some((run, is_open)) = lineage.own_run(&step.task, node, edge) {
+            engine
+                .attempts
+                .own_runs
+                .insert(step.key, KeptRun { run, is_open });
         }
-        Ok(())
+        let attempts = lineage.attempts(&step.task, node, edge);
+        if let Some(record) = lineage.open_step(&step.task, node, edge) {
+            let spent = &mut engine.programs.spent;
+            record
+                .records
+                .iter()
+                .for_each(|it| spent.note(step.key, it));
+        }
+        if attempts.last > 0 || attempts.pause_acknowledged {
+            engine.attempts.counts.insert(step.key, attempts);
+        }
+        match rest_of_wait(&attempts) {
+            Some(wait) => engine.queue.ready.delay(step, Instant::now() + wait),
+            None => engine.queue.ready.push_back(step),
+        }
     }
+    if engine.context.asks(flow) {
+        dead.push(engine.calls_of_helpers());
+    }
+    end_leftovers(engine, &dead)?;
+    for number in engine.roots.open.keys().copied().collect::<Vec<_>>() {
+        harvest(engine, number);
+    }
+    for step in failed {
+        let message = "the engine was stopped while it ran, and on_resume: fail is set";
+        let failure = Failure::new(FailureCode::Operation, message);
+        finish(engine, &step, Err(failure), AttemptEnd::default())?;
+    }
+    Ok(())
+}
 
-    /// Says something, and notes that it was said.
-    pub(super) fn warn(&mut self, text: &str) {
-        self.options.screen.warn_as(PROGRAM, text);
-        let journal = &mut self.events.journal;
-        journal.add_line(EventKind::SystemMessage, |line| {
-            line.put("level", "WARN").put("content", text);
-        });
+/// Ends what is left of programs whose engine died.
+fn end_leftovers(engine: &mut FlowEngine<'_>, calls: &[String]) -> Result<()> {
+    if !engine.options.is_ours || calls.is_empty() {
+        return Ok(());
     }
+    let count: usize = process::end_all_leftovers(calls);
+    if count > 0 {
+        let processes = counted(count, "process");
+        let text = format!("ended {processes} that an engine that died had left");
+        engine.warn(&text);
+        engine.events.journal.flush()?;
+    }
+    Ok(())
 }
 
 /// How long a retry still waits. Neither a clock that jumped nor a record makes that longer than it was.

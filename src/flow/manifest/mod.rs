@@ -262,6 +262,18 @@ impl Flow {
         Some(&self.schemas[self.nodes[node].schema_in?])
     }
 
+    /// A node that is the run of an agent, and not a program.
+    pub(crate) fn is_conversation(&self, node: NodeIx) -> bool {
+        let settings = &self.nodes[node];
+        let agent = settings.agent.filter(|_| settings.command.is_none());
+        agent.is_some_and(|agent| !matches!(self.agents[agent].body, AgentBody::Command(_)))
+    }
+
+    /// A node that is a run of its own, which goes on where it was.
+    pub(crate) fn is_own_run(&self, node: NodeIx) -> bool {
+        self.is_conversation(node) || self.nodes[node].flow.is_some()
+    }
+
     /// The tools that a node allows: its own, or else its agent's.
     pub(crate) fn tools_of(&self, node: NodeIx) -> &[usize] {
         let settings = &self.nodes[node];
