@@ -196,7 +196,7 @@ fn unpack(template: &Template) -> Result<PathBuf> {
     match is_intact(&place, template.name, &files) {
         true => Ok(home),
         false => Err(Error::config(format!(
-            "{} is not what this program has just put there: somebody else writes to it; set XDG_CACHE_HOME to a \
+            "{} is not what this program has just put there: another program writes to it; set XDG_CACHE_HOME to a \
              directory of your own",
             place.display()
         ))),

@@ -111,7 +111,7 @@ const FILE: OptionRow = valued(
 const ADOPT: OptionRow = flag(
     "",
     "--adopt",
-    "obey the records of a copied or cloned workspace",
+    "trust the records of a copied or cloned workspace",
 );
 
 const AGENT_OF_RUN: OptionRow = valued(
@@ -215,7 +215,7 @@ const COMMAND_TABLES: [CommandTable; 24] = [
             valued("", "--since", "TIME", Other, "only runs started since TIME: RFC 3339, or 2h ago"),
             flag("", "--resumable", "only runs that the same command would resume"),
             flag("", "--retryable", "only runs to start again: 75, a signal, or the process died"),
-            flag("", "--needs-attention", "only runs that wait for somebody: 1, 3, 4, 78 and 101"),
+            flag("", "--needs-attention", "only runs that need attention: 1, 3, 4, 78 and 101"),
             flag("", "--first", "only the newest; as text, only its id"),
             valued("", "--format", "", FORMATS, "print a table (default) or a JSON array; with -r, a line for each"),
         ]],

@@ -60,7 +60,7 @@ fn changed_text(text: &str, edit: &Edit<'_>) -> Result<Changed, ToolRefusal> {
     let path = edit.path;
     if edit.old == edit.new {
         return Err(ToolRefusal(format!(
-            "old and new are the same; nothing was written to {path}. new is the text that is to stand in place of old. {}",
+            "old and new are the same; nothing was written to {path}. new is the text that replaces old. {}",
             lines_for(text, edit.old)
         )));
     }

@@ -60,7 +60,7 @@ impl Agent {
 /// How a model is reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Llm {
-    /// None if there is a command, or if nobody names one.
+    /// None if there is a command, or if no model is named.
     pub model: Option<String>,
     /// The agent names no model: it is the environment's.
     pub is_from_environment: bool,
@@ -87,7 +87,7 @@ pub(crate) struct Llm {
 }
 
 impl Llm {
-    /// True if somebody names a model, or a program is one.
+    /// True if a model is named, or a program serves as one.
     pub(crate) fn has_model(&self) -> bool {
         self.model.is_some() || self.command.is_some()
     }
@@ -217,7 +217,7 @@ impl HookEvent {
 pub(crate) struct Problem {
     /// How grave it is.
     pub severity: Severity,
-    /// The file, as a person would name it from where they stand.
+    /// The file, relative to the current directory where that is shorter.
     pub file: String,
     /// Line, from 1, if it is known.
     pub line: Option<usize>,

@@ -82,7 +82,7 @@ impl Api {
         }
     }
 
-    /// The header that carries the key, and what stands before the key in it.
+    /// The header that carries the key, and its prefix.
     pub(crate) fn key_header(self) -> (&'static str, &'static str) {
         match self {
             Self::Chat | Self::Responses => ("authorization", "Bearer "),

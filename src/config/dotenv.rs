@@ -2,7 +2,7 @@
 //!
 //! Unaware of which file is read and of what the variables mean. Lines are `NAME=value`, `export
 //! NAME=value`, empty, or comments. A value may be bare (a ` #` ends it), in single quotes (taken
-//! as it stands) or in double quotes (`\n`, `\t`, `\"`, `\\`, `\$` are escapes). Nothing is expanded.
+//! literally) or in double quotes (`\n`, `\t`, `\"`, `\\`, `\$` are escapes). Nothing is expanded.
 
 /// A line that means nothing, by its number from 1.
 #[derive(Debug, PartialEq, Eq)]

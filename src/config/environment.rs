@@ -38,10 +38,10 @@ const GIVEN_KEY: &str = "DELTA_PROVIDER_KEY";
 /// The variable that names the model of agents that name none.
 pub(crate) const MODEL: &str = "DELTA_MODEL";
 
-/// The variables that the engine looks for its key in, whatever the API. Only the first is no vendor's.
+/// The variables that can hold the engine's key, for any API. All but the first are vendors'.
 pub(crate) const KEY_NAMES: [&str; 3] = ["DELTA_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"];
 
-/// The variables that the engine looks for its endpoint in, whatever the API.
+/// The variables that can hold the engine's endpoint, for any API.
 const ENDPOINT_NAMES: [&str; 4] = [
     "DELTA_BASE_URL",
     "OPENAI_BASE_URL",
@@ -283,7 +283,7 @@ impl Environment {
         variables
     }
 
-    /// True if a variable of the person's file stands in a child's environment: nothing else sets it, and a
+    /// True if a variable of the person's file goes into a child's environment: nothing else sets it, and a
     /// `delta` in the child does not read it there itself.
     fn is_passed_on(&self, name: &str) -> bool {
         let is_engines =

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// A hook's time limit, unless it says otherwise.
 const HOOK_TIMEOUT_MS: u64 = 30_000;
 
-/// Reads the hooks in a mapping from moments to commands; `below` is where it stands.
+/// Reads the hooks in a mapping from moments to commands; `below` is its place in the file.
 pub(crate) fn load(
     document: &Document,
     map: &Map<String, Value>,

@@ -7,7 +7,7 @@ use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-/// The keys that hooks stand under in some agents; the first one also in the main file.
+/// The keys of hooks in some agents; the first one also in the main file.
 pub(crate) const OLD_HOOKS: [&str; 2] = ["lifecycle_hooks", "hooks"];
 
 /// The agent's main file: `agent.yaml`, or `config.yaml` as it was called before 1.9.

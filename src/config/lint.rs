@@ -59,7 +59,7 @@ pub(crate) fn about(sources: &AgentSources, path: &OsStr) -> Vec<Problem> {
     advisor.problems
 }
 
-/// The first variable in a path that is none of the engine's.
+/// The first variable in a path that is not the engine's.
 fn other_variable(path: &str) -> Option<&str> {
     let names = path.split("${").skip(1);
     let mut names = names.filter_map(|rest| Some(rest.split_once('}')?.0));

@@ -67,7 +67,7 @@ fn objection(api: Api, key: &str, value: &Value) -> Option<&'static str> {
     })
 }
 
-/// `key` is where it stands in the file.
+/// `key` is its place in the file.
 pub(super) fn read_llm(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Option<Llm> {
     let at = vec![Step::Key(key.to_owned())];
     let Some(value) = section.map.get("llm") else {
@@ -103,7 +103,7 @@ pub(crate) fn misspelt_key(name: &str) -> Option<&'static str> {
     near.filter(|near| *near != name && name.len() <= near.len() + 1)
 }
 
-/// The settings of a model, wherever they stand.
+/// The settings of a model, from an agent's file or a flow's.
 pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Option<Llm> {
     let map = llm.map;
     let command = map.contains_key("command").then(|| command(llm, out));

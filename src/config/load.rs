@@ -313,8 +313,8 @@ fn read_agent(section: &Section<'_>, mut parts: Parts, out: &mut Diagnostics) ->
     })
 }
 
-/// Says what is wrong with the keys that bind a run of an agent, where they stand in another file. `model` is
-/// the one that is asked, if that file says so.
+/// Says what is wrong with the keys that bind a run of an agent, in another file. `model` is
+/// the model of that file, if it names one.
 #[cfg(feature = "flow")]
 pub(crate) fn check_limits(section: &Section<'_>, model: Option<&str>, out: &mut Diagnostics) {
     read_limits(section, out);

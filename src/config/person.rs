@@ -60,7 +60,7 @@ pub(crate) fn lies_in(dir: &Path) -> bool {
 /// The variables of the file, each once; the last of a name counts. The file is read once.
 ///
 /// # Errors
-/// Somebody else can read or has written the file, or it has a line that means nothing.
+/// Another user can read or has written the file, or a line of it is invalid.
 pub(crate) fn variables() -> Result<&'static [(String, String)]> {
     static READ: OnceLock<std::result::Result<Vec<(String, String)>, String>> = OnceLock::new();
     let read = READ.get_or_init(|| read_file().map_err(|error| error.message));

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// Prices per million tokens, in whatever currency.
+/// Prices per million tokens, in any currency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Pricing {
@@ -280,7 +280,7 @@ pub(super) fn model_of_file(root: &Map<String, Value>) -> Option<String> {
     Some(model.to_owned())
 }
 
-/// Complains of a budget whose costs nobody can count.
+/// Reports a cost budget for a model without prices.
 pub(super) fn check_prices(
     budget: &Budget,
     prices: &PriceList,

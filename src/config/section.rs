@@ -73,7 +73,7 @@ impl Diagnostics {
     }
 }
 
-/// A mapping, and where it stands.
+/// A mapping and its place in the file.
 #[derive(Debug)]
 pub(crate) struct Section<'n> {
     pub map: &'n Map<String, Value>,
@@ -170,7 +170,7 @@ impl<'n> Section<'n> {
         Some(Self::new(map, self.path_to(key)).within(key))
     }
 
-    /// One of a few words, with what it stands for.
+    /// One of a few words, as its value.
     pub(crate) fn read_choice<T: Copy>(
         &self,
         key: &str,

@@ -271,7 +271,7 @@ fn notes_of(how: Ended, exit_code: i32, timeout: Option<Duration>, stderr: &Ends
     }
     if exit_code != 0 && stderr.text().contains("input file is also the output") {
         notes.push(
-            "[the search came to the file that its own output goes into, below .delta; exclude that \
+            "[the search read the file that its own output goes into, below .delta; exclude that \
              directory: --exclude-dir=.delta]"
                 .to_owned(),
         );

@@ -130,7 +130,7 @@ impl SharedRate {
                     if waited.as_ref() != Some(&said) {
                         let seconds = left.as_secs_f64();
                         notify(&format!(
-                            "another process was told to wait; waiting {seconds:.1} s"
+                            "the server asked another process to wait; waiting {seconds:.1} s"
                         ));
                     }
                     waited = Some(said);

@@ -2,7 +2,7 @@
 //!
 //! Unaware of the file that the lines are in and of what the events add up to.
 //!
-//! Architecture invariant: this is the only place that knows the names of the fields. Whatever is
+//! Architecture invariant: this is the only place that knows the names of the fields. What is
 //! sent to the model again is kept as the JSON text that it came in, so that reading costs no
 //! decoding and what was recorded is what is sent.
 
@@ -122,7 +122,7 @@ impl CheckFinding {
     }
 }
 
-/// What a note tells later starts of the engine: JSON objects.
+/// The data of a note for later starts of the engine: JSON objects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fact<'a> {
     /// How requests are changed because the service refused one.
@@ -163,7 +163,7 @@ pub(crate) enum Event<'a> {
         /// The span of another program that the run is a part of: `TRACEPARENT`.
         traceparent: Option<&'a str>,
     },
-    /// Somebody spoke to the model.
+    /// A message of a person.
     UserMessage { content: &'a str },
     /// The model answered.
     Thought {
@@ -195,7 +195,7 @@ pub(crate) enum Event<'a> {
         resolved_command: &'a str,
         /// `DELTA_CALL_ID` of the tool's processes.
         call_id: &'a str,
-        /// The execution's directory, from the run's directory; none if nothing is to be run.
+        /// The execution's directory, from the run's directory; None if nothing runs.
         execution_ref: Option<&'a str>,
     },
     /// A tool's check has been asked whether a call has happened.

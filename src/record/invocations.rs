@@ -267,7 +267,7 @@ impl Invocations {
 }
 
 /// The names of a run's invocations in the order in which they were made: by iteration first, because
-/// clocks may go back. Older engines did not name them so: theirs stand first, by their files' times.
+/// clocks may go back. Older engines did not name them so: theirs come first, by their files' times.
 pub(crate) fn in_order(dir: &Path) -> Result<Vec<String>> {
     let mut names = files::names(dir)?;
     names.sort_by_cached_key(|name| {
@@ -323,8 +323,8 @@ fn tail(file: &File, len: usize, extends: &Extends) -> io::Result<Option<Vec<u8>
 }
 
 /// Shortens the request in `old` and turns its file into that of a new one, by writing what differs:
-/// as long as a conversation grows, that is its end. None if the file is not to be had: somebody has
-/// touched it or made a link to it, or it must stay whole.
+/// as long as a conversation grows, that is its end. None if the file cannot be used: it was
+/// touched or linked, or it must stay whole.
 fn recycle(
     old: &Path,
     written: &Written,

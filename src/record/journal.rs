@@ -37,7 +37,7 @@ pub(crate) struct Journal {
     identity: (u64, u64),
     /// How the file was left by us.
     left: JournalStamp,
-    /// Somebody else has written the file since it was opened.
+    /// Another process has written the file since it was opened.
     changed: bool,
 }
 
@@ -73,7 +73,7 @@ impl Journal {
     }
 
     /// Opens and locks a journal; `None` if another process keeps it locked. A link is refused: what is appended
-    /// and cut off must not be somebody's other file.
+    /// and cut off must not be another file.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
         let began = Instant::now();
         loop {
@@ -131,7 +131,7 @@ impl Journal {
         let Ok(file) = files::open_readable(path) else {
             return false;
         };
-        // A shared lock disturbs nobody else who only looks.
+        // A shared lock does not disturb other readers.
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
     }
 
@@ -207,7 +207,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Notices what somebody else has done to the file. A line of theirs that lacks its newline gets one
+    /// Notices changes by other processes. A line of theirs that lacks its newline gets one
     /// before ours.
     fn look_for_changes(&mut self, there: &Metadata) -> Result<()> {
         if self.left == JournalStamp::of(there) {
@@ -248,7 +248,7 @@ impl Journal {
         self.read_from(0, buffer)
     }
 
-    /// Reads what follows `start` if nobody but us has written the file, else all of it. Returns where it
+    /// Reads what follows `start` if no other process has written the file, else all of it. Returns where it
     /// began to read.
     pub(crate) fn read_new(&mut self, start: u64, buffer: &mut Vec<u8>) -> Result<u64> {
         let meta = self.file.metadata().at("read", &self.path)?;

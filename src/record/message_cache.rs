@@ -1,4 +1,4 @@
-//! The conversation as it stands in a request, kept from one request to the next, so that only what
+//! The conversation as JSON messages of a request, kept from one request to the next, so that only what
 //! the journal has gained is read.
 //!
 //! Pure; unaware of files. A cache: it is always what reading the whole journal would give, and it is
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 pub(crate) struct MessageCache {
     form: Form,
     reading: Reading,
-    /// `[`, and the messages with commas between them; one may stand before the first.
+    /// `[`, and the messages with commas between them; one may precede the first.
     messages: Vec<u8>,
     /// With a window: what each turn takes of `messages`, in order.
     parts: Vec<CachedTurn>,

@@ -1,10 +1,10 @@
 //! A run's state as messages, in the form of chat completions.
 //!
-//! Pure; unaware of files and servers. What the journal holds is spliced as it stands, so that the
+//! Pure; unaware of files and servers. The journal's text is spliced verbatim, so that the
 //! same conversation always becomes the same bytes and each request begins with the one before it.
 //!
-//! Architecture invariant: every tool call has exactly one tool message right behind the assistant
-//! message it is in, whatever the journal holds. Lost results are filled in here, never there.
+//! Architecture invariant: every tool call has exactly one tool message right after the assistant
+//! message it is in, for any journal. Lost results are filled in here, never there.
 
 use crate::record::event::REASONING;
 use crate::record::state::{Call, RecordedQuestion, Run, Thought, Turn};
@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashSet;
 
-/// Stands for a result that has been taken out of the journal.
+/// Replaces a result that was removed from the journal.
 const RESULT_REMOVED: &str = "(the result of this call is no longer in the journal)";
 
 /// The form of the messages.
@@ -120,7 +120,7 @@ fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, form: &Form) {
     }
 }
 
-/// Ids in place of those of a message whose calls somebody has given none, or the same; none if they can stay.
+/// New ids for a message whose calls have missing or equal ones; None if the ids can stay.
 fn repaired_ids(calls: &[Call<'_>]) -> Option<Vec<String>> {
     let mut known = HashSet::new();
     let is_good = |call: &Call<'_>| !call.id.is_empty() && known.insert(call.id.to_string());
@@ -147,7 +147,7 @@ fn write_calls(object: &mut Object<'_>, calls: &[Call<'_>], ids: &[String]) {
     });
 }
 
-/// Adds what the server wants back beside the text and the calls: the reasoning, and members that are nobody's
+/// Adds what the server wants back beside the text and the calls: the reasoning, and members that are unknown
 /// here. An answer that came over another API has none, nor has one that was edited since.
 fn echo(object: &mut Object<'_>, thought: &Thought<'_>) {
     #[derive(Default, Deserialize)]

@@ -52,7 +52,7 @@ impl Status {
         Self::Interrupted,
     ];
 
-    /// As it stands in files.
+    /// The name in files.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Running => "RUNNING",
@@ -133,12 +133,12 @@ impl Metadata {
             .map_or(Duration::ZERO, |(start, end)| end.since(start))
     }
 
-    /// True if the run has come to its end.
+    /// True if the run has ended.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.status, Status::Completed | Status::Failed)
     }
 
-    /// True if the run goes on only after somebody has looked at it.
+    /// True if the run needs a person before it can continue.
     pub(crate) fn needs_attention(&self) -> bool {
         match self.status {
             Status::Running => false,

@@ -53,7 +53,7 @@ pub(crate) enum MigrationStep {
     Remove(PathBuf),
     /// Removes a directory that is empty by then.
     RemoveDir(PathBuf),
-    /// Lets nobody but its owner look into a directory.
+    /// Makes a directory private to its owner.
     Hide(PathBuf),
 }
 
@@ -66,10 +66,10 @@ pub(crate) struct MigrationPlan {
     pub runs: Vec<RunId>,
 }
 
-/// Finds out what is to be done. Nothing, if the workspace is in today's layout.
+/// Finds the steps of a migration; none for a workspace in today's layout.
 ///
 /// # Errors
-/// The layout is none that is known, or somebody works on a run: nothing has been changed.
+/// The layout is unknown, or an engine works on a run: nothing has been changed.
 pub(crate) fn plan(workspace: &Workspace) -> Result<MigrationPlan> {
     let control = &workspace.control;
     let (runs_dir, schema) = (control.join("runs"), control.join("schema_version.txt"));
@@ -181,7 +181,7 @@ fn run_id(runs_dir: &Path, name: &str) -> Result<RunId> {
     )))
 }
 
-/// The steps that bring a run's directory into today's form, where it stands.
+/// The steps that bring a run's directory into today's form, in place.
 fn flatten(
     steps: &mut Vec<MigrationStep>,
     workspace: &Workspace,
@@ -243,7 +243,7 @@ fn flatten(
     Ok(())
 }
 
-/// Refuses a run that somebody works on. Engines of that time hold no lock.
+/// Refuses a run that an engine works on. Engines of that time hold no lock.
 fn check_idle(id: &RunId, journal: &Path, metadata: &Path) -> Result<()> {
     let pid = || {
         let metadata: Value = serde_json::from_slice(&fs::read(metadata).ok()?).ok()?;
@@ -320,7 +320,7 @@ fn snapshot_name(dir: &Path) -> Option<String> {
     config.get("name")?.as_str().map(str::to_owned)
 }
 
-/// The steps that let LATEST name the newest run where it stands now.
+/// The steps that let LATEST name the newest run at its present place.
 fn latest(plan: &mut MigrationPlan, workspace: &Workspace, runs_dir: &Path) {
     let old = runs_dir.join("LATEST");
     if fs::symlink_metadata(&old).is_err() {

@@ -15,7 +15,7 @@ pub(crate) fn workspaces_dir(agent_home: &Path) -> PathBuf {
     agent_home.join("workspaces")
 }
 
-/// The file that stands for a workspace whose newest run has not ended well or badly.
+/// The file that marks a workspace whose newest run is unfinished.
 ///
 /// A stale one is harmless, and a missing one only lets a run be begun anew.
 pub(crate) fn open_marker(agent_home: &Path, workspace: &str) -> PathBuf {
@@ -72,7 +72,7 @@ pub(crate) fn numbered(agent_home: &Path) -> Result<Vec<String>> {
     Ok(found.into_iter().map(|(_, name)| name).collect())
 }
 
-/// Where the next workspace of an agent would be, if nobody else makes one first.
+/// The next workspace of an agent, unless another process makes one first.
 pub(crate) fn next(agent_home: &Path) -> Result<PathBuf> {
     let last = numbered(agent_home)?
         .last()

@@ -214,7 +214,7 @@ impl JournalReader {
             lines.file.read_exact_at(part, from).at("read", path)?;
             for at in memchr::memrchr_iter(b'\n', part) {
                 ends += 1;
-                // The last line ends at the first of them; behind it may be one that is torn.
+                // The last line ends at the first of them; after it may be a torn one.
                 if ends > count {
                     lines.start = from + at as u64 + 1;
                     lines.first = lines.start;
@@ -270,7 +270,7 @@ impl JournalReader {
         }
     }
 
-    /// Where the next line that is not empty stands in the buffer.
+    /// The range in the buffer of the next line that is not empty.
     fn find(&mut self) -> Result<Option<Range<usize>>> {
         let mut looked = self.used;
         loop {
@@ -385,7 +385,7 @@ impl JournalReader {
         Ok(before + self.passed + usize::from(!is_ended))
     }
 
-    /// How many lines stand before the place where reading began.
+    /// The number of lines before the place where reading began.
     fn count_before(&self) -> Result<usize> {
         let mut block = vec![0; CHUNK];
         let (mut from, mut lines) = (0, 0);

@@ -32,7 +32,7 @@ pub(crate) struct Recording {
     pub steps: Vec<RecordedStep>,
 }
 
-/// Messages of people, and the answers that followed before somebody spoke again.
+/// Messages of people, and the answers that followed each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Exchange {
     pub messages: Vec<String>,
@@ -185,7 +185,7 @@ impl Recording {
     }
 }
 
-/// The last part; another one, if that is over or there is none.
+/// The last part; a new one if that is over or missing.
 fn last_part(parts: &mut Vec<Exchange>, is_over: impl Fn(&Exchange) -> bool) -> &mut Exchange {
     if parts.last().is_none_or(is_over) {
         parts.push(Exchange::default());
@@ -267,7 +267,7 @@ impl<'j> Beginning<'j> {
     /// The first `wanted` iterations of a journal.
     ///
     /// # Errors
-    /// There are not so many, or the last of them has a call without a result.
+    /// There are fewer, or the last of them has a call without a result.
     pub(crate) fn of(journal: &'j [u8], wanted: u64) -> std::result::Result<Self, String> {
         let (mut end, mut iteration, mut found) = (0, 0, 0);
         for (start, line) in lines(journal) {

@@ -36,7 +36,7 @@ impl RunDir {
         }
     }
 
-    /// Creates a run with its first events and metadata. Nobody sees the directory before all of it is
+    /// Creates a run with its first events and metadata. The directory appears when all of it is
     /// there; LATEST names it before that, so that no crash can leave a newer run unnamed.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl RunDir {
     }
 }
 
-/// A path relative to a run's directory, as it stands in the journal.
+/// A path relative to a run's directory, as the journal has it.
 pub(crate) fn reference(kind: &str, name: &str) -> String {
     format!("io/{kind}/{name}")
 }

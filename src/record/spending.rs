@@ -27,7 +27,7 @@ pub(crate) const FILE: &str = "spending.jsonl";
 /// A line longer than this is not the engine's.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// Tokens or money above this, or a file of so many bytes, are not the engine's.
+/// Larger figures and files are not the engine's.
 const MOST: u64 = 1_000_000_000_000_000;
 const LARGEST_FILE: u64 = 1 << 30;
 
@@ -37,7 +37,7 @@ const CHUNK: usize = 1 << 20;
 /// What is said of a ledger that lacks what was written into it.
 const REPLACED: &str = "it was replaced or cut while the run was live";
 
-/// How the engine's lines begin, so that a torn one can be told from another's.
+/// How the engine's lines begin, so that a torn one can be recognised.
 const LINE_START: &[u8] = b"{\"timestamp\":\"";
 
 /// How long a settlement waits for the lock when the engine is to end.
@@ -159,7 +159,7 @@ pub(crate) enum Denial {
     Exhausted(String),
     /// It may not be once other processes have settled what they reserved.
     Pending(String),
-    /// The ledger has been written by somebody else.
+    /// Another program has written the ledger.
     Foreign(String),
     /// The ledger can be neither read nor written now.
     Unusable(Error),
@@ -367,7 +367,7 @@ impl Ledger {
     }
 
     /// Waits for the ledger, no longer than `until`, and reads what others have written. [`Self::release`] lets go of
-    /// it. `is_last`: what is to be written is worth a moment's wait even if the engine is to end.
+    /// it. `is_last`: the entry is worth a moment's wait even if the engine must end.
     pub(crate) fn lock(
         &mut self,
         signals: &Signals,
@@ -485,7 +485,7 @@ impl Ledger {
     fn foreign(&self, why: &str) -> Denial {
         let (path, line) = (self.path.display(), self.tally.lines.max(1));
         Denial::Foreign(format!(
-            "{path}:{line}: {why}: not the engine's, so that nobody knows what was spent; mend the file, then \
+            "{path}:{line}: {why}: not the engine's, so the amount spent is unknown; mend the file, then \
              resume the run"
         ))
     }
@@ -497,7 +497,7 @@ fn run_of(path: &Path) -> String {
     run.unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The sums of the ledger at a path, which nobody need be kept from writing; none if there is no ledger.
+/// The sums of the ledger at a path, read without a lock; None if there is no ledger.
 ///
 /// # Errors
 /// It cannot be read, or is not the engine's.

@@ -75,7 +75,7 @@ pub struct Run<'j> {
     pub end: Option<End<'j>>,
     /// Lines that were skipped, if that was allowed.
     pub damaged: Vec<Damage>,
-    /// The task of an old start, which nobody has said yet.
+    /// The task of an old start without a message yet.
     unsaid: Option<&'j str>,
     /// The model that is asked, as the configuration of the newest start names it: JSON.
     asked_model: Option<Cow<'j, str>>,
@@ -101,7 +101,7 @@ pub(crate) struct Before {
 /// One step of the conversation.
 #[derive(Debug)]
 pub enum Turn<'j> {
-    /// Somebody spoke: a JSON string.
+    /// A message of a person: a JSON string.
     User(&'j str),
     /// The model answered.
     Thought(Thought<'j>),
@@ -398,7 +398,7 @@ fn kind_of(line: &[u8]) -> Option<EventKind<'_>> {
     quick_kind(line).or_else(parsed)
 }
 
-/// A JSON string as text. What is no string stands for itself.
+/// A JSON string as text. Anything else is returned as it is.
 pub(crate) fn decoded(json: &str) -> Cow<'_, str> {
     #[derive(Deserialize)]
     #[serde(transparent)]

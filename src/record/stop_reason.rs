@@ -28,7 +28,7 @@ pub enum StopReason {
     Tokens,
     /// The seconds of `limits`.
     Seconds,
-    /// The `budget` is spent, or nobody knows how much of it.
+    /// The `budget` is used up, or the amount spent is unknown.
     Budget,
     /// The deadline is near.
     Deadline,
@@ -36,11 +36,11 @@ pub enum StopReason {
     NotAccepted,
     /// A check of the answer cannot be run.
     AcceptUnable,
-    /// A check of the answer is to be asked again later.
+    /// A check of the answer must be repeated later.
     AcceptLater,
     /// A hook ended the run.
     Hook,
-    /// Somebody else wrote the journal while the run was live.
+    /// Another program wrote the journal while the run was live.
     JournalChanged,
     /// A question to a person is open.
     AskHuman,
@@ -56,14 +56,14 @@ pub enum Suspension {
     Asks,
     /// It may go on by itself.
     Later,
-    /// Somebody must decide something.
+    /// A person must decide something.
     Undecided,
     /// Its agent's files are wrong.
     Misconfigured,
 }
 
 impl Suspension {
-    /// The suspension that an exit code of `delta` says; none if the run has come to its end.
+    /// The suspension that an exit code of `delta` says; None if the run has ended.
     pub(crate) fn of_code(code: i32) -> Option<Self> {
         /// Those of shells for programs that a signal ended.
         const SIGNALS: std::ops::RangeInclusive<i32> = 129..=192;
@@ -166,7 +166,7 @@ impl StopReason {
         }
     }
 
-    /// The exit code of `delta`: 75 if the same command may well succeed later, 4 if somebody must decide
+    /// The exit code of `delta`: 75 if the same command may well succeed later, 4 if a person must decide
     /// first.
     pub(crate) fn exit(self) -> Exit {
         match self {

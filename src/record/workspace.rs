@@ -155,7 +155,7 @@ impl Workspace {
         if check_origin(&self.control)? == Origin::Missing {
             make_stamped_dir(&self.control, &FILES)?;
         }
-        // Missing from what somebody adopted or cleaned by hand.
+        // Missing from a directory that was adopted or cleaned by hand.
         let missing = FILES
             .iter()
             .filter(|(name, _)| !self.control.join(name).exists());
@@ -190,7 +190,7 @@ impl Workspace {
         let file = files::append(&path)?;
         match file.try_lock() {
             Ok(()) => {
-                // Not into the lock itself, which may be a link to somebody's file.
+                // Not into the lock itself, which may be a link to another file.
                 files::replace_shared(&self.control.join(HOLDER), format!("{run}\n").as_bytes())?;
                 Ok(Some(RootHold { _file: file }))
             }
@@ -272,7 +272,7 @@ impl Workspace {
         (time, id.clone())
     }
 
-    /// The workspace's name, as it stands in metadata.
+    /// The workspace's name in metadata.
     pub(crate) fn id(&self) -> String {
         let name = self.root.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()

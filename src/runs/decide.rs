@@ -25,17 +25,17 @@ pub(crate) struct Wanted {
     pub new: bool,
     /// `--retry-failed`.
     pub retry_failed: bool,
-    /// Somebody at the terminal answers questions.
+    /// A person at the terminal answers questions.
     pub interactive: bool,
 }
 
-/// How a run stands.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standing {
     pub status: Status,
     /// True if it is a run of the same agent that began with the same text, if the command gives one.
     pub is_same: bool,
-    /// A question is open and nobody has answered it.
+    /// A question is open and unanswered.
     pub is_unanswered: bool,
     /// True for a flow's run, which `continue` cannot resume.
     pub is_flow: bool,
@@ -114,7 +114,7 @@ mod tests {
     use super::Refusal::{Ended, Failed, NeedsMessage, NoRun, OfFlow, OtherRun};
     use super::*;
 
-    /// How a run can stand: none, of another text, then each status of the one that is meant, then a flow's.
+    /// The states of a run: none, of another text, then each status of the one that is meant, then a flow's.
     const STANDINGS: [&str; 9] = [
         "none",
         "other",

@@ -102,7 +102,7 @@ pub(crate) fn flow_of(run: &RunDir) -> Option<RunDir> {
     Some(RunDir { id, path })
 }
 
-/// The newest run of a workspace that is meant, by its summary and, if that agrees, as it stands.
+/// The newest run of a workspace that is meant, by its summary and, if that agrees, by its journal.
 pub(crate) fn newest_where(
     workspace: &Workspace,
     is_meant: impl Fn(&RunDir, &Metadata) -> Result<bool>,
@@ -136,8 +136,8 @@ pub(crate) fn newest_where(
 /// How many of the newest runs are looked at for what a new run leaves behind.
 const LOOKED_BACK: usize = 100;
 
-/// Remarks on what a new run leaves behind in its workspace: runs that have not ended, and answers that
-/// nobody has read.
+/// Remarks on what a new run leaves behind in its workspace: runs that have not ended, and unread
+/// answers.
 pub(crate) fn left_behind(workspace: &Workspace) -> Result<Vec<String>> {
     const SHOWN: usize = 3;
     let (mut notes, mut more) = (Vec::new(), 0);

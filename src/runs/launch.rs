@@ -146,7 +146,7 @@ impl Launch<'_> {
         let level = match self.environment.get("DELTA_LOG") {
             Some(name) => Level::from_name(&name).unwrap_or_else(|| {
                 self.screen.warn(&format!(
-                    "warning: DELTA_LOG={name} is none of debug, info, warn, error; using info"
+                    "warning: DELTA_LOG={name} is not one of debug, info, warn, error; using info"
                 ));
                 Level::default()
             }),
@@ -188,7 +188,7 @@ impl Launch<'_> {
     }
 }
 
-/// Metadata of a new run, before its first start. `task` is its message, or a text that stands for one.
+/// Metadata of a new run, before its first start. `task` is its message, or a text in its place.
 pub(crate) fn first_metadata(id: &RunId, workspace: &Workspace, task: &str) -> Metadata {
     Metadata {
         run_id: id.to_string(),

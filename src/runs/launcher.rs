@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
-/// Of Slurm, PBS, LSF, and of Kubernetes as far as a pod is told its own name.
+/// Of Slurm, PBS, LSF, and of Kubernetes as far as a pod gets its own name.
 const NAMES: [&str; 9] = [
     "SLURM_CLUSTER_NAME",
     "SLURM_JOB_ID",

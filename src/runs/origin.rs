@@ -18,12 +18,12 @@ pub(crate) fn require_own(workspace: &Workspace, adopt: bool) -> Result<()> {
     let control = workspace.control.display();
     if !adopt && !adopts_all() {
         return Err(Error::config(format!(
-            "{control} {reason}; a run in it could make this command do anything, so none is obeyed: \
+            "{control} {reason}; it is not trusted, because its records could make delta run anything: \
              look at them with `delta log`, and give --adopt if they are yours"
         )));
     }
     if reason.is_adoptable() {
-        // First: nobody but its owner and root can, and a directory that its owner goes on changing is not adopted.
+        // First: only its owner and root can, and a directory that its owner keeps changing is not adopted.
         let private = Permissions::from_mode(0o700);
         set_permissions(&workspace.control, private).at("change", &workspace.control)?;
         adopt_runs(workspace)?;

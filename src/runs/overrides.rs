@@ -100,7 +100,7 @@ fn keep_model(agent: &mut Agent, run: &RunDir) {
         lenient: true,
         window: None,
     };
-    // What is wrong with the journal is reported by whoever resumes the run.
+    // Faults of the journal are reported when the run is resumed.
     if let Ok(journal) = read_journal(&run.journal())
         && let Ok(state) = state::read(&journal, reading)
     {
@@ -174,8 +174,8 @@ pub(crate) fn recorded_agent(
     })
 }
 
-/// The agent with these overrides and those that are given, and all of them together. Whatever a given one
-/// gives rise to is wrong usage, also what would be a warning in the file: a mistyped key must not stay
+/// The agent with these overrides and those that are given, and all of them together. Every fault of a given one
+/// is wrong usage, even if it would be a warning in the file: a mistyped key must not stay
 /// in force unnoticed.
 pub(crate) fn load_with_overrides(
     home: &Path,

@@ -48,7 +48,7 @@ impl OpenMark {
     }
 }
 
-/// The agent's own workspaces in which a run that began with this task is to be resumed, the newest first.
+/// The agent's own workspaces in which a run of this task can be resumed, the newest first.
 /// Skips live runs and foreign ones.
 pub(crate) fn find_resumable(
     agent: &Agent,
@@ -90,7 +90,7 @@ pub(crate) fn find_resumable(
             }
             Status::Running => {}
             Status::Completed | Status::Failed => {
-                // Somebody ended it with another command. Who is about to begin a run holds the lock.
+                // Another command ended it. A process that is about to begin a run holds the lock.
                 if let Some(_lock) = workspace.try_lock()? {
                     let path = open_marker(&agent.home, &name);
                     OpenMark { path, workspace }.clear()?;

@@ -142,7 +142,7 @@ fn unseen(run: &RunDir, owner: &Owner) -> Error {
 /// Asks the command whether an owner is gone.
 ///
 /// # Errors
-/// It lives, or nobody knows.
+/// It lives, or its state is unknown.
 fn ask_whether_gone(command: &str, run: &RunDir, owner: &Owner, signals: &Signals) -> Result<()> {
     let (id, host, pid) = (&run.id, owner.host(), owner.pid);
     let unknown = |why: &str| {
@@ -239,10 +239,10 @@ fn newest_claim(run: &Path) -> Result<Option<(u32, Owner)>> {
     Ok(Some((newest, owner.unwrap_or_default())))
 }
 
-/// Claims a run. False if somebody else has this claim.
+/// Claims a run. False if another process has this claim.
 fn claim(run: &RunDir, number: u32, starts: u64) -> Result<bool> {
     let host = procfs::hostname().replace('/', "_");
-    // Nobody else on any host has this name.
+    // This name is unique among all hosts.
     let draft = run
         .path
         .join(format!(".{CLAIM}{host}.{}", std::process::id()));

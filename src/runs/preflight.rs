@@ -34,7 +34,7 @@ pub(crate) fn install_signals() -> Result<Arc<Signals>> {
         && let Some(run) = std::env::var_os("DELTA_RUN_DIR")
         && !Journal::is_locked(&Path::new(&run).join("journal.jsonl"))
     {
-        // Its number may mean nothing here, in another pid namespace; that nobody owns its run does.
+        // Its number may mean nothing here, in another pid namespace; the free lock of its run does.
         return Err(Error::new(
             Exit::Terminate,
             format!(
@@ -165,7 +165,7 @@ pub(crate) fn check_reach(
     wrapper_check::check_wrappers(agent, environment, workspace)
 }
 
-/// Fails if answers cannot be checked against the agent's schema: it is none, or the validator is missing.
+/// Fails if answers cannot be checked against the agent's schema: it is invalid, or the validator is missing.
 pub(crate) fn check_schema(agent: &Agent, signals: &Signals) -> Result<()> {
     match schema_problem(agent, signals)? {
         Some(problem) => Err(Error::config(problem.to_string())),
@@ -211,7 +211,7 @@ fn no_model(agent: &Agent, endpoint: Option<Error>) -> Error {
     }
     if let Some(file) = person::env_file() {
         let file = file.display();
-        text.push_str(&format!("\nsuch variables can stand in {file} (chmod 600)"));
+        text.push_str(&format!("\nyou can put them into {file} (chmod 600)"));
     }
     Error::config(text)
 }

@@ -1,6 +1,6 @@
 //! Old runs, removed: which may go, and how one goes.
 //!
-//! Unaware of who is told. A run that another one has started goes only when that one has come to its end, too: until
+//! Prints nothing. A run that another one has started is removed only when that one has ended, too: until
 //! then it may be asked for its result, and would do its work a second time.
 //!
 //! Architecture invariant: a kill between any two steps leaves a run that has ended and can be shown and removed, or
@@ -48,14 +48,14 @@ pub(crate) struct PrunePlan {
     /// Runs behind those that they have started.
     pub runs: Vec<RunDir>,
     pub kept: KeptRuns,
-    /// What is left of runs that somebody began to remove.
+    /// The remains of runs whose removal was interrupted.
     remains: Vec<PathBuf>,
 }
 
 /// How many runs stay for other reasons than the rules.
 #[derive(Debug, Default)]
 pub(crate) struct KeptRuns {
-    /// Live, interrupted or waiting, or with a journal that nobody can read.
+    /// Live, interrupted or waiting, or with a journal that cannot be read.
     pub unfinished: usize,
     pub foreign: usize,
     /// Part of a run that has not ended.
@@ -87,7 +87,7 @@ struct Family<'m> {
 /// What becomes of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It is removed, behind those that it has started: so many runs are around it.
+    /// It is removed, after those that it has started; the number of runs around it.
     Goes(usize),
     Unfinished,
     /// The rules keep it.
@@ -158,7 +158,7 @@ impl<'m> Family<'m> {
         if let Some(verdict) = self.judged[at] {
             return verdict;
         }
-        // Whoever is around himself stays.
+        // A run that is its own ancestor is kept.
         self.judged[at] = Some(Fate::Needed);
         let verdict = self.verdict(&self.members[at], depth);
         self.judged[at] = Some(verdict);
@@ -214,7 +214,7 @@ impl<'m> Family<'m> {
     }
 }
 
-/// When a run came to its end; none if it has not.
+/// When a run ended, if it has.
 fn end_of(metadata: &Metadata) -> Option<Timestamp> {
     let end = metadata.end_time.as_deref().and_then(Timestamp::parse);
     end.filter(|_| metadata.has_ended())
@@ -284,8 +284,7 @@ impl PrunePlan {
     }
 }
 
-/// When a run that nobody else works on came to its end, as its journal says, and as has been reported; none if
-/// either has not happened.
+/// When a run without an engine ended, by its journal, if its end was also reported.
 fn end_in(run: &RunDir, journal: &Journal) -> Result<Option<Timestamp>> {
     let mut bytes = Vec::new();
     journal.read_into(&mut bytes)?;

@@ -45,7 +45,7 @@ impl RunResult {
         })
     }
 
-    /// True if the result stands on the terminal already.
+    /// True if the result was printed already.
     pub(crate) fn is_shown(&self) -> bool {
         self.ended.as_ref().is_some_and(|ended| ended.is_shown)
     }
@@ -89,8 +89,8 @@ impl RunResult {
         self
     }
 
-    /// Writes the end into the summary. Until the result has been printed the run counts as one that
-    /// is to be resumed, so that the same command prints it again rather than beginning anew.
+    /// Writes the end into the summary. Until the result has been printed the run counts as
+    /// unfinished, so that the same command prints it again rather than beginning anew.
     pub(crate) fn seal(self) {
         if let Some(ended) = self.ended {
             ended.seal();

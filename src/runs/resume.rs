@@ -183,7 +183,7 @@ fn end_leftovers(state: &state::Run<'_>) -> Option<String> {
         return None;
     }
     let call = state.engine_call.as_deref()?;
-    // Nobody's engine made this process: a record that says so would have its relatives killed.
+    // No engine made this process: a record that says so would have its relatives killed.
     if RunContext::call_prefix().starts_with(&format!("{call}.")) {
         return None;
     }

@@ -106,7 +106,7 @@ impl RunRequest<'_> {
     }
 
     /// The decision, the workspace and the run that the command would use. Nothing is created,
-    /// nobody is asked and no lock is taken.
+    /// asked or locked.
     pub(crate) fn decide_only(&self) -> Result<(Workspace, Option<RunSnapshot>, Decision)> {
         let workspace = match self.resumable()?.into_iter().next() {
             Some(workspace) => workspace,
@@ -188,8 +188,8 @@ impl RunRequest<'_> {
     /// The workspace to work in; and, for a run that is named, the lock under which it is looked for.
     fn site(&self, choose: Choose<'_>) -> Result<(Site, Option<DecisionLock>)> {
         let claim = match (self.work_dir, &self.run_id) {
-            // The name makes the command idempotent: the workspace that has the run is meant, and nobody
-            // else may look for it until it is there.
+            // The name makes the command idempotent: the workspace that has the run is meant, and no
+            // other process may look for it until it is there.
             (None, Some(_)) => {
                 own_workspaces::lock_all(&self.agent.home, &self.signals, self.time_limit())?
             }

@@ -1,4 +1,4 @@
-//! All runs below directories, whatever the workspace.
+//! All runs below directories, in any workspace.
 //!
 //! No symbolic link is followed on the way. What cannot be looked at is reported and passed over.
 
@@ -20,7 +20,7 @@ pub(super) const REMOVED: &str = ".pruned.";
 #[derive(Debug)]
 pub(crate) enum Found {
     Run(FoundRun),
-    /// What is left of a run that somebody began to remove.
+    /// The remains of a run whose removal was interrupted.
     Removed(PathBuf),
 }
 
@@ -91,7 +91,7 @@ fn outermost(dirs: &[PathBuf]) -> Result<Vec<Place>> {
         places.push(Place { path, shown });
     }
     places.sort_by(|a, b| a.path.cmp(&b.path));
-    // Sorted by components: whatever is inside a directory stands right behind it.
+    // Sorted by components: what is inside a directory comes right after it.
     places.dedup_by(|inner, outer| inner.path.starts_with(&outer.path));
     Ok(places)
 }

@@ -32,7 +32,7 @@ pub(crate) fn awaited_run(suspended: &RunDir) -> Option<RunSnapshot> {
     found
 }
 
-/// The facts that a command decides by. A run that waits for the answer to what a run below it asks stands as if it
+/// The facts that a command decides by. A run that waits for the answer to a question of a run below it counts as if it
 /// asked itself: to begin it again would only record that nothing has changed.
 pub(crate) fn standing_of(found: &RunSnapshot, is_same: bool) -> Standing {
     let standing = found.standing(is_same);

@@ -28,7 +28,7 @@ enum Part {
     Text(String),
     File {
         name: String,
-        /// Its text, or why there is none: a run that is resumed does not need it.
+        /// Its text, or why it cannot be read: a run that is resumed does not need it.
         text: std::result::Result<String, String>,
     },
 }

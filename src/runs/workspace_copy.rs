@@ -62,7 +62,7 @@ fn temporary() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Fails if there is something in a directory that is to be filled.
+/// Fails if a target directory is not empty.
 pub(crate) fn refuse_unless_empty(dir: &Path) -> Result<()> {
     let mut entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,

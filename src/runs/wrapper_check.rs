@@ -8,8 +8,8 @@ use crate::record::workspace::Workspace;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-/// Makes sure that the programs which stand before every tool are there: without its sandbox, no tool
-/// is to run. `workspace` is none if it is still to be made; what lies in it is not looked for then.
+/// Checks that the wrappers' programs exist: without its sandbox, no tool
+/// may run. `workspace` is None before it is made; programs in it are not checked then.
 pub(crate) fn check_wrappers(
     agent: &Agent,
     environment: &Environment,

@@ -70,7 +70,7 @@ fn five_starts_of_a_named_run_never_exceed_the_budget() {
     }
     // 14 answers are 1540 tokens, 13 are 1430.
     assert_eq!(world.server.requests().len(), 14);
-    let outcome = start().says("the budget is spent: 1540 of 1500 tokens; raise it");
+    let outcome = start().says("the budget is used up: 1540 of 1500 tokens; raise it");
     outcome
         .says("or for one start with --budget tokens=N\n")
         .says("after that the same command resumes it, and so does: delta continue -w ");
@@ -458,7 +458,7 @@ fn seconds_count_over_all_starts() {
     }
     let requests = world.server.requests().len();
     assert!((1..=3).contains(&requests), "{requests}");
-    world.run("go").exits(4).says("its seconds are over");
+    world.run("go").exits(4).says("its time is used up");
     assert_eq!(world.server.requests().len(), requests);
 }
 
@@ -509,7 +509,7 @@ fn two_processes_at_once_share_a_ledger() {
     };
     let both = [start("x", 4000), start("y", 4000)];
     for delta in both {
-        delta.wait().exits(4).says("around this one is spent");
+        delta.wait().exits(4).says("is used up");
     }
     let lines = ledger(&world.latest());
     let settled = sum(&lines, "settle").0;

@@ -652,7 +652,7 @@ fn a_pipe_that_nobody_reads_is_mentioned_at_a_terminal_only() {
         .under(&under)
         .at(&terminal)
         .spawn();
-    terminal.shows("-m - puts it into the message");
+    terminal.shows("stdin is ignored; add -m - to include it");
     run.wait().exits(0);
 }
 

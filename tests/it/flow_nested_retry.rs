@@ -441,7 +441,7 @@ fn what_agents_inside_spend_is_in_the_ledger_of_the_outer_flow_and_bound_by_its_
     let start = |budget: &str| command(&world).args(["--budget", budget]);
     for (budget, requests) in [("tokens=400", 4), ("tokens=400", 4), ("tokens=600", 6)] {
         let outcome = start(budget).exits(4);
-        outcome.says("the budget of run r around this one is spent");
+        outcome.says("the budget of parent run r is used up");
         assert_eq!(world.server.requests().len(), requests);
         let outer = world.runs().into_iter().find(|run| run.id() == "r");
         for run in [&outer.unwrap(), &inner_runs(&world)[0]] {

@@ -423,7 +423,7 @@ fn everything_that_is_wrong_with_providers_is_told_at_once() {
         (13, "credential: expected a mapping of source and name"),
         (14, "invalid id \"/\""),
         (15, "providers: expected a mapping, found the number 3"),
-        (16, "credential: name: an operator of a shell stands in it"),
+        (16, "credential: name: it contains a shell operator"),
     ] {
         one(
             "manifest_invalid",

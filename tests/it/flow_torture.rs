@@ -446,7 +446,7 @@ fn killed_at_random_the_agents_of_a_flow_never_exceed_its_budget() {
             "DELTA_TEST_SEED={seed}, {here} kills: {}",
             outcome.describe()
         );
-        outcome.says("is spent");
+        outcome.says("is used up");
         eventually("no process is left", || world.processes().is_empty());
         let outer = all_runs(&world).into_iter().find(|run| run.id() == "r");
         let lines = ledger(&outer.unwrap());

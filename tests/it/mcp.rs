@@ -55,7 +55,7 @@ fn world_with_server(revision: &str) -> World {
     ];
     let outcome = world.delta(import).exits(0);
     outcome.prints(
-        "s_get_time  Tells the time\n    parameters: zones\n    the server says, unproved: readOnlyHint: true\n",
+        "s_get_time  Tells the time\n    parameters: zones\n    claimed by the server: readOnlyHint: true\n",
     );
     world.top("imports: [./tools/mcp-s.yaml]")
 }

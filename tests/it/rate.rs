@@ -88,7 +88,7 @@ fn a_time_that_one_process_was_told_holds_for_the_others() {
     eventually("it waits", || {
         waiting
             .stderr()
-            .contains("another process was told to wait")
+            .contains("the server asked another process to wait")
     });
     waiting.signal(Signal::TERM);
     waiting.wait().exits(143);

@@ -91,7 +91,7 @@ fn what_is_spent_of_seconds_is_shown_like_tokens_and_cost() {
     let text = text.replace("\"engine_ms\":2000", "\"engine_ms\":7300");
     std::fs::write(run.path("journal.jsonl"), text).unwrap();
     let over = world.run("go").exits(4);
-    over.says("the budget is spent: its seconds are over (7.3 of 3 s); raise it");
+    over.says("the budget is used up: its time is used up (7.3 of 3 s); raise it");
 }
 
 /// The end of a run whose spending another one shares, and a request of that under way, which has reserved more than is left.
@@ -153,7 +153,7 @@ fn what_a_process_had_reserved_that_died_is_spent() {
     let shared = Shared::new();
     let mine = shared.spawn_waiting();
     shared.other.kill();
-    mine.wait().exits(4).says("around this one is spent");
+    mine.wait().exits(4).says("is used up");
     assert_eq!(shared.world.server.requests().len(), 2);
 }
 

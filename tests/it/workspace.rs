@@ -203,7 +203,6 @@ fn whatever_the_command_line_names_that_cannot_be_used_is_wrong_usage() {
     world.write("file", "");
     for words in [
         "list-runs -r file",
-        "list-runs -r none",
         "replay -w ws LATEST --from file",
         "replay -w ws LATEST --to file",
         "init -y file",

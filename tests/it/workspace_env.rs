@@ -224,7 +224,7 @@ fn engine_settings_come_from_the_process_alone() {
 #[test]
 fn no_vendors_variable_reaches_a_tool_a_hook_or_a_generator() {
     let world = World::with_tools(&format!(
-        "{ENV_TOOL}\n- {{name: trusted, shell: 'env | sort', pass_api_key: true}}"
+        "{ENV_TOOL}\n- {{name: trusted, shell: 'env > ../trusted', pass_api_key: true}}"
     ));
     world.write(
         "agent/hooks.yaml",
@@ -255,7 +255,7 @@ fn no_vendors_variable_reaches_a_tool_a_hook_or_a_generator() {
         assert_eq!(value(&seen, "COPY"), None);
     }
     // A tool that runs an agent of its own needs them.
-    let trusted = last.observation("b");
+    let trusted = world.read("trusted");
     assert_eq!(
         value(&trusted, "ANTHROPIC_API_KEY"),
         Some("sk-of-ANTHROPIC_API_KEY")

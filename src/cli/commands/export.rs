@@ -50,7 +50,7 @@ fn export(run: &RunDir, options: &ExportArgs) -> Result<bool> {
     if recorded.steps.is_empty() {
         let id = &run.id;
         return Err(Error::failure(format!(
-            "run {id} has nothing to export: nobody has said anything in it"
+            "run {id} has nothing to export: there is no message in it"
         )));
     }
     print_run(&recorded, options)?;

@@ -321,7 +321,7 @@ fn review_of(tools: &[ImportedTool]) -> String {
         }
         if !hints.is_empty() {
             text += &format!(
-                "    the server says, unproved: {}\n",
+                "    claimed by the server: {}\n",
                 printable(&hints.join(", "))
             );
         }

@@ -128,7 +128,7 @@ fn mention_unread_stdin(common: &Common, screen: Screen) {
     };
     let is_read = common.interactive || common.message.contains(&GivenPart::Stdin);
     if !is_read && !screen.quiet && io::stderr().is_terminal() && is_pipe() {
-        screen.warn("stdin is a pipe, and it is not read: -m - puts it into the message");
+        screen.warn("stdin is ignored; add -m - to include it");
     }
 }
 

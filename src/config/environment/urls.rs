@@ -55,7 +55,7 @@ fn form_objection(url: &str) -> Option<&'static str> {
     }
 }
 
-/// True if a number stands where the port does that is none.
+/// True if the port is a number out of range.
 fn has_port_out_of_range(authority: &str) -> bool {
     let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
     !port.is_empty()

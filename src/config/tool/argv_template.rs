@@ -13,7 +13,7 @@ pub(crate) struct ArgvTemplate {
     pub names: Vec<String>,
 }
 
-/// A name that can stand in a placeholder: letters, digits, `_`, not a digit first.
+/// A valid name in a placeholder: letters, digits, `_`, not a digit first.
 pub(crate) fn is_identifier(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit())
         && !name.is_empty()
@@ -30,7 +30,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 /// makes it text.
 ///
 /// # Errors
-/// Operators of a shell, `#` at the start of a word, placeholders that are none, open quotes.
+/// Operators of a shell, `#` at the start of a word, invalid placeholders, open quotes.
 pub(crate) fn split_template(line: &str) -> Result<ArgvTemplate, Vec<String>> {
     let mut reader = Reader::default();
     reader.read(line);

@@ -12,7 +12,7 @@ pub(crate) const CWD: &str = "CWD";
 /// A tool, however it was written.
 ///
 /// The argv is `command` followed by the parameters in `appended`. Every parameter is used exactly
-/// one way: it stands in `command`, or once in `appended`, or it is the one that goes to stdin.
+/// one way: it is in `command`, or once in `appended`, or it is the one that goes to stdin.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tool {
     /// Matches `[A-Za-z0-9_-]{1,64}`.

@@ -1,4 +1,4 @@
-//! The keys of a tool that say what becomes of a call whose end nobody saw: `on_resume`, `effect` and
+//! The keys of a tool that decide what happens to a call without a recorded end: `on_resume`, `effect` and
 //! `subagent`.
 //!
 //! Unaware of how a call is made and of how it is asked about.

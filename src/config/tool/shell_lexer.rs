@@ -1,4 +1,4 @@
-//! Where in a shell script something that looks like a placeholder stands.
+//! Finds what looks like a placeholder in a shell script, and its quoting.
 //!
 //! Follows the grammar of POSIX.1-2024 XCU chapter 2 as far as quotes, comments, here-documents and
 //! substitutions go, and knows what bash adds where it matters. Unaware of what takes a
@@ -11,7 +11,7 @@ use commands::{HereDocument, Until};
 use std::ops::Range;
 
 /// A `${NAME}` or `${NAME:raw}` that a shell would take for an expansion, or that looks like one
-/// where a shell sees only text; or one whose name is none, such as `${a.b}`, which a shell would refuse. One behind a backslash or in a comment is no placeholder.
+/// where a shell sees only text; or one with an invalid name, such as `${a.b}`, which a shell would refuse. One after a backslash or in a comment is not a placeholder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placeholder<'s> {
     /// The bytes of the script that it takes.
@@ -23,7 +23,7 @@ pub(crate) struct Placeholder<'s> {
     pub place: QuoteContext,
 }
 
-/// The quotes and constructs around a placeholder, which decide what can stand there.
+/// The quotes and constructs around a placeholder, which decide what is allowed there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QuoteContext {
     /// No quotes: the value needs its own.
@@ -86,7 +86,7 @@ struct Scanner<'s> {
 
 /// Quotes and expansions.
 impl<'s> Scanner<'s> {
-    /// One character, or one quoted string or expansion, that stands at `place`.
+    /// One character, or one quoted string or expansion, at `place`.
     fn piece(&mut self, place: QuoteContext) {
         match self.peek(0) {
             Some(b'\\') => self.skip(2),
@@ -116,7 +116,7 @@ impl<'s> Scanner<'s> {
         }
     }
 
-    /// Backquotes end at the first bare backquote, whatever is quoted between.
+    /// Backquotes end at the first bare backquote, even inside quotes.
     fn backquotes(&mut self) {
         self.skip(1);
         let start = self.at;
@@ -186,7 +186,7 @@ impl<'s> Scanner<'s> {
         let place = match (self.peek(0), self.peek(1)) {
             _ if place == QuoteContext::Arithmetic => place,
             (Some(b':'), Some(op)) | (Some(op), _) if b"-=?+".contains(&op) => place,
-            // Patterns are quoted on their own, whatever is around the braces (XCU 2.6.2).
+            // Patterns are quoted on their own, independent of the quotes around the braces (XCU 2.6.2).
             (Some(b'#' | b'%' | b'/' | b'^' | b','), _) => QuoteContext::Bare,
             // Offsets and indices.
             _ => QuoteContext::Arithmetic,
@@ -300,7 +300,7 @@ impl<'s> Scanner<'s> {
     }
 }
 
-/// The name, and whether it has the modifier, if what stands between braces is a placeholder.
+/// The name, and whether it has the modifier, if the text between braces is a placeholder.
 fn mentioned(inner: &str) -> Option<(&str, bool)> {
     if is_identifier(inner) {
         return Some((inner, false));

@@ -22,7 +22,7 @@ pub(crate) struct Script {
 /// Makes a script of a template. The engine's variables are left to the shell, in quotes.
 ///
 /// # Errors
-/// Every placeholder that stands where no value can.
+/// Every placeholder at a place where a value is not allowed.
 pub(crate) fn expand(template: &str) -> Result<Script, Vec<String>> {
     let mut script = Script::default();
     let mut problems = Vec::new();
@@ -53,8 +53,8 @@ pub(crate) fn expand(template: &str) -> Result<Script, Vec<String>> {
     }
 }
 
-/// The names of the placeholders in a template, and whether each has the `:raw` modifier, also where
-/// some of them cannot stand.
+/// The names of the placeholders in a template, and whether each has the `:raw` modifier, including
+/// those at places where they are not allowed.
 pub(crate) fn names(template: &str) -> (Vec<String>, Vec<bool>) {
     let mut script = Script::default();
     for placeholder in find_placeholders(template) {
@@ -81,7 +81,7 @@ fn problem(placeholder: &Placeholder) -> Option<String> {
     Some(format!("placeholder ${{{name}{modifier}}} {objection}"))
 }
 
-/// Why no value can stand at a place, and the way out; none if one can.
+/// Why a value is not allowed at a place, and the way out; None if it is allowed.
 fn objection(place: QuoteContext) -> Option<&'static str> {
     Some(match place {
         QuoteContext::Bare | QuoteContext::Quoted => return None,
@@ -118,7 +118,7 @@ fn objection(place: QuoteContext) -> Option<&'static str> {
 }
 
 impl Script {
-    /// The text that replaces a placeholder; `after` is the template behind it.
+    /// The text that replaces a placeholder; `after` is the rest of the template.
     fn instead_of(&mut self, placeholder: &Placeholder, after: &str) -> String {
         let quotes = if placeholder.place == QuoteContext::Bare && !placeholder.raw {
             "\""

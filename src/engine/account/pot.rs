@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// What is said of a budget whose time is spent.
-const SECONDS_OVER: &str = "its seconds are over";
+const SECONDS_OVER: &str = "its time is used up";
 
 /// A ledger, and what may be spent in it.
 pub(super) struct Pot {
@@ -93,11 +93,11 @@ impl Pot {
     fn words(&self, spent: &str, key: &str) -> String {
         if self.is_own {
             return format!(
-                "the budget is spent: {spent}; raise it in agent.yaml, or for one start with --budget {key}=N"
+                "the budget is used up: {spent}; raise it in agent.yaml, or for one start with --budget {key}=N"
             );
         }
         let run = self.path.parent().and_then(Path::file_name);
         let run = run.unwrap_or_default().to_string_lossy();
-        format!("the budget of run {run} around this one is spent: {spent}; raise it there")
+        format!("the budget of parent run {run} is used up: {spent}; raise it there")
     }
 }

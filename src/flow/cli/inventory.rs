@@ -77,7 +77,7 @@ fn read_inventory(path: &Path) -> Result<Value> {
     read.filter(is_one).ok_or_else(|| {
         let path = path.display();
         Error::usage(format!(
-            "--check: {path} is none that `delta flow manifest` printed"
+            "--check: {path} was not printed by `delta flow manifest`"
         ))
     })
 }

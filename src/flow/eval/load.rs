@@ -66,7 +66,7 @@ pub(crate) fn load_evaluations(dir: &Path, flow: Option<&Flow>) -> LoadedEvaluat
     let home = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
     let mut manifest = Manifest::read(&home, shown(FILE), FILE);
     if !manifest.exists() && manifest.problems.is_empty() {
-        let message = "there is no such file; suites of an evaluation stand in it";
+        let message = "there is no such file; it lists the suites of an evaluation";
         manifest.add(Code::ManifestMissing, vec![], &[], message);
     }
     let mut reader = SuiteReader {
@@ -200,7 +200,7 @@ impl SuiteReader<'_> {
         {
             Some(trials) => trials,
             None => {
-                let message = format!("trials: {given} is none of 1 to {MOST_TRIALS}");
+                let message = format!("trials: {given} is not a number from 1 to {MOST_TRIALS}");
                 out.error(node.path_to("trials"), message);
                 1
             }

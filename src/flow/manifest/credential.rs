@@ -106,7 +106,7 @@ pub(super) fn read_credential(
         0 => Some(Credential::Env(name.to_owned())),
         1 => Some(Credential::File(home.join(fill_home(name, home)))),
         _ if has_operator(name) => wrong(
-            "an operator of a shell stands in it, and no shell reads it; quote it, or write sh -c '…'",
+            "it contains a shell operator, but no shell reads it; quote the operator, or write sh -c '…'",
             out,
         ),
         _ => match shlex::split(name).filter(|words| !words.is_empty()) {

@@ -307,7 +307,7 @@ fn check_role(manifest: &mut Manifest, node: &NodeDraft) {
     let form = node.form.unwrap_or("command");
     for (is_wrong, code, key, message) in [
         (is_start && is_agent, Code::StartNotDeterministic, "kind",
-         "a start is deterministic; let a linear node behind it be the agent"),
+         "a start is deterministic; make a linear node after it the agent"),
         (is_exit && is_agent, Code::ExitNotDeterministic, "kind",
          "an exit is deterministic; let a linear node before it be the agent"),
         (is_exit && has_tools, Code::ExitHasTools, "tools",

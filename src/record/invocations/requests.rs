@@ -91,7 +91,7 @@ pub(crate) fn request_len(dir: &Path) -> Option<usize> {
     Some(tail.bytes.saturating_add(tail.text.len()))
 }
 
-/// A request that is whole; none if there is none.
+/// A request that is whole, if there is one.
 fn whole(path: &Path) -> Result<Option<Vec<u8>>> {
     match files::read_regular(path) {
         // A run that is live may have begun to use the file for another request.

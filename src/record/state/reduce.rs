@@ -314,7 +314,7 @@ impl<'j> Run<'j> {
         }
     }
 
-    /// Adds a call that an old thought did not record. Returns it unless it is none.
+    /// Adds a call that an old thought did not record. Returns it if it is one.
     fn adopt(&mut self, line: &Line<'j>) -> Option<&mut Call<'j>> {
         let mut call = legacy::call(line, self.seq)?;
         self.is_old = true;
@@ -332,7 +332,7 @@ impl<'j> Run<'j> {
             return None;
         };
         if matches!(thought.tool_calls, Some(Cow::Borrowed(_))) {
-            // It recorded its calls, and this is none of them.
+            // It recorded its calls, and this is not one of them.
             return None;
         }
         let tool_calls = legacy::with_call(thought.tool_calls.as_deref(), &call);

@@ -133,8 +133,8 @@ pub(super) fn settle_command(
     }
 }
 
-/// The parameters that are the last words of a command, each being used nowhere else. The program
-/// is none of them.
+/// The parameters that are the last words of a command, each being used nowhere else, without the
+/// program.
 fn values_at_the_end(command: &[Word]) -> Vec<usize> {
     let uses = |index| {
         command

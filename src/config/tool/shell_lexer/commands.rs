@@ -102,7 +102,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Acts upon a word that was read if it is a reserved one where it stands.
+    /// Acts upon a word that was read if it is a reserved one at its place.
     fn end_word(&mut self, list: &mut List) {
         let Some(start) = list.word.take() else {
             return;
