@@ -1,4 +1,4 @@
-//! Keys of providers: read when a run of an agent begins that needs one, and kept from everybody else.
+//! Keys of providers: read when a run of an agent begins that needs one, and kept from all other programs.
 //!
 //! Unaware of nodes that are no agents' but for what they must not see.
 
@@ -23,7 +23,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// end within the hour, and many agents may begin at once.
 const KEPT: Duration = Duration::from_secs(60);
 
-/// More than this is no key. A pipe holds as much, whoever reads it.
+/// The most bytes of a key. A pipe holds as many without a reader.
 const LONGEST: u64 = 32 << 10;
 
 /// Keys, as the programs of nodes see them.

@@ -25,7 +25,7 @@ const PIECE: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub(crate) enum StreamSource {
     Stdin,
-    /// A named pipe, or whatever else is no regular file.
+    /// A named pipe, or another file that is not a regular one.
     Path(PathBuf),
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Inputs {
     compares: bool,
     /// Marks of inputs that an earlier start has taken and that have not come again yet, by their numbers.
     awaited: BTreeMap<usize, u64>,
-    /// To be told a person.
+    /// A message for the user.
     note: Option<String>,
 }
 
@@ -231,7 +231,7 @@ impl Inputs {
         source.map(AsFd::as_fd)
     }
 
-    /// What is to be told a person, once.
+    /// The message for the user, once.
     pub(crate) fn take_note(&mut self) -> Option<String> {
         self.note.take()
     }
@@ -253,7 +253,7 @@ impl Inputs {
         )))
     }
 
-    /// Where the last line stands.
+    /// The place of the last line.
     fn place(&self) -> String {
         match &self.source {
             InputSource::File(reader) => reader.place(),
@@ -386,7 +386,7 @@ struct StreamedLines {
     spool: InputSpool,
     /// None: nothing more will come.
     source: Option<File>,
-    /// So many bytes have come to this start; the copy may have more from an earlier one.
+    /// The number of bytes that have come to this start; the copy may have more from an earlier one.
     compared: u64,
     /// Nothing is left that has come.
     is_starved: bool,
@@ -398,7 +398,7 @@ impl StreamedLines {
         self.spool.len().saturating_sub(self.reader.consumed)
     }
 
-    /// Takes in a piece. Returns what is to be told a person.
+    /// Takes in a piece. Returns a message for the user.
     fn receive(&mut self) -> Result<Option<String>> {
         let Some(source) = &self.source else {
             return Ok(None);
@@ -451,7 +451,7 @@ impl StreamedLines {
 }
 
 impl StreamSource {
-    /// Opens it for reading. Nobody need write yet.
+    /// Opens it for reading; no process needs to write yet.
     fn open(&self) -> Result<File> {
         match self {
             Self::Stdin => {

@@ -58,14 +58,13 @@ use std::time::{Duration, Instant};
 /// The steps that are prepared, or held, for each program that may run.
 const AHEAD: usize = 4;
 
-/// How a start of the engine is to behave.
-#[allow(clippy::struct_excessive_bools)] // Each is a question of its own.
+/// The options of one start of the engine.
 pub(crate) struct FlowOptions {
-    /// So many programs at once.
+    /// The most programs at once.
     pub jobs: usize,
     /// Put before every program.
     pub launch: Vec<String>,
-    /// So many root tasks at once; none: as many as there is work for.
+    /// The most root tasks at once; none: as many as there is work for.
     pub queue: Option<usize>,
     /// The nodes whose directories of records stay.
     pub records: KeptRecords,
@@ -73,22 +72,22 @@ pub(crate) struct FlowOptions {
     pub keep_going: bool,
     /// Nodes before which the run stops.
     pub pause_before: HashSet<NodeIx>,
-    /// Where progress is told.
+    /// Where progress is printed.
     pub screen: Screen,
     /// Files of the flow may have changed since the run began.
     pub changed_ok: bool,
     /// Nodes that a retry may repeat although they say `on_resume: fail`; those of a flow within the flow behind the
     /// name of its node and a slash.
     pub repeat: Vec<String>,
-    /// The report of each task is to be kept.
+    /// The report of each task is kept.
     pub with_tasks: bool,
-    /// What a root task came to is printed when it ends.
+    /// The result of a root task is printed when it ends.
     pub prints_roots: bool,
     /// What is kept of root tasks that have ended.
     pub keeping: Keeping,
     /// How long programs have between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// What is not done, because it is known how it ended.
+    /// Steps that are not done, because a record has their ends.
     pub answered: Option<AnsweredSteps>,
     /// Processes that carry this run's calls are this run's, and not those of a directory that
     /// it is a copy of.
@@ -115,7 +114,7 @@ pub(crate) struct RunPlace<'e> {
     pub depth: u32,
     /// The ledgers in which its agents write what they spend, as their environment names them.
     pub ledgers: String,
-    /// When its programs are to have ended.
+    /// The time by which its programs must have ended.
     pub deadline: Option<Timestamp>,
 }
 

@@ -52,7 +52,7 @@ struct InnerStart {
     run_id: String,
     /// It is that of an earlier step.
     own_run: Option<OwnRun>,
-    /// What failed in it is to be done again.
+    /// The steps that failed in it are done again.
     retries: bool,
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// The wait before a retry doubles up to this.
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// How long a step waits after so many failed attempts: a second after the first, doubled by each other.
+/// The wait of a step after this many failed attempts: a second after the first, doubled by each other.
 pub(super) fn wait_after(failed: u32) -> Duration {
     let doubled = 1_u64.checked_shl(failed.saturating_sub(1));
     let wait = Duration::from_secs(doubled.unwrap_or(u64::MAX));
@@ -48,7 +48,7 @@ impl ReadySteps {
         self.held.keys().copied().collect()
     }
 
-    /// Makes so many of the steps ready that a limit holds.
+    /// Makes this many of the steps ready that a limit holds.
     pub(super) fn release_held(&mut self, group: LimitGroup, count: usize) {
         let Some(held) = self.held.get_mut(&group) else {
             return;
@@ -67,7 +67,7 @@ impl ReadySteps {
         self.delayed.insert(step.key, (due, step));
     }
 
-    /// Nobody waits for the time of a step any more.
+    /// The step was cancelled: its time does not matter.
     pub(super) fn forget_delayed(&mut self, key: StepKey) {
         if let Some((due, _)) = self.delayed.remove(&key) {
             self.due.remove(&(due, key));
@@ -97,12 +97,12 @@ impl ReadySteps {
         Some(self.due.first()?.0)
     }
 
-    /// How many steps wait, for whatever reason.
+    /// The number of steps that wait, for any reason.
     pub(super) fn len(&self) -> usize {
         self.now.len() + self.held()
     }
 
-    /// How many steps wait for something else than a free place.
+    /// The number of steps that wait for something else than a free place.
     pub(super) fn held(&self) -> usize {
         let held: usize = self.held.values().map(VecDeque::len).sum();
         held + self.delayed.len()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Waits until something has ended, and takes in all that has.
 pub(super) fn wait(engine: &mut FlowEngine<'_>) -> Result<()> {
-    /// How often it is looked how much programs have printed.
+    /// The time between two looks at how much programs have printed.
     const PERIOD: Duration = Duration::from_secs(1);
     let mut until = earlier_of(engine, engine.programs.looked + PERIOD);
     let mut any = false;
@@ -35,7 +35,7 @@ pub(super) fn wait(engine: &mut FlowEngine<'_>) -> Result<()> {
         match woken {
             Woken::Ended(token, outcome) => {
                 any = true;
-                // Whatever else has ended by now is written with it.
+                // The other programs that have ended by now are written with it.
                 until = Instant::now();
                 if let Some(active) = engine.programs.active.remove(&token) {
                     end_program(engine, active, &outcome)?;
@@ -67,7 +67,7 @@ pub(super) fn wait(engine: &mut FlowEngine<'_>) -> Result<()> {
     }
 }
 
-/// What comes through a pipe is taken in: as it comes, or, if only so many may be under way, when there is room.
+/// Input from a pipe is taken in as it comes, or, with a limit on roots, when there is room.
 fn wants_inputs(engine: &FlowEngine<'_>) -> bool {
     match engine.options.queue {
         None => engine.roots.failed.is_none() && engine.programs.stop.is_none(),
@@ -81,7 +81,7 @@ fn receive_inputs(engine: &mut FlowEngine<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Says what is to be known about the inputs.
+/// Prints and records the message about the inputs.
 pub(super) fn note_inputs(engine: &mut FlowEngine<'_>) {
     if let Some(note) = engine.queue.inputs.take_note() {
         engine.warn(&note);
