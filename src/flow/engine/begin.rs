@@ -13,9 +13,8 @@ use crate::error::Result;
 use crate::flow::context::select::{AssembledContext, NoContext};
 use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
 use crate::flow::manifest::{AgentBody, Denied, PayloadForm, fill};
-use crate::flow::record::attempt::AttemptEnd;
 use crate::flow::record::{
-    NodeStart, ProgramInput, attempt, cache, check_schema, denied_tools, not_started,
+    AttemptEnd, NodeStart, ProgramInput, attempt, cache, check_schema, denied_tools, not_started,
 };
 use crate::unix::process::{Command, Variable};
 use std::path::Path;
@@ -209,7 +208,7 @@ pub(super) fn launch(engine: &mut FlowEngine<'_>) -> Result<()> {
 }
 
 fn spawn(engine: &mut FlowEngine<'_>, waiting: WaitingProgram) -> Result<()> {
-    let flow = engine.place.flow;
+    let (flow, programs) = (engine.place.flow, &mut engine.programs);
     let mut env = environment(&engine.place, &waiting);
     let WaitingProgram {
         mut active,
@@ -218,16 +217,13 @@ fn spawn(engine: &mut FlowEngine<'_>, waiting: WaitingProgram) -> Result<()> {
         ..
     } = waiting;
     let node = active.step.node;
-    if engine.programs.credentials.must_ask(flow, node) {
+    if programs.credentials.must_ask(flow, node) {
         // What it says goes to the terminal.
         engine.table.erase();
     }
     let hidden = match active.asks {
-        Some(_) => Ok(engine.programs.credentials.hidden()),
-        None => engine
-            .programs
-            .credentials
-            .variables(flow, node, engine.programs.signals),
+        Some(_) => Ok(programs.credentials.hidden()),
+        None => programs.credentials.variables(flow, node, programs.signals),
     };
     match hidden {
         Ok(hidden) => env.extend(hidden),
@@ -251,21 +247,16 @@ fn spawn(engine: &mut FlowEngine<'_>, waiting: WaitingProgram) -> Result<()> {
             None => flow.nodes[node].timeout,
         },
     };
-    let error = match engine.programs.children.spawn(command) {
+    let error = match programs.children.spawn(command) {
         Ok(token) => {
-            engine.programs.active.insert(token, active);
+            programs.active.insert(token, active);
             return Ok(());
         }
         Err(error) => error,
     };
     let failure = not_started(&prepared.argv[0], &error);
     let figures = (Duration::ZERO, None);
-    attempt::record_end(
-        &active.io,
-        error.code(),
-        figures,
-        &mut engine.programs.linked,
-    )?;
+    attempt::record_end(&active.io, error.code(), figures, &mut programs.linked)?;
     if active.asks.is_some() {
         return fail_helper(engine, active, &failure.message);
     }

@@ -13,10 +13,10 @@ use crate::flow::context::recall::find_lacking;
 use crate::flow::graph::{
     Failure, FailureCode, Payload, Route, StepOutcome, StepRef, choose_route,
 };
-use crate::flow::record::attempt::{AttemptEnd, PrintedOutput};
+use crate::flow::record::attempt::PrintedOutput;
 use crate::flow::record::made_files::find_made_files;
 use crate::flow::record::{
-    EventWriter, NodeEnd, NodeStart, Output, ProgramInput, attempt, cache, check_schema,
+    AttemptEnd, EventWriter, NodeStart, Output, ProgramInput, attempt, cache, check_schema,
     denial_name, dir_name, events, tool_calls,
 };
 use crate::text::timestamp::Timestamp;
@@ -216,14 +216,14 @@ pub(super) fn finish(
     engine: &mut FlowEngine<'_>,
     step: &StepRef,
     result: std::result::Result<(Payload, Route), Failure>,
-    ended: AttemptEnd,
+    mut ended: AttemptEnd,
 ) -> Result<()> {
     if engine.roots.router(step.key).is_none() {
         return Ok(());
     }
-    let goes = result.is_ok() && !ended.partial && engine.programs.spent.has(step.key);
+    ended.records_removed = result.is_ok() && !ended.partial && engine.programs.spent.has(step.key);
     let kept = match &result {
-        Ok((output, _)) => Ok(keep_output(engine, (step, output), &ended, goes)?),
+        Ok((output, _)) => Ok(keep_output(engine, (step, output), &ended)?),
         Err(failure) => Err(failure.clone()),
     };
     engine.attempts.counts.remove(&step.key);
@@ -248,18 +248,8 @@ pub(super) fn finish(
             engine.report_step(step, Err(&failure.message), failure.code.name());
         }
     }
-    let end = NodeEnd {
-        outcome: kept,
-        duration: ended.duration,
-        used: ended.used,
-        cached: ended.cached,
-        made: ended.made,
-        partial: ended.partial,
-        context_bytes: ended.io.as_deref().map(context_bytes),
-        records_removed: goes,
-    };
-    let time = engine.events.add_node_end(step, &end);
-    match goes {
+    let time = engine.events.add_node_end(step, &kept, &ended);
+    match ended.records_removed {
         true => engine.programs.spent.spend(&engine.place, step),
         false => engine.programs.spent.forget(step.key),
     }
@@ -280,22 +270,20 @@ pub(super) fn finish(
     drain(engine, step.key.root, None)
 }
 
-/// Writes an output where people look for it; `goes` says that the step's records do not stay. Returns where the
-/// journal has it.
+/// Writes an output where people look for it. Returns the form in which the journal has it.
 fn keep_output(
     engine: &mut FlowEngine<'_>,
     (step, output): (&StepRef, &Payload),
     ended: &AttemptEnd,
-    goes: bool,
 ) -> Result<Output> {
     if ended.identity {
         return Ok(Output::Identity);
     }
     let (run, linked) = (&engine.place.run.path, &mut engine.programs.linked);
-    if goes && output.len() <= events::INLINE {
+    if ended.records_removed && output.len() <= events::INLINE {
         return Ok(Output::Text(output.clone()));
     }
-    if let Some(io) = ended.io.as_ref().filter(|_| !goes) {
+    if let Some(io) = ended.io.as_ref().filter(|_| !ended.records_removed) {
         let name = io.join("output.json");
         let kept = events::keep_text(run, &attempt::reference(run, &name), output)?;
         if matches!(kept, Output::Text(_)) {
@@ -307,12 +295,6 @@ fn keep_output(
     files::make_dirs_below(run, Path::new(&dir))?;
     let name = format!("{dir}/{}.output.json", engine.place.node_id(step));
     events::keep_text(run, &name, output)
-}
-
-/// The size of the context that an attempt was given.
-fn context_bytes(io: &Path) -> u64 {
-    let meta = io.join("context.json").metadata();
-    meta.map_or(0, |meta| meta.len())
 }
 
 /// The failure of a node whose files cannot be read in the time that it has.

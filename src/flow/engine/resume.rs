@@ -1,5 +1,5 @@
-//! Goes on where the journal leaves a run: what an earlier engine did is routed again, and what is
-//! missing of its record is added.
+//! Goes on where the journal leaves a run: the ends that it has are routed again, and events that are
+//! missing are added.
 
 use super::FlowEngine;
 use super::attempts::KeptRun;
@@ -11,9 +11,8 @@ use super::wait::note_inputs;
 use crate::error::Result;
 use crate::flow::graph::{Effect, Failure, FailureCode, StepRef};
 use crate::flow::manifest::ResumePolicy;
-use crate::flow::record::attempt::AttemptEnd;
 use crate::flow::record::lineage::Attempts;
-use crate::flow::record::{Lineage, Replay, Replayed, TakenBack, each_line, edge_told};
+use crate::flow::record::{AttemptEnd, Lineage, Replay, Replayed, TakenBack, each_line, edge_told};
 use crate::record::event::{EventKind, FlowEvent};
 use crate::text::timestamp::Timestamp;
 use crate::unix::process;
@@ -87,7 +86,7 @@ pub(super) fn resume(engine: &mut FlowEngine<'_>) -> Result<()> {
     {
         engine.events.journal.sync()?;
     }
-    // Of steps that nobody wants any more, too.
+    // Of cancelled steps, too.
     dead.extend(lineage.running_calls(None));
     engine.attempts.begun_before = lineage.begun_before();
     go_on(engine, replay.into_open(), &lineage, dead)

@@ -4,7 +4,6 @@
 //! Unaware of routing and of the journal. Preparing is apart from running, so that the beginning can
 //! be journalled when nothing but the program itself can fail any more.
 
-use super::made_files::MadeFile;
 use crate::error::{At, Result, may_fail};
 use crate::flow::graph::{Failure, FailureCode, Payload};
 use crate::flow::manifest::{NamedSchema, PayloadForm};
@@ -48,22 +47,6 @@ pub(crate) struct ProgramInput<'g> {
     pub context: Option<&'g str>,
     /// None: the payload.
     pub stdin: Option<&'g [u8]>,
-}
-
-/// The end of an attempt, beside its result.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct AttemptEnd {
-    pub duration: Duration,
-    pub used: Option<Used>,
-    /// The directory of records; none of a step that ran nothing.
-    pub io: Option<PathBuf>,
-    pub cached: bool,
-    /// The output is what the step was given.
-    pub identity: bool,
-    /// The files that it made.
-    pub made: Vec<MadeFile>,
-    /// The output is incomplete.
-    pub partial: bool,
 }
 
 /// The name of a task's or a node's directory: the id, unless the file system has no room for it.

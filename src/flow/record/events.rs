@@ -27,7 +27,7 @@ use crate::unix::process::Used;
 use serde_json::value::RawValue;
 use std::fs::File;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longer JSON texts, in bytes, get files of their own.
@@ -74,24 +74,33 @@ pub(crate) struct RootInput {
     pub fault: Option<String>,
 }
 
-/// The end of a step.
-#[derive(Clone, Debug)]
-pub(crate) struct NodeEnd {
-    pub outcome: std::result::Result<Output, Failure>,
+/// The end of an attempt, beside its result.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AttemptEnd {
+    /// The directory of records; none of a step that ran nothing.
+    pub io: Option<PathBuf>,
     /// From the start of the last attempt.
     pub duration: Duration,
     /// By its processes.
     pub used: Option<Used>,
     /// Nothing was run: the output was known.
     pub cached: bool,
+    /// The output is what the step was given.
+    pub identity: bool,
     /// The files that it made.
     pub made: Vec<MadeFile>,
     /// The output is partial.
     pub partial: bool,
-    /// The size of its context, if it ran something.
-    pub context_bytes: Option<u64>,
     /// Its records do not stay.
     pub records_removed: bool,
+}
+
+impl AttemptEnd {
+    /// The size of the context that it was given, if it ran something.
+    fn context_bytes(&self) -> Option<u64> {
+        let meta = self.io.as_ref()?.join("context.json").metadata();
+        Some(meta.map_or(0, |meta| meta.len()))
+    }
 }
 
 /// The journal of a run, as its engine writes it.
@@ -221,9 +230,14 @@ impl EventWriter<'_> {
     }
 
     /// Returns the time of the end.
-    pub(crate) fn add_node_end(&mut self, step: &StepRef, end: &NodeEnd) -> Timestamp {
+    pub(crate) fn add_node_end(
+        &mut self,
+        step: &StepRef,
+        outcome: &std::result::Result<Output, Failure>,
+        end: &AttemptEnd,
+    ) -> Timestamp {
         self.add_step_event(FlowEvent::NodeEnd, step, |line| {
-            let status = match end.outcome {
+            let status = match outcome {
                 Ok(_) if end.partial => FlowStatus::Partial,
                 Ok(_) => FlowStatus::Success,
                 Err(_) => FlowStatus::Failure,
@@ -234,7 +248,7 @@ impl EventWriter<'_> {
                 line.put("cpu_ms", &(used.cpu.as_millis() as u64))
                     .put("memory_bytes", &used.memory);
             }
-            if let Some(bytes) = end.context_bytes {
+            if let Some(bytes) = end.context_bytes() {
                 line.put("context_bytes", &bytes);
             }
             if end.records_removed {
@@ -251,7 +265,7 @@ impl EventWriter<'_> {
                         .put("sha256", &made.sha256);
                 });
             }
-            match &end.outcome {
+            match outcome {
                 Ok(Output::Identity) => {}
                 Ok(Output::Text(text)) => {
                     line.raw("output", text.as_bytes());

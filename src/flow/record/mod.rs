@@ -17,7 +17,7 @@ pub(crate) use attempt::{
     ProgramInput, check_schema, dir_name, find_failure, not_started, one_value, task_path,
 };
 pub(crate) use ends::{RecordedEnd, RecordedEnds, RecordedRoot, StepId};
-pub(crate) use events::{EventWriter, NodeEnd, NodeStart, Output, OwnRun, each_line, edge_told};
+pub(crate) use events::{AttemptEnd, EventWriter, NodeStart, Output, OwnRun, each_line, edge_told};
 pub(crate) use lineage::{
     BegunBefore, Lineage, StepRecord, TaskRecord, check_beginnings, denial_name,
 };
