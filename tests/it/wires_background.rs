@@ -3,9 +3,12 @@
 use crate::budget::{ledger, sum, unsettled};
 use crate::harness::services::*;
 use crate::harness::*;
+use rustix::fs::inotify;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
+use std::mem::MaybeUninit;
+use std::sync::mpsc;
 
 /// An agent whose answers are made in the background.
 fn world() -> World {
@@ -117,6 +120,32 @@ fn a_start_after_a_kill_polls_the_same_answer_and_nothing_is_paid_twice() {
     let record: Value = serde_json::from_str(&record).unwrap();
     assert_eq!(record["attempts"].as_array().unwrap().len(), 2);
     world.go_on().args(["-m", "more"]).exits(4).says("110 of");
+}
+
+#[test]
+fn the_id_of_an_open_answer_is_on_disk_at_every_moment() {
+    let world = world();
+    let records = world.path("ws/.delta");
+    let (sender, receiver) = mpsc::channel();
+    let watch = move |_: &Received| {
+        let open = files_below(&records).into_iter();
+        let mut open = open.filter(|it| it.ends_with("metadata.json"));
+        let open = open.find(|it| it.to_string_lossy().contains("invocations"));
+        let dir = open.expect("a record").parent().unwrap().to_owned();
+        let events = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&events, &dir, inotify::WatchFlags::DELETE).unwrap();
+        sender.send(events).unwrap();
+        is("resp_1", "completed")
+    };
+    world
+        .server
+        .says([is("resp_1", "queued"), Reply::of(watch)]);
+    world.run("go").exits(0);
+    let mut buffer = [const { MaybeUninit::uninit() }; 4096];
+    let mut events = inotify::Reader::new(receiver.recv().unwrap(), &mut buffer);
+    while let Ok(event) = events.next() {
+        assert_ne!(event.file_name(), Some(c"metadata.json"));
+    }
 }
 
 #[test]

@@ -112,9 +112,11 @@ impl InvocationRecord {
         };
         let text = self.text(invocation, status, took);
         let path = invocation.dir.join("metadata.json");
-        // Of an answer that was open, it is there.
-        files::remove(&path)?;
-        files::write(&path, &text)
+        match path.symlink_metadata() {
+            // It has the id of an answer that was open, which a kill must not lose.
+            Ok(_) => files::replace(&path, &text),
+            Err(_) => files::write(&path, &text),
+        }
     }
 
     fn text(&self, invocation: &Invocation<'_>, status: &str, took: Duration) -> Vec<u8> {
