@@ -11,6 +11,7 @@ use crate::model::http::{Exchange, Http, Received};
 use crate::model::wire::error_status;
 use crate::record::invocations::OpenAnswer;
 use crate::text::digest::sha256;
+use crate::text::json;
 use crate::unix::files;
 use crate::unix::signals::Signals;
 use std::time::{Duration, Instant};
@@ -18,11 +19,15 @@ use std::time::{Duration, Instant};
 /// The wait before the first look, and the longest that it doubles to.
 const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
-/// The id of a response that has not ended; empty if it has none.
-fn unended(body: &[u8]) -> Option<String> {
-    let begun: serde_json::Value = serde_json::from_slice(body).ok()?;
-    let is_unended = matches!(begun["status"].as_str(), Some("queued" | "in_progress"));
-    is_unended.then(|| begun["id"].as_str().unwrap_or_default().to_owned())
+/// The id of a response, empty if it has none, and whether it has ended. None for what is no response.
+fn standing(body: &[u8]) -> Option<(String, bool)> {
+    let response: serde_json::Value =
+        serde_json::from_slice(json::readable(body).as_bytes()).ok()?;
+    let has_ended = !matches!(response["status"].as_str()?, "queued" | "in_progress");
+    Some((
+        response["id"].as_str().unwrap_or_default().to_owned(),
+        has_ended,
+    ))
 }
 
 /// True for an id that can be a part of a URL as it is.
@@ -48,10 +53,10 @@ impl Model<'_> {
         };
         if let Some(attempt) = sent {
             let begun = match &attempt {
-                Attempt::Body { body, .. } => unended(body),
+                Attempt::Body { body, .. } => standing(body),
                 _ => None,
             };
-            let Some(response_id) = begun else {
+            let Some((response_id, false)) = begun else {
                 return Ok(Ok(attempt));
             };
             let conversation = sha256(invocation.conversation);
@@ -110,7 +115,10 @@ fn until_ended(
         let mut received = http.attempt(Exchange::Look(id), Some(left), &mut |_| {});
         let body = received.response.as_deref().unwrap_or_default();
         match &received.attempt {
-            Attempt::Body { .. } if unended(body).is_some() => asked_for = Duration::ZERO,
+            // Not ended, or not the words of the service, but perhaps of something in between.
+            Attempt::Body { .. } if standing(body).is_none_or(|(_, has_ended)| !has_ended) => {
+                asked_for = Duration::ZERO;
+            }
             Attempt::Stopped { stop, .. } => return Err(Asked::Stopped(*stop)),
             Attempt::Refused {
                 http_status: Some(404 | 410),
