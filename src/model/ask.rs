@@ -154,8 +154,10 @@ pub(crate) fn ask_model(
         // Only a reservation is denied.
         may_fail(purse(number, expense(invocation.wire, &attempt)));
         let (mut step, outcome) = judge_attempt(attempt, invocation, &mut record);
-        if let NextStep::End(Asked::Answered(answer)) = &mut step {
-            model.redact_joined(answer);
+        match &mut step {
+            // A start that finds no such answer in the journal gets it once more from the service.
+            NextStep::End(Asked::Answered(answer)) => model.redact_joined(answer),
+            _ => record.open = None,
         }
         record.add_attempt(clock, began.elapsed(), outcome);
         let (why, after) = match step {

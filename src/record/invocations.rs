@@ -34,8 +34,8 @@ pub(crate) struct Invocations {
     previous: Option<(String, Vec<u8>)>,
     /// A request that is not needed any more: memory for the next.
     spare: Vec<u8>,
-    /// The newest one, if an earlier process has left its answer open, and the digest of the conversation.
-    open: Option<(Begun, String)>,
+    /// The newest one and its record, if the service made its answer in the background.
+    open: Option<(Begun, InvocationMetadata)>,
 }
 
 /// An invocation whose request is whole.
@@ -96,7 +96,7 @@ pub(crate) struct InvocationMetadata {
     pub attempts: Vec<IgnoredAny>,
     /// The invocation before it, and how many leading bytes their requests share.
     pub extends: Option<Extends>,
-    /// The answer that the service is making.
+    /// The answer that the service is making, or has made.
     pub open: Option<OpenAnswer>,
 }
 
@@ -150,14 +150,14 @@ impl Invocations {
             let (name, dir) = (newest.clone(), dir.join(newest));
             let request = files::read_regular(&dir.join("request.json")).ok();
             let record = metadata(&dir).unwrap_or_default();
-            if let (Some(open), Some(_)) = (record.open, &request) {
+            if record.open.is_some() && request.is_some() {
                 let begun = Begun {
                     name: name.clone(),
                     dir,
-                    extends: record.extends,
+                    extends: record.extends.clone(),
                     is_open: true,
                 };
-                invocations.open = Some((begun, open.conversation));
+                invocations.open = Some((begun, record));
             }
             invocations.previous = request.map(|request| (name, request));
         }
@@ -179,13 +179,14 @@ impl Invocations {
 
     /// True if an earlier process has left an answer open, and nothing has been asked since.
     pub(crate) fn has_open(&self) -> bool {
-        self.open.is_some()
+        let mut open = self.open.iter();
+        open.any(|(_, record)| record.status.as_deref() == Some("PENDING"))
     }
 
-    /// The invocation whose answer is open, if that is the answer to this conversation; once.
+    /// The invocation whose answer is open or not in the journal, if that is the answer to this conversation; once.
     pub(crate) fn resume(&mut self, conversation: &[u8]) -> Option<Begun> {
-        let (begun, answered) = self.open.take()?;
-        (answered == sha256(conversation)).then_some(begun)
+        let (begun, record) = self.open.take()?;
+        (record.open?.conversation == sha256(conversation)).then_some(begun)
     }
 
     /// Records a request that is about to be sent, and shortens one that need not be whole any more.

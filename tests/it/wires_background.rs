@@ -87,7 +87,8 @@ fn an_answer_that_has_not_ended_is_polled_and_its_id_recorded_before() {
     let record: Value = serde_json::from_str(&record).unwrap();
     assert_eq!(record["status"], "SUCCESS");
     assert_eq!(record["attempts"].as_array().unwrap().len(), 1);
-    assert!(record.get("open").is_none(), "{record}");
+    // It is used if a kill comes before the answer is in the journal.
+    assert_eq!(record["open"]["response_id"], "resp_1");
     world
         .delta(["replay", "-w", "ws", "LATEST"])
         .exits(0)
@@ -120,6 +121,29 @@ fn a_start_after_a_kill_polls_the_same_answer_and_nothing_is_paid_twice() {
     let record: Value = serde_json::from_str(&record).unwrap();
     assert_eq!(record["attempts"].as_array().unwrap().len(), 2);
     world.go_on().args(["-m", "more"]).exits(4).says("110 of");
+}
+
+#[test]
+fn a_kill_before_the_answer_is_in_the_journal_pays_for_no_other_one() {
+    let world = world();
+    let kill = "[ -e killed ] || { : >killed; kill -KILL $PPID; }";
+    let hook = format!(
+        "post_llm_response: {{command: [sh, -c, {}]}}\n",
+        json!(kill)
+    );
+    world.write("agent/hooks.yaml", hook);
+    world
+        .server
+        .says([is("resp_1", "queued"), is("resp_1", "completed")]);
+    assert_eq!(world.run("go").spawn().wait().killed_by(), Some(9));
+    world.server.says([is("resp_1", "completed")]);
+    world.run("go").exits(0).prints("done\n").says("110 tokens");
+    assert_eq!(asked(&world), [ASK, LOOK, LOOK]);
+    spent(&world, 110);
+    // An answer that is in the journal is not asked for again.
+    world.server.says([is("resp_2", "completed")]);
+    world.go_on().args(["-m", "more"]).exits(0);
+    assert_eq!(asked(&world)[3..], [ASK]);
 }
 
 #[test]

@@ -76,7 +76,6 @@ impl Model<'_> {
             Ok(received) => received,
             Err(asked) => return Ok(Err(asked)),
         };
-        record.open = None;
         if let Some(came_back) = received.response {
             files::replace(&invocation.dir.join("response.json"), &came_back)?;
             if let Attempt::Body { body, .. } = &mut received.attempt {
