@@ -8,6 +8,7 @@
 //! journal alone says what to do next.
 
 mod outcome;
+mod run_log;
 mod spending;
 mod hook_points;
 mod executed;
@@ -34,17 +35,17 @@ use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Model;
 use crate::model::wire::Wire;
 use crate::record::engine_log::Level;
-use crate::record::event::{Event, Fact};
+use crate::record::event::Event;
 use crate::record::invocations::Invocations;
 use crate::record::journal::Journal;
 use crate::record::message_cache::MessageCache;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::state::{self, Reading, Turn, Unreadable};
 use crate::record::stop_reason::StopReason;
-use crate::text::shorten::{cut_to_columns, in_short};
-use crate::unix::terminal::{Screen, Tone};
-use crate::unix::wait_line::WaitLine;
+use crate::text::shorten::in_short;
+use crate::unix::terminal::Screen;
 use calls::OpenCall;
+use run_log::RunLog;
 use std::time::{Duration, Instant};
 use think::ThoughtOutcome;
 
@@ -74,11 +75,8 @@ pub(crate) struct Options {
 /// One start of the engine on one run.
 pub(crate) struct Engine<'a> {
     /// Where everything runs.
-    pub ctx: RunContext<'a>,
-    /// The run's journal, which this process owns.
-    pub journal: Journal,
-    /// The run's summary.
-    pub metadata: Metadata,
+    pub ctx: &'a RunContext<'a>,
+    log: RunLog<'a>,
     /// How to behave.
     pub options: Options,
     /// The model.
@@ -89,15 +87,12 @@ pub(crate) struct Engine<'a> {
     invocations: Invocations,
     ask_human: Option<Tool>,
     next_hook: u64,
-    /// The iteration that is under way, or the last one.
-    iteration: u64,
     /// What counts against the limits of the agent: as a rule what this start has brought.
     iterations_here: u64,
     tokens_here: u64,
     /// When the limit of this start's time is reached.
     start_limit: Option<Instant>,
     transcript: MessageCache,
-    entries_synced: bool,
     stop_wanted: Option<String>,
     account: Option<Account>,
     streamed: StreamedText,
@@ -108,8 +103,8 @@ pub(crate) struct Engine<'a> {
 impl<'a> Engine<'a> {
     /// Makes ready. The run's directory is there, its journal says that an engine has started.
     pub(crate) fn new(
-        ctx: RunContext<'a>,
-        mut journal: Journal,
+        ctx: &'a RunContext<'a>,
+        journal: Journal,
         metadata: Metadata,
         mut options: Options,
         model: Model<'a>,
@@ -124,7 +119,6 @@ impl<'a> Engine<'a> {
             window: Builder::window(&agent.context),
         };
         let transcript = MessageCache::new(form(&agent.llm), reading);
-        journal.set_sync(agent.sync);
         ctx.run.reserve();
         let rules = options.spending.take();
         let may_change = |hook: &Hook| hook.event == HookEvent::PostLlmResponse;
@@ -148,9 +142,7 @@ impl<'a> Engine<'a> {
         let wire = Wire::of_agent(agent, ctx.environment);
         Ok(Self {
             ctx,
-            journal,
-            iteration: metadata.iterations,
-            metadata,
+            log: RunLog::new(ctx, journal, metadata, screen),
             options,
             model,
             wire,
@@ -162,7 +154,6 @@ impl<'a> Engine<'a> {
             tokens_here: counted.1,
             start_limit,
             transcript,
-            entries_synced: false,
             stop_wanted: None,
             account,
             streamed: StreamedText::new(shows_text, screen),
@@ -181,7 +172,7 @@ impl<'a> Engine<'a> {
         self.ctx.log.line(Level::Info, &text);
         let ending = self.run_loop().unwrap_or_else(|error| {
             self.ctx.run.release_reserve();
-            let reason = if !self.journal.is_in_place() {
+            let reason = if !self.log.journal.is_in_place() {
                 StopReason::JournalChanged
             } else if error.disk_full {
                 StopReason::DiskFull
@@ -209,9 +200,9 @@ impl<'a> Engine<'a> {
             spent: self.spent(),
             is_shown: ending.status == Status::Completed && self.streamed.is_shown(&ending.text),
             ending,
-            metadata: self.metadata,
-            run: self.ctx.run,
-            journal: self.journal,
+            metadata: self.log.metadata,
+            run: self.ctx.run.clone(),
+            journal: self.log.journal,
         }
     }
 
@@ -235,12 +226,12 @@ impl<'a> Engine<'a> {
     /// or the end that it could not record.
     fn recover(&mut self) -> Result<ThoughtOutcome> {
         let mut journal = Vec::new();
-        self.journal.read_into(&mut journal)?;
+        self.log.journal.read_into(&mut journal)?;
         let reading = Reading {
             lenient: self.options.lenient,
             window: None,
         };
-        let run = state::read(&journal, reading).map_err(|e| unreadable(&e, &self.journal))?;
+        let run = state::read(&journal, reading).map_err(|e| unreadable(&e, &self.log.journal))?;
         let ending = match run.turns.last() {
             Some(Turn::Thought(thought)) if run.has_final_answer() => {
                 let text = state::decoded(thought.content).into_owned();
@@ -280,33 +271,23 @@ impl<'a> Engine<'a> {
             "the last answer came over the API {from}, and {api} is asked now: what was said goes on, \
              without the model's reasoning"
         );
-        self.record_note("INFO", &note)
+        self.log.record_note("INFO", &note)
     }
 
     /// Brings the transcript up to the journal as it is now.
     fn catch_up(&mut self) -> Result<()> {
         let mut lines = Vec::new();
         let read_to = self.transcript.read_to();
-        if self.journal.read_new(read_to, &mut lines)? == 0 {
+        if self.log.journal.read_new(read_to, &mut lines)? == 0 {
             self.transcript.forget();
         }
         let added = self.transcript.add(&lines);
-        added.map_err(|e| unreadable(&e, &self.journal))
+        added.map_err(|e| unreadable(&e, &self.log.journal))
     }
 
     /// The end that a signal, a hook or a changed journal demands.
     fn must_end(&self) -> Option<Ending> {
-        if let Some(stop) = self.ctx.signals.stop() {
-            return Some(Ending::stopped(stop));
-        }
-        if self.journal.was_changed() {
-            let path = self.journal.path().display();
-            let text = format!(
-                "{path} was changed by another program while the run was live; look at it, then resume the run"
-            );
-            return Some(Ending::new(StopReason::JournalChanged, text));
-        }
-        self.stopped_by_hook()
+        self.log.must_end().or_else(|| self.stopped_by_hook())
     }
 
     fn stopped_by_hook(&self) -> Option<Ending> {
@@ -315,45 +296,13 @@ impl<'a> Engine<'a> {
             .map(|message| Ending::new(StopReason::Hook, message.clone()))
     }
 
-    /// Makes everything durable that has been recorded, and the directories that lead to it.
-    fn make_durable(&mut self) -> Result<()> {
-        self.journal.sync()?;
-        if !self.entries_synced && self.ctx.agent.sync {
-            self.ctx.run.sync_entries()?;
-        }
-        self.entries_synced = true;
-        Ok(())
-    }
-
-    fn record_note(&mut self, level: &str, content: &str) -> Result<()> {
-        self.record_fact(level, content, None)
-    }
-
-    fn record_fact(&mut self, level: &str, content: &str, fact: Option<Fact<'_>>) -> Result<()> {
-        let note = Event::SystemMessage {
-            level,
-            content,
-            fact,
-        };
-        self.journal.add(self.iteration, &note);
-        self.journal.flush()?;
-        if level != "INFO" {
-            self.options.screen.warn(content);
-            self.ctx.log.line(Level::Warn, content);
-        }
-        Ok(())
-    }
-
     /// Records an error, and tells the hook.
     fn record_error(&mut self, message: &str, details: &[u8]) -> Result<()> {
-        self.journal.add(
-            self.iteration,
-            &Event::Error {
-                error_message: message,
-                error_details_json: details,
-            },
-        );
-        self.journal.flush()?;
+        self.log.add(&Event::Error {
+            error_message: message,
+            error_details_json: details,
+        });
+        self.log.journal.flush()?;
         self.on_error(message)
     }
 
@@ -364,14 +313,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn update_metadata(&mut self) -> Result<()> {
-        self.metadata.iterations = self.iteration;
-        self.metadata.updated_at = crate::text::timestamp::Timestamp::now().to_string();
-        self.metadata.update(&self.ctx.run.path)
-    }
-
-    /// Records how this start ended: hooks first, then the journal, then the summary. A disk without
-    /// room must not keep the rest from being recorded.
+    /// Records how this start ended. Hooks come first.
     fn finish(&mut self, ending: &Ending) {
         if ending.is_error() {
             may_fail(self.record_error(&ending.text, b"{}"));
@@ -379,55 +321,8 @@ impl<'a> Engine<'a> {
         if ending.status != Status::WaitingForInput {
             may_fail(self.on_run_end(ending));
         }
-        let run_id = self.ctx.run.id.clone();
-        self.journal.add(
-            self.iteration,
-            &Event::EngineEnd {
-                run_id: run_id.as_str(),
-                status: ending.status.name(),
-                stop_reason: &ending.stop_reason,
-                exit_code: ending.exit.code(),
-                final_iteration: self.iteration,
-                engine_ms: self.account.as_ref().and_then(Account::worked_ms),
-                text: &ending.text,
-            },
-        );
-        if let Err(error) = self.make_durable() {
-            let text = format!("warning: the end of the run may not be on disk: {error}");
-            self.options.screen.warn(&text);
-            self.ctx.log.line(Level::Warn, &text);
-        }
-        let metadata = &mut self.metadata;
-        let reason = ending.stop_reason.clone();
-        metadata.end(ending.status, &reason, ending.exit, ending.text.clone());
-        metadata.iterations = self.iteration;
-    }
-
-    fn print_progress(&self, pieces: &[(Tone, &str)]) {
-        let number = format!("[{}] ", self.iteration);
-        let mut line = vec![(Tone::Dim, number.as_str())];
-        line.extend_from_slice(pieces);
-        self.options.screen.progress(&line);
-    }
-
-    /// Shows at a terminal that something is waited for, until the line is dropped.
-    fn wait_for(&self, what: &str) -> WaitLine {
-        let what = format!("[{}] waiting for {what}", self.iteration);
-        WaitLine::begin(&self.ctx.signals, self.options.screen, what)
-    }
-
-    /// Tells how a call ended; what it printed only if more is wanted.
-    fn print_outcome(&self, good: bool, outcome: &str, observation: &str) {
-        let tone = if good { Tone::Good } else { Tone::Bad };
-        self.print_progress(&[(Tone::Dim, "  "), (tone, outcome)]);
-        if self.options.screen.verbose {
-            for line in observation.lines().take(20) {
-                self.options.screen.progress(&[
-                    (Tone::Dim, "      "),
-                    (Tone::Dim, &cut_to_columns(line, 200)),
-                ]);
-            }
-        }
+        let engine_ms = self.account.as_ref().and_then(Account::worked_ms);
+        self.log.record_end(ending, engine_ms);
     }
 }
 

@@ -124,7 +124,7 @@ impl Launch<'_> {
             spending: self.spending.clone(),
             shows_text: self.is_chat && is_all_shown(),
         };
-        let engine = Engine::new(ctx, journal, metadata, options, model)?;
+        let engine = Engine::new(&ctx, journal, metadata, options, model)?;
         RunResult::of_engine(engine.run())
     }
 

@@ -239,7 +239,7 @@ fn engine(
     };
     let ctx = launch.context(run);
     let model = Model::Recorded(playback);
-    let ended = Engine::new(ctx, journal, metadata, options, model)?.run();
+    let ended = Engine::new(&ctx, journal, metadata, options, model)?.run();
     let (ending, metadata) = (ended.ending.clone(), ended.metadata.clone());
     ended.seal();
     Ok((ending, metadata))

@@ -114,7 +114,7 @@ impl Engine<'_> {
             if call.barred != Some(Barred::CutOff)
                 && let Some(ending) = self.must_end().or_else(|| self.time_is_over())
             {
-                self.journal.flush()?;
+                self.log.journal.flush()?;
                 return Ok(Some(ending));
             }
             if let Some(ending) = self.run_call(&call)? {
@@ -191,7 +191,7 @@ impl Engine<'_> {
 
     /// Records a call that cannot be run, and why.
     pub(super) fn record_refusal(&mut self, call: &OpenCall, text: &str) -> Result<()> {
-        self.print_progress(&[
+        self.log.print_progress(&[
             (Tone::Command, &call.name),
             (Tone::Bad, " refused: "),
             (Tone::Dim, &in_short(text, 100)),
@@ -245,24 +245,21 @@ impl Engine<'_> {
     ) -> Result<Option<Ending>> {
         self.remember_executed_files()?;
         tool_call::name_subagent(tool, &mut bound, &call_id);
-        let prepared = tool_call::prepare_call(&self.ctx, tool, &bound)?;
+        let prepared = tool_call::prepare_call(self.ctx, tool, &bound)?;
         self.print_command(&bound);
-        self.journal.add(
-            self.iteration,
-            &Event::ActionRequest {
-                action_id: &call.id,
-                tool_name: &call.name,
-                tool_args_json: json::text(&bound.arguments).as_bytes(),
-                resolved_command: &prepared.record.command,
-                call_id: &call_id,
-                execution_ref: Some(&prepared.reference),
-            },
-        );
-        self.make_durable()?;
+        self.log.add(&Event::ActionRequest {
+            action_id: &call.id,
+            tool_name: &call.name,
+            tool_args_json: json::text(&bound.arguments).as_bytes(),
+            resolved_command: &prepared.record.command,
+            call_id: &call_id,
+            execution_ref: Some(&prepared.reference),
+        });
+        self.log.make_durable()?;
         let reference = prepared.reference.clone();
         let command = prepared.record.command.clone();
-        let line = self.wait_for(&call.name);
-        let done = tool_call::run_tool(&self.ctx, tool, &bound, prepared, &call_id)?;
+        let line = self.log.wait_for(&call.name);
+        let done = tool_call::run_tool(self.ctx, tool, &bound, prepared, &call_id)?;
         drop(line);
         if tool.subagent.is_some()
             && let Some(suspension) = done.exit_code.and_then(Suspension::of_code)
@@ -284,24 +281,26 @@ impl Engine<'_> {
         // Without the wrapper, which is the same each time.
         let command = in_short(&shell_quoted(telling_words(&bound.argv)), 160);
         let Some(stdin) = &bound.stdin else {
-            return self.print_progress(&[(Tone::Dim, "$ "), (Tone::Command, &command)]);
+            return self
+                .log
+                .print_progress(&[(Tone::Dim, "$ "), (Tone::Command, &command)]);
         };
         let text = String::from_utf8_lossy(stdin);
         let shown = first_line(&text);
         let (sign, tone) = (" <<< ", Tone::Command);
-        if !self.options.screen.verbose || text.lines().count() < 2 {
+        if !self.log.screen.verbose || text.lines().count() < 2 {
             let pieces = [
                 (Tone::Dim, "$ "),
                 (tone, &command),
                 (Tone::Dim, sign),
                 (tone, &shown),
             ];
-            return self.print_progress(&pieces);
+            return self.log.print_progress(&pieces);
         }
-        self.print_progress(&[(Tone::Dim, "$ "), (tone, &command), (Tone::Dim, sign)]);
+        self.log
+            .print_progress(&[(Tone::Dim, "$ "), (tone, &command), (Tone::Dim, sign)]);
         for line in text.lines() {
-            let screen = self.options.screen;
-            screen.progress(&[(Tone::Dim, "      "), (tone, line)]);
+            self.log.print_below(tone, line);
         }
     }
 
@@ -319,7 +318,8 @@ impl Engine<'_> {
                 secret.redact_text(&mut done.observation);
             }
         }
-        self.print_outcome(done.exit_code == Some(0), outcome, &done.observation);
+        self.log
+            .print_outcome(done.exit_code == Some(0), outcome, &done.observation);
         self.record_result(call, done, Some(reference))
     }
 
@@ -332,7 +332,7 @@ impl Engine<'_> {
             duration: std::time::Duration::from_millis(outcome.duration_ms),
             is_interrupted: false,
         };
-        self.print_progress(&[
+        self.log.print_progress(&[
             (Tone::Dim, "= "),
             (Tone::Command, &call.name),
             (Tone::Dim, ", as recorded"),
@@ -346,19 +346,16 @@ impl Engine<'_> {
         done: Done,
         execution_ref: Option<&str>,
     ) -> Result<()> {
-        self.journal.add(
-            self.iteration,
-            &Event::ActionResult {
-                action_id: &call.id,
-                tool_name: &call.name,
-                status: done.status,
-                exit_code: done.exit_code,
-                observation_content: &done.observation,
-                duration_ms: done.duration.as_millis() as u64,
-                execution_ref,
-            },
-        );
-        self.journal.flush()?;
+        self.log.add(&Event::ActionResult {
+            action_id: &call.id,
+            tool_name: &call.name,
+            status: done.status,
+            exit_code: done.exit_code,
+            observation_content: &done.observation,
+            duration_ms: done.duration.as_millis() as u64,
+            execution_ref,
+        });
+        self.log.journal.flush()?;
         if done.status == ActionStatus::Error {
             self.on_error(&done.observation)?;
         }

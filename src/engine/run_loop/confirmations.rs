@@ -37,7 +37,7 @@ impl Engine<'_> {
             // The yes was for the recorded run.
             return self.replay_result(call, outcome).map(|()| Ok(false));
         }
-        let wrapper = wrapper_argv(&self.ctx, tool);
+        let wrapper = wrapper_argv(self.ctx, tool);
         let planned = PlannedCall {
             tool,
             wrapper: &wrapper,
@@ -86,7 +86,7 @@ impl Engine<'_> {
                 "{}: this is not the call that a person was asked about; asking again",
                 call.name
             );
-            self.record_note("WARN", &text)?;
+            self.log.record_note("WARN", &text)?;
         }
         self.withdraw_question()?;
         let question = Question {
@@ -108,7 +108,7 @@ impl Engine<'_> {
             asked.is_some_and(|(asked, known)| asked.request_id == *id && known.is_some());
         if !is_recorded {
             self.record_reply(call, question, answer);
-            self.make_durable()?;
+            self.log.make_durable()?;
         }
         if question::left_answer(&self.ctx.run, id)?.as_deref() != Some(answer) {
             self.put_answer_aside()?;
@@ -118,9 +118,9 @@ impl Engine<'_> {
 
     /// Ends what the run has left running in the background, which could answer in a person's place.
     fn end_background(&mut self) -> Result<()> {
-        self.journal.flush()?;
+        self.log.journal.flush()?;
         let mut journal = Vec::new();
-        self.journal.read_into(&mut journal)?;
+        self.log.journal.read_into(&mut journal)?;
         let mut ids = started_calls(&journal, self.ctx.run.id.as_str(), !self.options.is_ours);
         // A record that names a call around this engine would have its relatives killed.
         let around = std::env::var(CALL_ID).unwrap_or_default();
@@ -131,7 +131,7 @@ impl Engine<'_> {
                 "ended {} in the background before asking a person",
                 counted(ended, "process")
             );
-            self.record_note("INFO", &text)?;
+            self.log.record_note("INFO", &text)?;
         }
         Ok(())
     }

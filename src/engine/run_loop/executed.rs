@@ -43,7 +43,7 @@ impl Engine<'_> {
             let path = path.display();
             let text =
                 format!("{path} is damaged: what changed that other programs execute is not known");
-            return self.record_note("WARN", &text);
+            return self.log.record_note("WARN", &text);
         };
         let changed = before.changed(&self.ctx.workspace.root, changed_at(&meta));
         if !before.is_complete {
@@ -63,7 +63,7 @@ impl Engine<'_> {
             "changed what other programs execute: {}{more}",
             named.join(", ")
         );
-        self.record_note("WARN", &text)
+        self.log.record_note("WARN", &text)
     }
 }
 

@@ -76,14 +76,11 @@ impl Engine<'_> {
             // Nothing begins any more once the engine is to end; the time that is left is for what ends.
             if ended || begins && self.ctx.signals.stop().is_some() {
                 let (hook_name, status, io_path_ref) = (event.name(), "SKIPPED", "");
-                self.journal.add(
-                    self.iteration,
-                    &Event::HookAudit {
-                        hook_name,
-                        status,
-                        io_path_ref,
-                    },
-                );
+                self.log.add(&Event::HookAudit {
+                    hook_name,
+                    status,
+                    io_path_ref,
+                });
                 continue;
             }
             let recorded = self.model.playback().and_then(|playback| {
@@ -111,37 +108,36 @@ impl Engine<'_> {
         names: &[&str],
         given: &HookInput<'_>,
     ) -> Result<Execution> {
-        self.journal.flush()?;
+        self.log.journal.flush()?;
         let input = Input {
             names,
             payload: &given.payload,
             variables: &given.variables,
-            iteration: self.iteration,
+            iteration: self.log.iteration,
         };
         let number = self.next_hook;
         self.next_hook += 1;
-        let line = self.wait_for(&format!("the hook {}", hook.event.name()));
-        let execution = hooks::run_hook(&self.ctx, hook, number, &input)?;
+        let line = self
+            .log
+            .wait_for(&format!("the hook {}", hook.event.name()));
+        let execution = hooks::run_hook(self.ctx, hook, number, &input)?;
         drop(line);
         let status = if execution.failure.is_some() {
             "FAILED"
         } else {
             "SUCCESS"
         };
-        self.journal.add(
-            self.iteration,
-            &Event::HookAudit {
-                hook_name: hook.event.name(),
-                status,
-                io_path_ref: &execution.reference,
-            },
-        );
-        self.journal.flush()?;
+        self.log.add(&Event::HookAudit {
+            hook_name: hook.event.name(),
+            status,
+            io_path_ref: &execution.reference,
+        });
+        self.log.journal.flush()?;
         Ok(execution)
     }
 
     pub(super) fn warn_of(&mut self, event: HookEvent, failure: &str) -> Result<()> {
-        self.record_note(
+        self.log.record_note(
             "WARN",
             &format!(
                 "hook {} failed: {failure}; continuing without it",
@@ -284,7 +280,7 @@ impl Engine<'_> {
     /// A call as its guards see it.
     fn call_payload(&self, name: &str, tool: Option<&Tool>, bound: &BoundCall) -> Vec<u8> {
         let command = match tool {
-            Some(tool) => shell_quoted(&tool_call::full_argv(&self.ctx, tool, bound)),
+            Some(tool) => shell_quoted(&tool_call::full_argv(self.ctx, tool, bound)),
             None => name.to_owned(),
         };
         let mut out = Vec::new();
@@ -378,7 +374,7 @@ impl Engine<'_> {
             .put("stop_reason", &ending.stop_reason)
             .put("exit_code", &ending.exit.code())
             .put("text", &ending.text)
-            .put("iterations", &self.iteration);
+            .put("iterations", &self.log.iteration);
         object.end();
         self.run_hooks(HookEvent::OnRunEnd, &payload)
     }

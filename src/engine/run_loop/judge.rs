@@ -77,8 +77,8 @@ impl Engine<'_> {
         if !self.has_checks() {
             return Ok(Some(Ending::completed(text)));
         }
-        self.update_metadata()?;
-        self.make_durable()?;
+        self.log.update_metadata()?;
+        self.log.make_durable()?;
         let Some(answer) = self.final_answer()? else {
             // Somebody has changed the journal.
             return Ok(self.must_end());
@@ -88,13 +88,13 @@ impl Engine<'_> {
         }
         let result = acceptance::result_of(&self.ctx.agent.acceptance, &answer.text);
         let mut accepted_by = answer.accepted_by.clone();
-        for check in acceptance::checks(&self.ctx) {
+        for check in acceptance::checks(self.ctx) {
             if let Some(at) = accepted_by.iter().position(|what| *what == check.what) {
                 accepted_by.swap_remove(at);
                 continue;
             }
             if let Some(ending) = self.must_end().or_else(|| self.time_is_over()) {
-                self.journal.flush()?;
+                self.log.journal.flush()?;
                 return Ok(Some(ending));
             }
             let checked = self.run_check(&check, &answer, &result)?;
@@ -123,19 +123,19 @@ impl Engine<'_> {
                 }
             }
         }
-        let changed = self.must_end().filter(|_| self.journal.was_changed());
+        let changed = self.must_end().filter(|_| self.log.journal.was_changed());
         Ok(Some(changed.unwrap_or_else(|| Ending::completed(result))))
     }
 
     fn final_answer(&mut self) -> Result<Option<FinalAnswer>> {
         let mut journal = Vec::new();
-        self.journal.read_into(&mut journal)?;
+        self.log.journal.read_into(&mut journal)?;
         let reading = Reading {
             lenient: self.options.lenient,
             window: None,
         };
         let answer = state::read(&journal, reading).map(|run| FinalAnswer::of(&run));
-        answer.map_err(|e| unreadable(&e, &self.journal))
+        answer.map_err(|e| unreadable(&e, &self.log.journal))
     }
 
     /// Runs a check and records its verdict.
@@ -146,8 +146,9 @@ impl Engine<'_> {
         result: &str,
     ) -> Result<Checked> {
         let shown = in_short(&check.what, 160);
-        self.print_progress(&[(Tone::Dim, "? "), (Tone::Command, &shown)]);
-        let checked = acceptance::run_check(&self.ctx, check, &answer.text, result)?;
+        self.log
+            .print_progress(&[(Tone::Dim, "? "), (Tone::Command, &shown)]);
+        let checked = acceptance::run_check(self.ctx, check, &answer.text, result)?;
         let content = match &checked.verdict {
             CheckVerdict::Interrupted => return Ok(checked),
             CheckVerdict::Refused(message) => Some(message.clone()),
@@ -166,7 +167,8 @@ impl Engine<'_> {
             code => format!("exit code {code}, {took}"),
         };
         let said = record.content.unwrap_or_default();
-        self.print_outcome(checked.exit_code == 0, &outcome, &said);
+        self.log
+            .print_outcome(checked.exit_code == 0, &outcome, &said);
         Ok(checked)
     }
 
@@ -176,19 +178,16 @@ impl Engine<'_> {
         check: &RecordedCheck,
         execution_ref: Option<&str>,
     ) -> Result<()> {
-        self.journal.add(
-            self.iteration,
-            &Event::Acceptance {
-                thought_seq: answer.seq,
-                what: &check.what,
-                exit_code: check.exit_code,
-                duration_ms: check.duration_ms,
-                execution_ref,
-                repair: answer.repair,
-                content: check.content.as_deref(),
-            },
-        );
-        self.journal.flush()
+        self.log.add(&Event::Acceptance {
+            thought_seq: answer.seq,
+            what: &check.what,
+            exit_code: check.exit_code,
+            duration_ms: check.duration_ms,
+            execution_ref,
+            repair: answer.repair,
+            content: check.content.as_deref(),
+        });
+        self.log.journal.flush()
     }
 
     /// The checks of the newest answer in the recorded run, if nothing is executed.

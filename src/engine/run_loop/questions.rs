@@ -56,30 +56,24 @@ impl Engine<'_> {
     }
 
     pub(super) fn record_question(&mut self, call: &OpenCall, question: &Question) -> Result<()> {
-        self.journal.add(
-            self.iteration,
-            &Event::HumanInputRequest {
-                action_id: &call.id,
-                request_id: &question.request_id,
-                prompt: &question.prompt,
-                input_type: &question.input_type,
-                sensitive: question.sensitive,
-                fingerprint: question.fingerprint.as_deref(),
-            },
-        );
-        self.make_durable()
+        self.log.add(&Event::HumanInputRequest {
+            action_id: &call.id,
+            request_id: &question.request_id,
+            prompt: &question.prompt,
+            input_type: &question.input_type,
+            sensitive: question.sensitive,
+            fingerprint: question.fingerprint.as_deref(),
+        });
+        self.log.make_durable()
     }
 
     pub(super) fn record_reply(&mut self, call: &OpenCall, question: &Question, answer: &str) {
-        self.journal.add(
-            self.iteration,
-            &Event::HumanInputReceived {
-                action_id: &call.id,
-                request_id: &question.request_id,
-                response: answer,
-                fingerprint: question.fingerprint.as_deref(),
-            },
-        );
+        self.log.add(&Event::HumanInputReceived {
+            action_id: &call.id,
+            request_id: &question.request_id,
+            response: answer,
+            fingerprint: question.fingerprint.as_deref(),
+        });
     }
 
     /// Gets the answer to a question that is in the journal, or waits for it.
@@ -110,7 +104,7 @@ impl Engine<'_> {
             },
             None,
         )?;
-        self.make_durable()?;
+        self.log.make_durable()?;
         question::clear(&self.ctx.run)?;
         Ok(None)
     }
@@ -135,7 +129,7 @@ impl Engine<'_> {
 
     fn note_unread(&mut self, name: &str) -> Result<()> {
         let note = question::unread_note(&self.ctx.run, name);
-        self.record_note("WARN", &note)
+        self.log.record_note("WARN", &note)
     }
 
     /// The answer to a question that is in the journal; inside, why there is none yet.
@@ -159,7 +153,7 @@ impl Engine<'_> {
                 Ok(Reply::Answer(answer)) => return Ok(Ok(answer)),
                 Ok(Reply::Stopped(stop)) => return Ok(Err(Ending::stopped(stop))),
                 Ok(Reply::NobodyThere) => {}
-                Err(e) => self.record_note(
+                Err(e) => self.log.record_note(
                     "WARN",
                     &format!("cannot ask at the terminal: {}", reason(&e)),
                 )?,

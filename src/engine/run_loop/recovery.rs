@@ -77,7 +77,8 @@ impl Engine<'_> {
         let name = &call.name;
         let text = format!("{name}: killed {of_it} left of it");
         self.ctx.log.line(Level::Warn, &text);
-        self.record_note("INFO", &format!("{name}: ended {of_it} left of it"))
+        self.log
+            .record_note("INFO", &format!("{name}: ended {of_it} left of it"))
     }
 
     /// Asks whether a call has happened. If it has, that is its result. None if the engine was asked to end
@@ -90,35 +91,34 @@ impl Engine<'_> {
         call_id: &str,
     ) -> Result<Option<(CheckFinding, String)>> {
         let arguments = started.arguments.as_deref().unwrap_or("{}");
-        let prepared = tool_call::prepare_check(&self.ctx, tool, check, arguments.as_bytes())?;
-        self.print_progress(&[
+        let prepared = tool_call::prepare_check(self.ctx, tool, check, arguments.as_bytes())?;
+        self.log.print_progress(&[
             (Tone::Dim, "? "),
             (Tone::Command, &in_short(&prepared.record.command, 160)),
         ]);
         let reference = prepared.reference.clone();
-        let (finding, done) = tool_call::run_check(&self.ctx, tool, check, prepared, call_id)?;
+        let (finding, done) = tool_call::run_check(self.ctx, tool, check, prepared, call_id)?;
         if self.ctx.signals.stop().is_some() {
             return Ok(None);
         }
-        self.journal.add(
-            self.iteration,
-            &Event::ActionCheck {
-                action_id: &call.id,
-                tool_name: &call.name,
-                finding,
-                exit_code: done.exit_code,
-                duration_ms: done.duration.as_millis() as u64,
-                execution_ref: &reference,
-            },
-        );
-        self.journal.flush()?;
+        self.log.add(&Event::ActionCheck {
+            action_id: &call.id,
+            tool_name: &call.name,
+            finding,
+            exit_code: done.exit_code,
+            duration_ms: done.duration.as_millis() as u64,
+            execution_ref: &reference,
+        });
+        self.log.journal.flush()?;
         match finding {
             CheckFinding::Happened => {
                 let outcome = format!("had happened, {}", time(done.duration));
                 self.record_observation(call, done, &outcome, &reference)?;
                 return Ok(Some((finding, String::new())));
             }
-            CheckFinding::Absent => self.print_progress(&[(Tone::Dim, "  had not happened")]),
+            CheckFinding::Absent => self
+                .log
+                .print_progress(&[(Tone::Dim, "  had not happened")]),
             CheckFinding::Unknown => {}
         }
         let said = match done.exit_code {
@@ -147,11 +147,11 @@ impl Engine<'_> {
         let note = interruption(dir.as_deref());
         let notes: Vec<String> = [note.clone()].into_iter().chain(checked).collect();
         let shown = match (tool, &dir) {
-            (Some(tool), Some(dir)) => tool_call::show_output(&self.ctx, tool, dir, &notes),
+            (Some(tool), Some(dir)) => tool_call::show_output(self.ctx, tool, dir, &notes),
             _ => Ok(notes.join("\n")),
         };
         let observation = shown.unwrap_or_else(|error| format!("{note}\n({error})"));
-        self.print_progress(&[
+        self.log.print_progress(&[
             (Tone::Command, &call.name),
             (Tone::Bad, " was interrupted; reporting that to the model"),
         ]);

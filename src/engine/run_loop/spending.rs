@@ -84,7 +84,7 @@ impl Engine<'_> {
     pub(super) fn mention_uncounted(&mut self) -> Result<()> {
         let account = self.account.as_mut();
         if account.is_some_and(Account::has_uncounted_answer) {
-            self.record_note("WARN", UNCOUNTED)?;
+            self.log.record_note("WARN", UNCOUNTED)?;
         }
         Ok(())
     }

@@ -83,12 +83,12 @@ pub(super) fn cut_off(reason: &FinishReason<'_>, detail: Option<&str>, api: Api)
 
 impl Engine<'_> {
     pub(super) fn think(&mut self) -> Result<ThoughtOutcome> {
-        self.iteration += 1;
+        self.log.iteration += 1;
         match self.ask_model()? {
             Ok(answered) => self.record_answer(answered),
             Err(ending) => {
                 // Only an iteration with an answer counts.
-                self.iteration -= 1;
+                self.log.iteration -= 1;
                 Ok(ThoughtOutcome::End(ending))
             }
         }
@@ -125,7 +125,7 @@ impl Engine<'_> {
                     }
                     resumed
                 }
-                None => self.invocations.begin(self.iteration, sent.bytes)?,
+                None => self.invocations.begin(self.log.iteration, sent.bytes)?,
             };
             let asked = self.send_request(&invoked)?;
             self.log_invocation(&invoked.name, &asked, began);
@@ -194,9 +194,10 @@ impl Engine<'_> {
         let pauses = self.wire.pauses();
         let note =
             format!("the service paused within its answer ({pauses}), and is asked to go on");
-        self.record_fact("INFO", &note, Some(Fact::Pause(&record)))?;
+        self.log
+            .record_fact("INFO", &note, Some(Fact::Pause(&record)))?;
         // It has been paid for.
-        self.make_durable()?;
+        self.log.make_durable()?;
         if pauses > MOST_PAUSES {
             let why = format!("the service paused one answer more than {MOST_PAUSES} times");
             return Ok(Some(Ending::new(StopReason::ModelRefused, why)));
@@ -248,13 +249,13 @@ impl Engine<'_> {
         };
         let record = self.wire.record_remedy(remedy);
         let fact = Some(Fact::Remedy(&record));
-        self.record_fact(level, &remedy.description(), fact)
+        self.log.record_fact(level, &remedy.description(), fact)
     }
 
     fn send_request(&mut self, invoked: &Begun) -> Result<Asked> {
-        let screen = self.options.screen;
+        let screen = self.log.screen;
         let name = self.ctx.agent.llm.model.as_deref().unwrap_or("the model");
-        let line = self.wait_for(name);
+        let line = self.log.wait_for(name);
         let extends = invoked
             .extends
             .as_ref()
@@ -331,16 +332,16 @@ impl Engine<'_> {
     /// The next request, from the journal as it is now.
     fn build_request(&mut self) -> Result<std::result::Result<Neutral, String>> {
         self.catch_up()?;
-        let _line = self.wait_for("the context");
+        let _line = self.log.wait_for("the context");
         let recorded = match self.model.playback() {
             Some(playback) => playback.upcoming()?,
             None => None,
         };
         let messages = self.transcript.messages();
         let built = self.builder.request(
-            &self.ctx,
+            self.ctx,
             messages,
-            self.iteration,
+            self.log.iteration,
             recorded,
             self.invocations.buffer(),
         )?;
@@ -402,8 +403,8 @@ impl Engine<'_> {
         self.add_thought(&answer, &answered.invocation, &answered.prefix);
         self.iterations_here += 1;
         let usage = answer.usage.unwrap_or_default();
-        self.metadata.usage.tokens.add(usage);
-        self.metadata.usage.llm_calls += 1;
+        self.log.metadata.usage.tokens.add(usage);
+        self.log.metadata.usage.llm_calls += 1;
         self.print_thought(&answer, usage, began);
         let cut_off_at = answer.finish_reason.as_ref().filter(|it| it.is_cut_off());
         let cut = cut_off_at.is_some();
@@ -423,7 +424,7 @@ impl Engine<'_> {
             return Ok(ThoughtOutcome::End(ending));
         }
         if open.is_empty() {
-            self.journal.flush()?;
+            self.log.journal.flush()?;
             self.note_written_call(&answer.text)?;
             self.run_hooks(HookEvent::OnIterationEnd, b"{}")?;
             // A hook that ends the run has not agreed with the answer.
@@ -433,7 +434,7 @@ impl Engine<'_> {
                 None => ThoughtOutcome::Answer(answer.text),
             });
         }
-        self.update_metadata()?;
+        self.log.update_metadata()?;
         Ok(ThoughtOutcome::Calls(open))
     }
 
@@ -453,21 +454,18 @@ impl Engine<'_> {
             .iter()
             .map(|(name, json)| (*name, json.as_slice()))
             .collect();
-        self.journal.add(
-            self.iteration,
-            &Event::Thought {
-                content_json: &answer.content_json,
-                tool_calls_json: calls.as_deref(),
-                invalid_arguments: &invalid,
-                reasoning: &reasoning,
-                finish_reason: answer.finish_reason.as_ref(),
-                model: answer.model.as_deref(),
-                usage: answer.usage,
-                terms: &answer.terms,
-                llm_invocation_ref: invocation,
-                wire_json: wire.as_deref(),
-            },
-        );
+        self.log.add(&Event::Thought {
+            content_json: &answer.content_json,
+            tool_calls_json: calls.as_deref(),
+            invalid_arguments: &invalid,
+            reasoning: &reasoning,
+            finish_reason: answer.finish_reason.as_ref(),
+            model: answer.model.as_deref(),
+            usage: answer.usage,
+            terms: &answer.terms,
+            llm_invocation_ref: invocation,
+            wire_json: wire.as_deref(),
+        });
     }
 
     /// Notes that an answer is a call that the service has not recognized.
@@ -481,7 +479,7 @@ impl Engine<'_> {
             "the answer is a call of the tool {name} written as text, and nothing was run: the model server has not \
              recognized it; look whether its chat template supports tools"
         );
-        self.record_note("WARN", &note)
+        self.log.record_note("WARN", &note)
     }
 
     fn print_thought(&self, answer: &Answer, usage: Tokens, began: Instant) {
@@ -496,11 +494,12 @@ impl Engine<'_> {
             format!("calls {}", names.join(", "))
         } else if answer.calls.is_empty() {
             "answers".to_owned()
-        } else if self.options.screen.verbose {
+        } else if self.log.screen.verbose {
             answer.text.clone()
         } else {
             in_short(&answer.text, 100)
         };
-        self.print_progress(&[(Tone::Said, &text), (Tone::Dim, &figures)]);
+        self.log
+            .print_progress(&[(Tone::Said, &text), (Tone::Dim, &figures)]);
     }
 }
