@@ -9,7 +9,7 @@
 
 mod outcome;
 mod run_log;
-mod spending;
+mod limits;
 mod hook_points;
 mod executed;
 mod calls;
@@ -26,10 +26,10 @@ use crate::VERSION;
 use crate::config::agent::{Agent, Hook, HookEvent};
 use crate::config::tool::bind::{BaseDirs, BoundCall};
 use crate::config::tool::definition::Tool;
-use crate::engine::account::{Account, SpendingRules, engine_time};
+use crate::engine::account::SpendingRules;
 use crate::engine::question::{self, HumanAnswer};
 use crate::engine::request::{Builder, form};
-use crate::engine::run_context::{LASTING_LIMITS, RunContext};
+use crate::engine::run_context::RunContext;
 use crate::engine::streamed::StreamedText;
 use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Model;
@@ -45,8 +45,8 @@ use crate::record::stop_reason::StopReason;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Screen;
 use calls::OpenCall;
+use limits::Limits;
 use run_log::RunLog;
-use std::time::{Duration, Instant};
 use think::ThoughtOutcome;
 
 /// How one start of the engine is to behave.
@@ -87,14 +87,9 @@ pub(crate) struct Engine<'a> {
     invocations: Invocations,
     ask_human: Option<Tool>,
     next_hook: u64,
-    /// What counts against the limits of the agent: as a rule what this start has brought.
-    iterations_here: u64,
-    tokens_here: u64,
-    /// When the limit of this start's time is reached.
-    start_limit: Option<Instant>,
     transcript: MessageCache,
     stop_wanted: Option<String>,
-    account: Option<Account>,
+    limits: Limits<'a>,
     streamed: StreamedText,
     /// The files that other programs execute are remembered.
     executed_known: bool,
@@ -124,25 +119,13 @@ impl<'a> Engine<'a> {
         let may_change = |hook: &Hook| hook.event == HookEvent::PostLlmResponse;
         let has_hook = agent.hooks.iter().any(may_change);
         let (shows_text, screen) = (options.shows_text && !has_hook, options.screen);
-        let counted = match std::env::var_os(LASTING_LIMITS) {
-            Some(_) => {
-                let time = engine_time(journal.path(), &ctx.run.id);
-                let tokens = metadata.usage.tokens.total_tokens;
-                (metadata.iterations, tokens, time)
-            }
-            None => (0, 0, Duration::ZERO),
-        };
-        let left = agent
-            .longest_start()
-            .map(|time| time.saturating_sub(counted.2));
-        let start_limit = left.map(|left| Instant::now() + left);
-        let account = rules.map(|it| Account::new(it, &ctx.run, journal.path(), start_limit));
-        let ledgers = account.as_ref().map(|account| account.variable(&ctx.run));
-        ctx.ledgers.replace(ledgers);
+        let log = RunLog::new(ctx, journal, metadata, screen);
+        let limits = Limits::new(ctx, &log, options.max_iterations, rules);
         let wire = Wire::of_agent(agent, ctx.environment);
         Ok(Self {
             ctx,
-            log: RunLog::new(ctx, journal, metadata, screen),
+            log,
+            limits,
             options,
             model,
             wire,
@@ -150,12 +133,8 @@ impl<'a> Engine<'a> {
             invocations,
             ask_human,
             next_hook,
-            iterations_here: counted.0,
-            tokens_here: counted.1,
-            start_limit,
             transcript,
             stop_wanted: None,
-            account,
             streamed: StreamedText::new(shows_text, screen),
             executed_known: false,
         })
@@ -197,7 +176,7 @@ impl<'a> Engine<'a> {
         );
         self.ctx.log.line(level, &text);
         EndedRun {
-            spent: self.spent(),
+            spent: self.limits.spent(),
             is_shown: ending.status == Status::Completed && self.streamed.is_shown(&ending.text),
             ending,
             metadata: self.log.metadata,
@@ -290,6 +269,11 @@ impl<'a> Engine<'a> {
         self.log.must_end().or_else(|| self.stopped_by_hook())
     }
 
+    /// The limit that has been reached, if one has.
+    fn limit_reached(&mut self) -> Option<Ending> {
+        self.limits.reached(self.invocations.has_open())
+    }
+
     fn stopped_by_hook(&self) -> Option<Ending> {
         self.stop_wanted
             .as_ref()
@@ -321,8 +305,7 @@ impl<'a> Engine<'a> {
         if ending.status != Status::WaitingForInput {
             may_fail(self.on_run_end(ending));
         }
-        let engine_ms = self.account.as_ref().and_then(Account::worked_ms);
-        self.log.record_end(ending, engine_ms);
+        self.log.record_end(ending, self.limits.worked_ms());
     }
 }
 

@@ -112,7 +112,7 @@ impl Engine<'_> {
         }
         for call in calls {
             if call.barred != Some(Barred::CutOff)
-                && let Some(ending) = self.must_end().or_else(|| self.time_is_over())
+                && let Some(ending) = self.must_end().or_else(|| self.limits.time_is_over())
             {
                 self.log.journal.flush()?;
                 return Ok(Some(ending));

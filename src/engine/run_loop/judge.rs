@@ -93,7 +93,7 @@ impl Engine<'_> {
                 accepted_by.swap_remove(at);
                 continue;
             }
-            if let Some(ending) = self.must_end().or_else(|| self.time_is_over()) {
+            if let Some(ending) = self.must_end().or_else(|| self.limits.time_is_over()) {
                 self.log.journal.flush()?;
                 return Ok(Some(ending));
             }

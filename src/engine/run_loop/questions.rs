@@ -148,7 +148,7 @@ impl Engine<'_> {
         if self.options.interactive {
             let asked_at = Instant::now();
             let reply = question::ask_here(&self.ctx.signals, question);
-            self.add_wait(asked_at.elapsed());
+            self.limits.add_wait(asked_at.elapsed());
             match reply {
                 Ok(Reply::Answer(answer)) => return Ok(Ok(answer)),
                 Ok(Reply::Stopped(stop)) => return Ok(Err(Ending::stopped(stop))),

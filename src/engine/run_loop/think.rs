@@ -81,6 +81,10 @@ pub(super) fn cut_off(reason: &FinishReason<'_>, detail: Option<&str>, api: Api)
     }
 }
 
+fn tokens_of(answer: &Answer) -> u64 {
+    answer.usage.unwrap_or_default().total_tokens
+}
+
 impl Engine<'_> {
     pub(super) fn think(&mut self) -> Result<ThoughtOutcome> {
         self.log.iteration += 1;
@@ -154,7 +158,7 @@ impl Engine<'_> {
                     }
                 }
                 Asked::Stopped(stop) => Ending::stopped(stop),
-                Asked::OutOfTime => self.out_of_time(),
+                Asked::OutOfTime => self.limits.out_of_time(),
                 Asked::Denied(denial) => Ending::denied(denial),
                 Asked::Refused(why, remedy) => {
                     if let Some(remedy) = remedy.filter(|remedy| self.wire.apply(*remedy)) {
@@ -176,7 +180,7 @@ impl Engine<'_> {
 
     /// The answer with the parts that came before it, as hooks leave it. `response` is the file that has it.
     fn complete_answer(&mut self, last_part: Answer, response: &Path) -> Result<Answer> {
-        self.count_tokens(&last_part);
+        self.limits.count_tokens(tokens_of(&last_part));
         let mut answer = self.wire.whole(last_part);
         self.model.redact_joined(&mut answer);
         let mut answer = self.after_response(answer, response)?;
@@ -187,7 +191,7 @@ impl Engine<'_> {
     /// Records a part of an answer, after which the service has paused, so that no start asks for it again.
     /// Returns the end that comes before the next part, if one does.
     fn take_pause(&mut self, mut part: Answer, prefix: &str) -> Result<Option<Ending>> {
-        self.count_tokens(&part);
+        self.limits.count_tokens(tokens_of(&part));
         self.model.redact_joined(&mut part);
         let record = self.wire.record_pause(&part, prefix);
         self.wire.go_on_from(part, prefix);
@@ -203,12 +207,6 @@ impl Engine<'_> {
             return Ok(Some(Ending::new(StopReason::ModelRefused, why)));
         }
         Ok(self.must_end().or_else(|| self.limit_reached()))
-    }
-
-    /// Counts what an answer, or a part of one, has cost.
-    fn count_tokens(&mut self, answer: &Answer) {
-        let tokens = answer.usage.unwrap_or_default().total_tokens;
-        self.tokens_here = self.tokens_here.saturating_add(tokens);
     }
 
     /// The request as the service reads it. One that is played back is sent as it was recorded, if that
@@ -270,15 +268,12 @@ impl Engine<'_> {
         };
         let patience = Patience {
             max_retries: self.ctx.agent.llm.max_retries,
-            deadline: self.time_limit(),
+            deadline: self.limits.time_limit(),
         };
         let signals = &self.ctx.signals;
         let sent = (invoked.name.as_str(), invocation.request.len());
-        let account = &mut self.account;
-        let mut purse = |attempt, expense| match account {
-            Some(account) => account.book(signals, sent, attempt, &expense),
-            None => Ok(()),
-        };
+        let limits = &mut self.limits;
+        let mut purse = |attempt, expense| limits.book(sent, attempt, &expense);
         let (log, mut attempts) = (&self.ctx.log, 1);
         let notify = |text: &str| {
             log.line(Level::Warn, text);
@@ -310,7 +305,7 @@ impl Engine<'_> {
             &mut listener,
         )?;
         drop(line);
-        self.mention_uncounted()?;
+        self.limits.mention_uncounted(&mut self.log)?;
         Ok(asked)
     }
 
@@ -401,7 +396,7 @@ impl Engine<'_> {
         } = answered;
         make_ids_unique(&mut answer.calls, |id| self.transcript.has_id(id));
         self.add_thought(&answer, &answered.invocation, &answered.prefix);
-        self.iterations_here += 1;
+        self.limits.count_iteration();
         let usage = answer.usage.unwrap_or_default();
         self.log.metadata.usage.tokens.add(usage);
         self.log.metadata.usage.llm_calls += 1;

@@ -1,0 +1,163 @@
+//! What a start may still spend: iterations, time, tokens and money.
+
+use super::Ending;
+use super::run_log::RunLog;
+use crate::engine::account::{Account, SpendingRules, engine_time};
+use crate::engine::run_context::{LASTING_LIMITS, RunContext};
+use crate::error::Result;
+use crate::model::ask::Expense;
+use crate::record::spending::{Amount, Denial};
+use crate::record::stop_reason::StopReason;
+use crate::unix::terminal::counted;
+use std::time::{Duration, Instant};
+
+const UNCOUNTED: &str =
+    "the model's server does not say how many tokens it counted: the ledger has estimates";
+
+/// The limits of one start, and what counts against them: as a rule what this start has brought.
+pub(super) struct Limits<'a> {
+    ctx: &'a RunContext<'a>,
+    max_iterations: u64,
+    iterations: u64,
+    tokens: u64,
+    /// When the limit of this start's time is reached.
+    start_limit: Option<Instant>,
+    account: Option<Account>,
+}
+
+impl<'a> Limits<'a> {
+    /// Opens the account, unless nothing is spent, and names its ledgers to the run's programs.
+    pub(super) fn new(
+        ctx: &'a RunContext<'a>,
+        log: &RunLog<'_>,
+        max_iterations: u64,
+        rules: Option<SpendingRules>,
+    ) -> Self {
+        let (iterations, tokens, time) = match std::env::var_os(LASTING_LIMITS) {
+            Some(_) => {
+                let time = engine_time(log.journal.path(), &ctx.run.id);
+                let tokens = log.metadata.usage.tokens.total_tokens;
+                (log.metadata.iterations, tokens, time)
+            }
+            None => (0, 0, Duration::ZERO),
+        };
+        let left = ctx.agent.longest_start();
+        let left = left.map(|limit| limit.saturating_sub(time));
+        let start_limit = left.map(|left| Instant::now() + left);
+        let account =
+            rules.map(|rules| Account::new(rules, &ctx.run, log.journal.path(), start_limit));
+        let ledgers = account.as_ref().map(|account| account.variable(&ctx.run));
+        ctx.ledgers.replace(ledgers);
+        Self {
+            ctx,
+            max_iterations,
+            iterations,
+            tokens,
+            start_limit,
+            account,
+        }
+    }
+
+    /// Counts an answer of the model.
+    pub(super) fn count_iteration(&mut self) {
+        self.iterations += 1;
+    }
+
+    /// Counts what an answer, or a part of one, has cost.
+    pub(super) fn count_tokens(&mut self, tokens: u64) {
+        self.tokens = self.tokens.saturating_add(tokens);
+    }
+
+    /// The limit that has been reached, if one has: it ends the run before the next request is built. The
+    /// answer to a request that `is_open` is reserved already.
+    pub(super) fn reached(&mut self, is_open: bool) -> Option<Ending> {
+        let of = self.ctx.agent.limit_tokens;
+        if self.iterations >= self.max_iterations {
+            let times = counted(self.max_iterations as usize, "iteration");
+            let text = format!("no final answer within {times}");
+            return Some(Ending::new(StopReason::MaxIterations, text));
+        }
+        if of > 0 && self.tokens >= of {
+            let text = format!("{} tokens spent, the limit is {of}", self.tokens);
+            return Some(Ending::new(StopReason::Tokens, text));
+        }
+        if let Some(ending) = self.time_is_over() {
+            return Some(ending);
+        }
+        let account = self.account.as_mut().filter(|_| !is_open)?;
+        let denial = account.check(&self.ctx.signals).err()?;
+        let is_late = matches!(denial, Denial::Pending(_));
+        let out_of_time = is_late.then(|| self.time_is_over()).flatten();
+        Some(out_of_time.unwrap_or_else(|| Ending::denied(denial)))
+    }
+
+    pub(super) fn time_is_over(&self) -> Option<Ending> {
+        let deadline = self.time_limit()?;
+        (Instant::now() >= deadline).then(|| self.out_of_time())
+    }
+
+    /// When the limits of time end the waiting for the model.
+    pub(super) fn time_limit(&self) -> Option<Instant> {
+        let budget = self.budget_limit().map(|(until, _)| until);
+        self.start_limit.into_iter().chain(budget).min()
+    }
+
+    fn budget_limit(&self) -> Option<(Instant, String)> {
+        self.account.as_ref()?.time_limit()
+    }
+
+    /// The end of a run whose time is over, by the limit that comes first.
+    pub(super) fn out_of_time(&self) -> Ending {
+        match (self.start_limit, self.budget_limit()) {
+            (limit, Some((until, why))) if limit.is_none_or(|limit| until < limit) => {
+                Ending::new(StopReason::Budget, why)
+            }
+            _ => {
+                let limit = self.ctx.agent.limit_seconds;
+                let text = format!("the limit of {limit} s has been reached");
+                Ending::new(StopReason::Seconds, text)
+            }
+        }
+    }
+
+    /// Books an attempt of an invocation, which is its name and the length of its request.
+    pub(super) fn book(
+        &mut self,
+        invocation: (&str, usize),
+        attempt: u64,
+        expense: &Expense,
+    ) -> std::result::Result<(), Denial> {
+        match &mut self.account {
+            Some(account) => account.book(&self.ctx.signals, invocation, attempt, expense),
+            None => Ok(()),
+        }
+    }
+
+    /// Leaves out of the budget's seconds what a person took.
+    pub(super) fn add_wait(&mut self, time: Duration) {
+        if let Some(account) = &mut self.account {
+            account.add_wait(time);
+            let ledgers = account.variable(&self.ctx.run);
+            self.ctx.ledgers.replace(Some(ledgers));
+        }
+    }
+
+    /// Mentions once that a limit is kept by estimates.
+    pub(super) fn mention_uncounted(&mut self, log: &mut RunLog<'_>) -> Result<()> {
+        let account = self.account.as_mut();
+        match account.is_some_and(Account::has_uncounted_answer) {
+            true => log.record_note("WARN", UNCOUNTED),
+            false => Ok(()),
+        }
+    }
+
+    /// How long the engine has worked on the run.
+    pub(super) fn worked_ms(&self) -> Option<u64> {
+        self.account.as_ref()?.worked_ms()
+    }
+
+    /// What the run and those below it have spent.
+    pub(super) fn spent(&self) -> Option<(Amount, bool)> {
+        self.account.as_ref()?.spent()
+    }
+}
