@@ -67,10 +67,17 @@ impl RunContext<'_> {
         text(&self.workspace.root)
     }
 
+    /// The directories that a tool's words can name.
+    pub(crate) fn places(&self) -> BaseDirs<'_> {
+        BaseDirs {
+            home: self.home(),
+            cwd: self.cwd(),
+        }
+    }
+
     /// Words without parameters as an argv.
     pub(crate) fn argv(&self, words: &[Word]) -> Vec<String> {
-        let (home, cwd) = (self.home(), self.cwd());
-        fill_words(words, &BaseDirs { home, cwd })
+        fill_words(words, &self.places())
     }
 
     /// A word without parameters as text.

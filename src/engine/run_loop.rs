@@ -11,11 +11,14 @@ mod outcome;
 mod run_log;
 mod limits;
 mod hook_points;
+mod conversation;
 mod executed;
-mod calls;
-mod recovery;
+mod open_call;
+mod results;
 mod questions;
 mod confirmations;
+mod recovery;
+mod calls;
 mod judge;
 mod written_call;
 mod think;
@@ -23,31 +26,34 @@ mod think;
 pub(crate) use outcome::{EndedRun, Ending};
 
 use crate::VERSION;
-use crate::config::agent::{Agent, Hook, HookEvent};
-use crate::config::tool::bind::{BaseDirs, BoundCall};
+use crate::config::agent::{Agent, HookEvent};
+use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::Tool;
 use crate::engine::account::SpendingRules;
 use crate::engine::question::{self, HumanAnswer};
-use crate::engine::request::{Builder, form};
+use crate::engine::request::Builder;
 use crate::engine::run_context::RunContext;
 use crate::engine::streamed::StreamedText;
 use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Model;
-use crate::model::wire::Wire;
 use crate::record::engine_log::Level;
 use crate::record::event::Event;
-use crate::record::invocations::Invocations;
 use crate::record::journal::Journal;
-use crate::record::message_cache::MessageCache;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::state::{self, Reading, Turn, Unreadable};
 use crate::record::stop_reason::StopReason;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Screen;
-use calls::OpenCall;
+use calls::run_calls;
+use conversation::Conversation;
+use executed::report_executed_files;
+use hook_points::Hooks;
+use judge::{judge, refused_for_good};
 use limits::Limits;
+use open_call::OpenCall;
+use outcome::{Halt, Step, halt_on};
 use run_log::RunLog;
-use think::ThoughtOutcome;
+use think::{Thought, think};
 
 /// How one start of the engine is to behave.
 pub(crate) struct Options {
@@ -75,22 +81,13 @@ pub(crate) struct Options {
 /// One start of the engine on one run.
 pub(crate) struct Engine<'a> {
     /// Where everything runs.
-    pub ctx: &'a RunContext<'a>,
+    ctx: &'a RunContext<'a>,
+    options: Options,
     log: RunLog<'a>,
-    /// How to behave.
-    pub options: Options,
-    /// The model.
-    pub model: Model<'a>,
-    /// The form in which the model is asked.
-    pub wire: Wire,
-    builder: Builder,
-    invocations: Invocations,
-    ask_human: Option<Tool>,
-    next_hook: u64,
-    transcript: MessageCache,
-    stop_wanted: Option<String>,
     limits: Limits<'a>,
-    streamed: StreamedText,
+    hooks: Hooks<'a>,
+    talk: Conversation<'a>,
+    ask_human: Option<Tool>,
     /// The files that other programs execute are remembered.
     executed_known: bool,
 }
@@ -104,38 +101,21 @@ impl<'a> Engine<'a> {
         mut options: Options,
         model: Model<'a>,
     ) -> Result<Self> {
-        let agent = ctx.agent;
-        let ask_human = agent.ask_human.then(question::ask_human_tool);
-        let builder = builder(agent);
-        let invocations = Invocations::open(&ctx.run.io("invocations"), agent.keep_requests)?;
-        let next_hook = crate::engine::hooks::next_number(&ctx.run.io("hooks"))?;
-        let reading = Reading {
-            lenient: options.lenient,
-            window: Builder::window(&agent.context),
-        };
-        let transcript = MessageCache::new(form(&agent.llm), reading);
+        let (rules, screen) = (options.spending.take(), options.screen);
+        let hooks = Hooks::new(ctx)?;
+        let shows_text = options.shows_text && !hooks.has(HookEvent::PostLlmResponse);
+        let streamed = StreamedText::new(shows_text, screen);
+        let talk = Conversation::new(ctx, model, options.lenient, streamed)?;
         ctx.run.reserve();
-        let rules = options.spending.take();
-        let may_change = |hook: &Hook| hook.event == HookEvent::PostLlmResponse;
-        let has_hook = agent.hooks.iter().any(may_change);
-        let (shows_text, screen) = (options.shows_text && !has_hook, options.screen);
         let log = RunLog::new(ctx, journal, metadata, screen);
-        let limits = Limits::new(ctx, &log, options.max_iterations, rules);
-        let wire = Wire::of_agent(agent, ctx.environment);
         Ok(Self {
+            limits: Limits::new(ctx, &log, options.max_iterations, rules),
             ctx,
-            log,
-            limits,
             options,
-            model,
-            wire,
-            builder,
-            invocations,
-            ask_human,
-            next_hook,
-            transcript,
-            stop_wanted: None,
-            streamed: StreamedText::new(shows_text, screen),
+            log,
+            hooks,
+            talk,
+            ask_human: ctx.agent.ask_human.then(question::ask_human_tool),
             executed_known: false,
         })
     }
@@ -149,18 +129,12 @@ impl<'a> Engine<'a> {
             self.ctx.run.id
         );
         self.ctx.log.line(Level::Info, &text);
-        let ending = self.run_loop().unwrap_or_else(|error| {
-            self.ctx.run.release_reserve();
-            let reason = if !self.log.journal.is_in_place() {
-                StopReason::JournalChanged
-            } else if error.disk_full {
-                StopReason::DiskFull
-            } else {
-                StopReason::IoError
-            };
-            Ending::new(reason, error.message)
-        });
-        may_fail(self.report_executed_files());
+        let ending = match self.run_loop() {
+            Ok(result) => Ending::completed(result),
+            Err(Halt::Ended(ending)) => ending,
+            Err(Halt::Failed(error)) => self.after_failure(error),
+        };
+        may_fail(report_executed_files(&mut self));
         self.finish(&ending);
         let level = if ending.is_error() {
             Level::Error
@@ -177,7 +151,8 @@ impl<'a> Engine<'a> {
         self.ctx.log.line(level, &text);
         EndedRun {
             spent: self.limits.spent(),
-            is_shown: ending.status == Status::Completed && self.streamed.is_shown(&ending.text),
+            is_shown: ending.status == Status::Completed
+                && self.talk.streamed.is_shown(&ending.text),
             ending,
             metadata: self.log.metadata,
             run: self.ctx.run.clone(),
@@ -185,25 +160,27 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn run_loop(&mut self) -> Result<Ending> {
+    /// Works until there is a result that counts.
+    fn run_loop(&mut self) -> Step<String> {
         let mut next = self.recover()?;
         loop {
-            let ending = match next {
-                ThoughtOutcome::Calls(calls) => self.run_calls(calls)?,
-                ThoughtOutcome::Answer(text) => self.judge(text)?,
-                ThoughtOutcome::End(ending) => Some(ending),
-            };
-            let ending = ending.or_else(|| self.must_end());
-            if let Some(ending) = ending.or_else(|| self.limit_reached()) {
-                return Ok(ending);
+            match next {
+                Thought::Calls(calls) => run_calls(self, calls)?,
+                Thought::Answer(text) => {
+                    if let Some(result) = judge(self, text)? {
+                        return Ok(result);
+                    }
+                }
             }
-            next = self.think()?;
+            halt_on(self.must_end())?;
+            halt_on(self.talk.limit_reached(&mut self.limits))?;
+            next = think(self)?;
         }
     }
 
     /// What an earlier process left to do: the calls that it left open, an answer that it did not report,
     /// or the end that it could not record.
-    fn recover(&mut self) -> Result<ThoughtOutcome> {
+    fn recover(&mut self) -> Step<Thought> {
         let mut journal = Vec::new();
         self.log.journal.read_into(&mut journal)?;
         let reading = Reading {
@@ -214,14 +191,14 @@ impl<'a> Engine<'a> {
         let ending = match run.turns.last() {
             Some(Turn::Thought(thought)) if run.has_final_answer() => {
                 let text = state::decoded(thought.content).into_owned();
-                return Ok(ThoughtOutcome::Answer(text));
+                return Ok(Thought::Answer(text));
             }
             Some(Turn::Thought(thought)) => thought
                 .cut_off()
-                .map(|reason| think::cut_off(reason, None, self.wire.api())),
-            _ => self.refused_for_good(&run),
+                .map(|reason| think::cut_off(reason, None, self.talk.wire.api())),
+            _ => refused_for_good(self, &run),
         };
-        self.wire.recall(&run.remedies, &run.pauses);
+        self.talk.wire.recall(&run.remedies, &run.pauses);
         let thought = run.last_thought();
         let cut_off = thought.is_some_and(|thought| thought.cut_off().is_some());
         let calls = thought.map_or(&[][..], |thought| &thought.calls);
@@ -230,82 +207,65 @@ impl<'a> Engine<'a> {
         let open = open.map(|(before, call)| OpenCall::from_journal(call, cut_off, before));
         let open = open.collect();
         if let Some(thought) = thought {
-            self.note_other_api(&thought.api())?;
+            self.talk.note_other_api(&mut self.log, &thought.api())?;
         }
         let Some(ending) = ending else {
-            return Ok(ThoughtOutcome::Calls(open));
+            return Ok(Thought::Calls(open));
         };
         // None of its calls may ever run; say so in the journal.
-        self.run_calls(open)?;
-        Ok(ThoughtOutcome::End(ending))
-    }
-
-    /// Notes that the conversation goes on over another API than that of the last answer.
-    fn note_other_api(&mut self, from: &str) -> Result<()> {
-        let api = self.wire.api().name();
-        if from == api {
-            return Ok(());
-        }
-        let note = format!(
-            "the last answer came over the API {from}, and {api} is asked now: what was said goes on, \
-             without the model's reasoning"
-        );
-        self.log.record_note("INFO", &note)
-    }
-
-    /// Brings the transcript up to the journal as it is now.
-    fn catch_up(&mut self) -> Result<()> {
-        let mut lines = Vec::new();
-        let read_to = self.transcript.read_to();
-        if self.log.journal.read_new(read_to, &mut lines)? == 0 {
-            self.transcript.forget();
-        }
-        let added = self.transcript.add(&lines);
-        added.map_err(|e| unreadable(&e, &self.log.journal))
+        run_calls(self, open)?;
+        Err(ending.into())
     }
 
     /// The end that a signal, a hook or a changed journal demands.
     fn must_end(&self) -> Option<Ending> {
-        self.log.must_end().or_else(|| self.stopped_by_hook())
+        self.hooks.must_end(&self.log)
     }
 
-    /// The limit that has been reached, if one has.
-    fn limit_reached(&mut self) -> Option<Ending> {
-        self.limits.reached(self.invocations.has_open())
+    /// Runs the hooks of a moment at which nothing can be changed.
+    fn run_hooks(&mut self, event: HookEvent) -> Result<()> {
+        let model = &mut self.talk.model;
+        self.hooks.run_hooks(&mut self.log, model, event)
     }
 
-    fn stopped_by_hook(&self) -> Option<Ending> {
-        self.stop_wanted
-            .as_ref()
-            .map(|message| Ending::new(StopReason::Hook, message.clone()))
+    /// Runs the hooks for an error.
+    fn on_error(&mut self, message: &str) -> Result<()> {
+        let model = &mut self.talk.model;
+        self.hooks.on_error(&mut self.log, model, message)
     }
 
-    /// Records an error, and tells the hook.
-    fn record_error(&mut self, message: &str, details: &[u8]) -> Result<()> {
-        self.log.add(&Event::Error {
-            error_message: message,
-            error_details_json: details,
-        });
-        self.log.journal.flush()?;
-        self.on_error(message)
-    }
-
-    fn places(&self) -> BaseDirs<'_> {
-        BaseDirs {
-            home: self.ctx.home(),
-            cwd: self.ctx.cwd(),
-        }
+    /// How a run ends whose next step has failed.
+    fn after_failure(&self, error: Error) -> Ending {
+        self.ctx.run.release_reserve();
+        let reason = if !self.log.journal.is_in_place() {
+            StopReason::JournalChanged
+        } else if error.disk_full {
+            StopReason::DiskFull
+        } else {
+            StopReason::IoError
+        };
+        Ending::new(reason, error.message)
     }
 
     /// Records how this start ended. Hooks come first.
     fn finish(&mut self, ending: &Ending) {
         if ending.is_error() {
-            may_fail(self.record_error(&ending.text, b"{}"));
+            may_fail(self.record_error(&ending.text));
         }
         if ending.status != Status::WaitingForInput {
-            may_fail(self.on_run_end(ending));
+            let model = &mut self.talk.model;
+            may_fail(self.hooks.on_run_end(&mut self.log, model, ending));
         }
         self.log.record_end(ending, self.limits.worked_ms());
+    }
+
+    fn record_error(&mut self, message: &str) -> Result<()> {
+        self.log.add(&Event::Error {
+            error_message: message,
+            error_details_json: b"{}",
+        });
+        self.log.journal.flush()?;
+        self.on_error(message)
     }
 }
 

@@ -13,58 +13,57 @@ use std::path::PathBuf;
 /// How many paths are named.
 const MOST_NAMED: usize = 10;
 
-impl Engine<'_> {
-    fn executed_json(&self) -> PathBuf {
-        self.ctx.run.path.join("executed.json")
-    }
+fn executed_json(engine: &Engine<'_>) -> PathBuf {
+    engine.ctx.run.path.join("executed.json")
+}
 
-    /// Remembers the state before the first tool of the run. A later start of the engine finds it there.
-    pub(super) fn remember_executed_files(&mut self) -> Result<()> {
-        if std::mem::replace(&mut self.executed_known, true) {
-            return Ok(());
-        }
-        let path = self.executed_json();
-        if path.symlink_metadata().is_ok() {
-            return Ok(());
-        }
-        let found = ExecutedFiles::find(&self.ctx.workspace.root);
-        let state = json!({"complete": found.is_complete, "files": found.prints});
-        files::replace(&path, format!("{}\n", json::text(&state)).as_bytes())
+/// Remembers the state before the first tool of the run. A later start of the engine finds it there.
+pub(super) fn remember_executed_files(engine: &mut Engine<'_>) -> Result<()> {
+    if std::mem::replace(&mut engine.executed_known, true) {
+        return Ok(());
     }
+    let path = executed_json(engine);
+    if path.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let found = ExecutedFiles::find(&engine.ctx.workspace.root);
+    let state = json!({"complete": found.is_complete, "files": found.prints});
+    files::replace(&path, format!("{}\n", json::text(&state)).as_bytes())
+}
 
-    /// Names what has changed since then.
-    pub(super) fn report_executed_files(&mut self) -> Result<()> {
-        let path = self.executed_json();
-        let Ok(meta) = path.symlink_metadata() else {
-            return Ok(());
-        };
-        let text = files::read_text(&path).at("read", &path);
-        let Some(before) = text.as_deref().ok().and_then(remembered) else {
-            let path = path.display();
-            let text =
-                format!("{path} is damaged: what changed that other programs execute is not known");
-            return self.log.record_note("WARN", &text);
-        };
-        let changed = before.changed(&self.ctx.workspace.root, changed_at(&meta));
-        if !before.is_complete {
-            let text = "the workspace is too large to search all of it for files that other programs execute";
-            self.ctx.log.line(Level::Info, text);
-        }
-        if changed.is_empty() {
-            return Ok(());
-        }
-        let named = changed.iter().take(MOST_NAMED).map(String::as_str);
-        let named: Vec<&str> = named.collect();
-        let more = match changed.len() - named.len() {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let text = format!(
-            "changed what other programs execute: {}{more}",
-            named.join(", ")
-        );
-        self.log.record_note("WARN", &text)
+/// Names what has changed since then.
+pub(super) fn report_executed_files(engine: &mut Engine<'_>) -> Result<()> {
+    let path = executed_json(engine);
+    let Ok(meta) = path.symlink_metadata() else {
+        return Ok(());
+    };
+    let text = files::read_text(&path).at("read", &path);
+    let Some(before) = text.as_deref().ok().and_then(remembered) else {
+        let path = path.display();
+        let text =
+            format!("{path} is damaged: what changed that other programs execute is not known");
+        return engine.log.record_note("WARN", &text);
+    };
+    let changed = before.changed(&engine.ctx.workspace.root, changed_at(&meta));
+    if !before.is_complete {
+        let text =
+            "the workspace is too large to search all of it for files that other programs execute";
+        engine.ctx.log.line(Level::Info, text);
     }
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let named = changed.iter().take(MOST_NAMED).map(String::as_str);
+    let named: Vec<&str> = named.collect();
+    let more = match changed.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let text = format!(
+        "changed what other programs execute: {}{more}",
+        named.join(", ")
+    );
+    engine.log.record_note("WARN", &text)
 }
 
 fn remembered(text: &str) -> Option<ExecutedFiles> {

@@ -1,6 +1,6 @@
 //! How a start of the engine ended.
 
-use crate::error::{Exit, may_fail};
+use crate::error::{Error, Exit, may_fail};
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
@@ -77,6 +77,35 @@ impl Ending {
             .find(|reason| reason.name() == self.stop_reason);
         reason.is_some_and(StopReason::is_error)
     }
+}
+
+/// Why the work stops before its next step.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// This start ends here.
+    Ended(Ending),
+    /// The step failed.
+    Failed(Error),
+}
+
+/// What a step of the work brings, unless the work stops.
+pub(super) type Step<T> = std::result::Result<T, Halt>;
+
+impl From<Ending> for Halt {
+    fn from(ending: Ending) -> Self {
+        Self::Ended(ending)
+    }
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Stops the work if there is an ending.
+pub(super) fn halt_on(ending: Option<Ending>) -> Step<()> {
+    ending.map_or(Ok(()), |ending| Err(ending.into()))
 }
 
 /// A start of the engine that is over.

@@ -1,7 +1,9 @@
 //! Questions to a person: asked once, answered at the terminal or through files, recorded both ways.
 
-use super::calls::OpenCall;
-use super::{Ending, Engine};
+use super::Engine;
+use super::open_call::OpenCall;
+use super::outcome::{Ending, Step, halt_on};
+use super::results::{past_guard, record_refusal, record_result};
 use crate::config::tool::bind::BoundCall;
 use crate::engine::confirmation::asked_by_model;
 use crate::engine::question::{self, HumanAnswer, Question, Reply};
@@ -12,157 +14,156 @@ use crate::text::ids::hex;
 use serde_json::Value;
 use std::time::Instant;
 
-impl Engine<'_> {
-    /// Asks a person for the first time.
-    pub(super) fn ask_first(&mut self, call: &OpenCall) -> Result<Option<Ending>> {
-        let tool = question::ask_human_tool();
-        let bound = match self.bind_call(&tool, call) {
-            Ok(bound) => bound,
-            Err(text) => return self.record_refusal(call, &text).map(|()| None),
-        };
-        let bound = self.past_guard(call, None, bound)?;
-        if let Some(ending) = self.must_end() {
-            return Ok(Some(ending));
-        }
-        let Some((BoundCall { arguments, .. }, _)) = bound else {
-            return Ok(None);
-        };
-        let text = |name: &str| {
-            arguments
-                .get(name)
-                .and_then(Value::as_str)
-                .map(str::to_owned)
-        };
-        let sensitive = match arguments.get("sensitive") {
-            Some(Value::Bool(sensitive)) => *sensitive,
-            Some(Value::String(word)) => word == "true",
-            _ => false,
-        };
-        let input_type = text("input_type").map(InputType::of).unwrap_or_default();
-        let prompt = text("prompt").unwrap_or_default();
-        let question = Question {
-            request_id: hex(16),
-            prompt: match input_type {
-                InputType::Confirmation => asked_by_model(&prompt),
-                _ => prompt,
-            },
-            input_type,
-            sensitive,
-            fingerprint: None,
-        };
-        self.withdraw_question()?;
-        self.record_question(call, &question)?;
-        self.ask(call, &question, None)
-    }
+/// Asks a person for the first time.
+pub(super) fn ask_first(engine: &mut Engine<'_>, call: &OpenCall) -> Step<()> {
+    let tool = question::ask_human_tool();
+    let bound = match call.bind(engine.ctx, &tool) {
+        Ok(bound) => bound,
+        Err(text) => return Ok(record_refusal(engine, call, &text)?),
+    };
+    let bound = past_guard(engine, call, None, bound)?;
+    halt_on(engine.must_end())?;
+    let Some((BoundCall { arguments, .. }, _)) = bound else {
+        return Ok(());
+    };
+    let text = |name: &str| {
+        arguments
+            .get(name)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let sensitive = match arguments.get("sensitive") {
+        Some(Value::Bool(sensitive)) => *sensitive,
+        Some(Value::String(word)) => word == "true",
+        _ => false,
+    };
+    let input_type = text("input_type").map(InputType::of).unwrap_or_default();
+    let prompt = text("prompt").unwrap_or_default();
+    let question = Question {
+        request_id: hex(16),
+        prompt: match input_type {
+            InputType::Confirmation => asked_by_model(&prompt),
+            _ => prompt,
+        },
+        input_type,
+        sensitive,
+        fingerprint: None,
+    };
+    withdraw_question(engine)?;
+    record_question(engine, call, &question)?;
+    ask(engine, call, &question, None)
+}
 
-    pub(super) fn record_question(&mut self, call: &OpenCall, question: &Question) -> Result<()> {
-        self.log.add(&Event::HumanInputRequest {
-            action_id: &call.id,
-            request_id: &question.request_id,
-            prompt: &question.prompt,
-            input_type: &question.input_type,
-            sensitive: question.sensitive,
-            fingerprint: question.fingerprint.as_deref(),
-        });
-        self.log.make_durable()
-    }
+pub(super) fn record_question(
+    engine: &mut Engine<'_>,
+    call: &OpenCall,
+    question: &Question,
+) -> Result<()> {
+    engine.log.add(&Event::HumanInputRequest {
+        action_id: &call.id,
+        request_id: &question.request_id,
+        prompt: &question.prompt,
+        input_type: &question.input_type,
+        sensitive: question.sensitive,
+        fingerprint: question.fingerprint.as_deref(),
+    });
+    engine.log.make_durable()
+}
 
-    pub(super) fn record_reply(&mut self, call: &OpenCall, question: &Question, answer: &str) {
-        self.log.add(&Event::HumanInputReceived {
-            action_id: &call.id,
-            request_id: &question.request_id,
-            response: answer,
-            fingerprint: question.fingerprint.as_deref(),
-        });
-    }
+pub(super) fn record_reply(
+    engine: &mut Engine<'_>,
+    call: &OpenCall,
+    question: &Question,
+    answer: &str,
+) {
+    engine.log.add(&Event::HumanInputReceived {
+        action_id: &call.id,
+        request_id: &question.request_id,
+        response: answer,
+        fingerprint: question.fingerprint.as_deref(),
+    });
+}
 
-    /// Gets the answer to a question that is in the journal, or waits for it.
-    pub(super) fn ask(
-        &mut self,
-        call: &OpenCall,
-        question: &Question,
-        recorded: Option<String>,
-    ) -> Result<Option<Ending>> {
-        let (answer, is_new) = match recorded {
-            Some(answer) => (answer, false),
-            None => match self.find_answer(question)? {
-                Ok(answer) => (answer, true),
-                Err(ending) => return Ok(Some(ending)),
-            },
-        };
-        if is_new {
-            self.record_reply(call, question, &answer);
-        }
-        self.record_result(
-            call,
-            Done {
-                status: ActionStatus::Success,
-                exit_code: Some(0),
-                observation: answer,
-                duration: std::time::Duration::ZERO,
-                is_interrupted: false,
-            },
-            None,
-        )?;
-        self.log.make_durable()?;
-        question::clear(&self.ctx.run)?;
-        Ok(None)
+/// Gets the answer to a question that is in the journal, or waits for it.
+pub(super) fn ask(
+    engine: &mut Engine<'_>,
+    call: &OpenCall,
+    question: &Question,
+    recorded: Option<String>,
+) -> Step<()> {
+    let (answer, is_new) = match recorded {
+        Some(answer) => (answer, false),
+        None => (find_answer(engine, question)?, true),
+    };
+    if is_new {
+        record_reply(engine, call, question, &answer);
     }
+    record_result(
+        engine,
+        call,
+        Done {
+            status: ActionStatus::Success,
+            exit_code: Some(0),
+            observation: answer,
+            duration: std::time::Duration::ZERO,
+            is_interrupted: false,
+        },
+        None,
+    )?;
+    engine.log.make_durable()?;
+    Ok(question::clear(&engine.ctx.run)?)
+}
 
-    /// Takes a question back: nobody can answer it any more, and answers to it are kept unread.
-    pub(super) fn withdraw_question(&mut self) -> Result<()> {
-        if let Some(answer) = self.options.answer.take() {
-            let name = question::keep_unread(&self.ctx.run, &answer.text)?;
-            self.note_unread(&name)?;
-        }
-        self.put_answer_aside()?;
-        question::clear(&self.ctx.run)
+/// Takes a question back: it can no longer be answered, and answers to it are kept unread.
+pub(super) fn withdraw_question(engine: &mut Engine<'_>) -> Result<()> {
+    if let Some(answer) = engine.options.answer.take() {
+        let name = question::keep_unread(&engine.ctx.run, &answer.text)?;
+        note_unread(engine, &name)?;
     }
+    put_answer_aside(engine)?;
+    question::clear(&engine.ctx.run)
+}
 
-    /// Keeps an answer that lies there and answers nothing that is asked.
-    pub(super) fn put_answer_aside(&mut self) -> Result<()> {
-        match question::put_answer_aside(&self.ctx.run)? {
-            Some(name) => self.note_unread(&name),
-            None => Ok(()),
-        }
+/// Keeps an answer that lies there and answers nothing that is asked.
+pub(super) fn put_answer_aside(engine: &mut Engine<'_>) -> Result<()> {
+    match question::put_answer_aside(&engine.ctx.run)? {
+        Some(name) => note_unread(engine, &name),
+        None => Ok(()),
     }
+}
 
-    fn note_unread(&mut self, name: &str) -> Result<()> {
-        let note = question::unread_note(&self.ctx.run, name);
-        self.log.record_note("WARN", &note)
-    }
+fn note_unread(engine: &mut Engine<'_>, name: &str) -> Result<()> {
+    let note = question::unread_note(&engine.ctx.run, name);
+    engine.log.record_note("WARN", &note)
+}
 
-    /// The answer to a question that is in the journal; inside, why there is none yet.
-    pub(super) fn find_answer(
-        &mut self,
-        question: &Question,
-    ) -> Result<std::result::Result<String, Ending>> {
-        let is_meant = |answer: &mut HumanAnswer| answer.request_id == question.request_id;
-        if let Some(answer) = self.options.answer.take_if(is_meant) {
-            self.put_answer_aside()?;
-            return Ok(Ok(answer.text));
-        }
-        if let Some(answer) = question::left_answer(&self.ctx.run, &question.request_id)? {
-            return Ok(Ok(answer));
-        }
-        if self.options.interactive {
-            let asked_at = Instant::now();
-            let reply = question::ask_here(&self.ctx.signals, question);
-            self.limits.add_wait(asked_at.elapsed());
-            match reply {
-                Ok(Reply::Answer(answer)) => return Ok(Ok(answer)),
-                Ok(Reply::Stopped(stop)) => return Ok(Err(Ending::stopped(stop))),
-                Ok(Reply::NobodyThere) => {}
-                Err(e) => self.log.record_note(
-                    "WARN",
-                    &format!("cannot ask at the terminal: {}", reason(&e)),
-                )?,
-            }
-        }
-        if !question::is_left(&self.ctx.run, &question.request_id) {
-            self.put_answer_aside()?;
-            question::leave_question(&self.ctx.run, question)?;
-        }
-        Ok(Err(Ending::waiting(&question.prompt)))
+/// The answer to a question that is in the journal. Stops while there is none.
+pub(super) fn find_answer(engine: &mut Engine<'_>, question: &Question) -> Step<String> {
+    let is_meant = |answer: &mut HumanAnswer| answer.request_id == question.request_id;
+    if let Some(answer) = engine.options.answer.take_if(is_meant) {
+        put_answer_aside(engine)?;
+        return Ok(answer.text);
     }
+    if let Some(answer) = question::left_answer(&engine.ctx.run, &question.request_id)? {
+        return Ok(answer);
+    }
+    if engine.options.interactive {
+        let asked_at = Instant::now();
+        let reply = question::ask_here(&engine.ctx.signals, question);
+        engine.limits.add_wait(asked_at.elapsed());
+        match reply {
+            Ok(Reply::Answer(answer)) => return Ok(answer),
+            Ok(Reply::Stopped(stop)) => return Err(Ending::stopped(stop).into()),
+            Ok(Reply::NobodyThere) => {}
+            Err(e) => engine.log.record_note(
+                "WARN",
+                &format!("cannot ask at the terminal: {}", reason(&e)),
+            )?,
+        }
+    }
+    if !question::is_left(&engine.ctx.run, &question.request_id) {
+        put_answer_aside(engine)?;
+        question::leave_question(&engine.ctx.run, question)?;
+    }
+    Err(Ending::waiting(&question.prompt).into())
 }

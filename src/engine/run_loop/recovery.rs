@@ -1,8 +1,10 @@
 //! Calls whose end no engine has recorded: the model gets a report, the call is repeated, a check is asked
 //! whether it has happened, or a sub-agent's run goes on.
 
-use super::calls::{OpenCall, StartedCall};
-use super::{Ending, Engine, tool_named};
+use super::open_call::{OpenCall, StartedCall};
+use super::outcome::{Ending, Step, halt_on};
+use super::results::{record_observation, record_refusal, record_result};
+use super::{Engine, Ready, tool_named};
 use crate::config::tool::definition::{EffectCheck, OnResume, Tool};
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
@@ -17,195 +19,208 @@ use crate::unix::process;
 use crate::unix::terminal::{Tone, counted, time};
 use std::path::{Path, PathBuf};
 
-impl Engine<'_> {
-    /// Brings a call that an earlier engine started to its result.
-    pub(super) fn recover_call(
-        &mut self,
-        call: &OpenCall,
-        started: &StartedCall,
-    ) -> Result<Option<Ending>> {
-        let tool = tool_named(self.ctx.agent, &call.name);
-        let is_nested = tool.is_some_and(|tool| tool.subagent.is_some());
-        // What the tools of a suspended sub-agent have left running is not ours to end.
-        if !(is_nested && started.is_suspended) {
-            self.end_leftovers(call, started)?;
-        }
-        let (Some(tool), Some(call_id)) = (tool, &started.call_id) else {
-            return self.report_interruption(call, tool, started, None);
-        };
-        let check = match &tool.on_resume {
-            _ if is_nested => None,
-            OnResume::Report => return self.report_interruption(call, Some(tool), started, None),
-            OnResume::Retry => None,
-            OnResume::Check(check) => Some(check),
-        };
-        if let Some(check) = check {
-            match self.ask_check(call, started, (tool, check), call_id)? {
-                Some((CheckFinding::Absent, _)) => {}
-                Some((CheckFinding::Happened, _)) => return Ok(None),
-                Some((CheckFinding::Unknown, why)) => {
-                    return self.report_interruption(call, Some(tool), started, Some(why));
-                }
-                // Nobody knows what it would have said: it is asked again.
-                None => return Ok(self.must_end()),
-            }
-        }
-        match self.bind_call(tool, call) {
-            Ok(bound) => {
-                // The processes of a directory that this is a copy of have the recorded id.
-                let call_id = match self.options.is_ours {
-                    true => call_id.clone(),
-                    false => RunContext::new_call_id(),
-                };
-                self.run_guarded(call, (tool, bound), call_id)
-            }
-            Err(text) if check.is_some() => self.record_refusal(call, &text).map(|()| None),
-            Err(_) => self.report_interruption(call, Some(tool), started, None),
-        }
-    }
+/// What becomes of a call that an earlier engine started.
+pub(super) enum Recovered<'t> {
+    /// It has its result, or must wait.
+    Done,
+    /// It is to run, under this id.
+    RunAgain(Ready<'t>, String),
+}
 
-    /// Ends what is left of a call whose engine died.
-    fn end_leftovers(&mut self, call: &OpenCall, started: &StartedCall) -> Result<()> {
-        let Some(call_id) = started.call_id.as_ref().filter(|_| self.options.is_ours) else {
-            return Ok(());
-        };
-        let left = process::end_leftovers(call_id);
-        if left == 0 {
-            return Ok(());
-        }
-        let of_it = counted(left, "process");
-        let name = &call.name;
-        let text = format!("{name}: killed {of_it} left of it");
-        self.ctx.log.line(Level::Warn, &text);
-        self.log
-            .record_note("INFO", &format!("{name}: ended {of_it} left of it"))
+/// Brings a call that an earlier engine started to its result, unless it is to run again.
+pub(super) fn recover_call<'a>(
+    engine: &mut Engine<'a>,
+    call: &OpenCall,
+    started: &StartedCall,
+) -> Step<Recovered<'a>> {
+    let tool = tool_named(engine.ctx.agent, &call.name);
+    let is_nested = tool.is_some_and(|tool| tool.subagent.is_some());
+    // What the tools of a suspended sub-agent have left running is not ours to end.
+    if !(is_nested && started.is_suspended) {
+        end_leftovers(engine, call, started)?;
     }
-
-    /// Asks whether a call has happened. If it has, that is its result. None if the engine was asked to end
-    /// before the check had answered.
-    fn ask_check(
-        &mut self,
-        call: &OpenCall,
-        started: &StartedCall,
-        (tool, check): (&Tool, &EffectCheck),
-        call_id: &str,
-    ) -> Result<Option<(CheckFinding, String)>> {
-        let arguments = started.arguments.as_deref().unwrap_or("{}");
-        let prepared = tool_call::prepare_check(self.ctx, tool, check, arguments.as_bytes())?;
-        self.log.print_progress(&[
-            (Tone::Dim, "? "),
-            (Tone::Command, &in_short(&prepared.record.command, 160)),
-        ]);
-        let reference = prepared.reference.clone();
-        let (finding, done) = tool_call::run_check(self.ctx, tool, check, prepared, call_id)?;
-        if self.ctx.signals.stop().is_some() {
-            return Ok(None);
-        }
-        self.log.add(&Event::ActionCheck {
-            action_id: &call.id,
-            tool_name: &call.name,
-            finding,
-            exit_code: done.exit_code,
-            duration_ms: done.duration.as_millis() as u64,
-            execution_ref: &reference,
-        });
-        self.log.journal.flush()?;
-        match finding {
-            CheckFinding::Happened => {
-                let outcome = format!("had happened, {}", time(done.duration));
-                self.record_observation(call, done, &outcome, &reference)?;
-                return Ok(Some((finding, String::new())));
+    let (Some(tool), Some(call_id)) = (tool, &started.call_id) else {
+        return report_interruption(engine, call, tool, started, None);
+    };
+    let check = match &tool.on_resume {
+        _ if is_nested => None,
+        OnResume::Report => return report_interruption(engine, call, Some(tool), started, None),
+        OnResume::Retry => None,
+        OnResume::Check(check) => Some(check),
+    };
+    if let Some(check) = check {
+        match ask_check(engine, call, started, (tool, check), call_id)? {
+            Some((CheckFinding::Absent, _)) => {}
+            Some((CheckFinding::Happened, _)) => return Ok(Recovered::Done),
+            Some((CheckFinding::Unknown, why)) => {
+                return report_interruption(engine, call, Some(tool), started, Some(why));
             }
-            CheckFinding::Absent => self
-                .log
-                .print_progress(&[(Tone::Dim, "  had not happened")]),
-            CheckFinding::Unknown => {}
-        }
-        let said = match done.exit_code {
-            Some(_) => done.observation.lines().last().unwrap_or_default(),
-            None => done.observation.as_str(),
-        };
-        let why = format!(
-            "[a check whether this call has happened could not say: {}]",
-            in_short(said.trim_matches(['[', ']']), 200)
-        );
-        Ok(Some((finding, why)))
-    }
-
-    /// Reports to the model that a call was interrupted.
-    fn report_interruption(
-        &mut self,
-        call: &OpenCall,
-        tool: Option<&Tool>,
-        started: &StartedCall,
-        checked: Option<String>,
-    ) -> Result<Option<Ending>> {
-        let dir: Option<PathBuf> = started
-            .execution_ref
-            .as_ref()
-            .map(|reference| self.ctx.run.path.join(reference));
-        let note = interruption(dir.as_deref());
-        let notes: Vec<String> = [note.clone()].into_iter().chain(checked).collect();
-        let shown = match (tool, &dir) {
-            (Some(tool), Some(dir)) => tool_call::show_output(self.ctx, tool, dir, &notes),
-            _ => Ok(notes.join("\n")),
-        };
-        let observation = shown.unwrap_or_else(|error| format!("{note}\n({error})"));
-        self.log.print_progress(&[
-            (Tone::Command, &call.name),
-            (Tone::Bad, " was interrupted; reporting that to the model"),
-        ]);
-        let done = Done::not_run(observation);
-        match &started.execution_ref {
-            // What it had printed is for the hook's eyes, too.
-            Some(reference) => self.record_observation(call, done, "not run again", reference)?,
-            None => self.record_result(call, done, None)?,
-        }
-        Ok(None)
-    }
-
-    /// How this run ends when the run of a sub-agent is suspended. The call has no result yet; the next start
-    /// makes it again, which resumes that run.
-    pub(super) fn suspended_by(
-        &self,
-        call: &OpenCall,
-        suspension: Suspension,
-        (call_id, command): (&str, &str),
-        done: &Done,
-    ) -> Ending {
-        if let Some(ending) = self.must_end() {
-            return ending;
-        }
-        let name = &call.name;
-        let id = tool_call::subagent_run(name, call_id);
-        let found = id.and_then(|id| {
-            let run = subruns::find_started(&self.ctx.run, (call_id, command), &id)?;
-            Some((id, metadata::read(&run.path)?))
-        });
-        let text = match found {
-            Some((
-                id,
-                Metadata {
-                    error: Some(error),
-                    stop_reason,
-                    ..
-                },
-            )) => {
-                match stop_reason.as_deref() == Some(StopReason::Subagent(suspension).name()) {
-                    // What it waits for itself.
-                    true => error,
-                    false => format!("sub-agent {name}, run {id}: {error}"),
-                }
+            // The check has given no answer: the next start asks it again.
+            None => {
+                halt_on(engine.must_end())?;
+                return Ok(Recovered::Done);
             }
-            _ => {
-                let code = done.exit_code.unwrap_or_default();
-                let first = done.observation.lines().find(|line| *line != "[stderr]");
-                let said = in_short(first.unwrap_or_default(), 300);
-                format!("sub-agent {name} ended with exit code {code}: {said}")
-            }
-        };
-        Ending::new(StopReason::Subagent(suspension), text)
+        }
     }
+    match call.bind(engine.ctx, tool) {
+        Ok(bound) => {
+            // The processes of a directory that this is a copy of have the recorded id.
+            let call_id = match engine.options.is_ours {
+                true => call_id.clone(),
+                false => RunContext::new_call_id(),
+            };
+            Ok(Recovered::RunAgain((tool, bound), call_id))
+        }
+        Err(text) if check.is_some() => {
+            record_refusal(engine, call, &text)?;
+            Ok(Recovered::Done)
+        }
+        Err(_) => report_interruption(engine, call, Some(tool), started, None),
+    }
+}
+
+/// Ends what is left of a call whose engine died.
+fn end_leftovers(engine: &mut Engine<'_>, call: &OpenCall, started: &StartedCall) -> Result<()> {
+    let Some(call_id) = started.call_id.as_ref().filter(|_| engine.options.is_ours) else {
+        return Ok(());
+    };
+    let left = process::end_leftovers(call_id);
+    if left == 0 {
+        return Ok(());
+    }
+    let of_it = counted(left, "process");
+    let name = &call.name;
+    let text = format!("{name}: killed {of_it} left of it");
+    engine.ctx.log.line(Level::Warn, &text);
+    engine
+        .log
+        .record_note("INFO", &format!("{name}: ended {of_it} left of it"))
+}
+
+/// Asks whether a call has happened. If it has, that is its result. None if the engine was asked to end
+/// before the check had answered.
+fn ask_check(
+    engine: &mut Engine<'_>,
+    call: &OpenCall,
+    started: &StartedCall,
+    (tool, check): (&Tool, &EffectCheck),
+    call_id: &str,
+) -> Result<Option<(CheckFinding, String)>> {
+    let arguments = started.arguments.as_deref().unwrap_or("{}");
+    let prepared = tool_call::prepare_check(engine.ctx, tool, check, arguments.as_bytes())?;
+    engine.log.print_progress(&[
+        (Tone::Dim, "? "),
+        (Tone::Command, &in_short(&prepared.record.command, 160)),
+    ]);
+    let reference = prepared.reference.clone();
+    let (finding, done) = tool_call::run_check(engine.ctx, tool, check, prepared, call_id)?;
+    if engine.ctx.signals.stop().is_some() {
+        return Ok(None);
+    }
+    engine.log.add(&Event::ActionCheck {
+        action_id: &call.id,
+        tool_name: &call.name,
+        finding,
+        exit_code: done.exit_code,
+        duration_ms: done.duration.as_millis() as u64,
+        execution_ref: &reference,
+    });
+    engine.log.journal.flush()?;
+    match finding {
+        CheckFinding::Happened => {
+            let outcome = format!("had happened, {}", time(done.duration));
+            record_observation(engine, call, done, &outcome, &reference)?;
+            return Ok(Some((finding, String::new())));
+        }
+        CheckFinding::Absent => engine
+            .log
+            .print_progress(&[(Tone::Dim, "  had not happened")]),
+        CheckFinding::Unknown => {}
+    }
+    let said = match done.exit_code {
+        Some(_) => done.observation.lines().last().unwrap_or_default(),
+        None => done.observation.as_str(),
+    };
+    let why = format!(
+        "[a check whether this call has happened could not say: {}]",
+        in_short(said.trim_matches(['[', ']']), 200)
+    );
+    Ok(Some((finding, why)))
+}
+
+/// Reports to the model that a call was interrupted.
+fn report_interruption<'a>(
+    engine: &mut Engine<'_>,
+    call: &OpenCall,
+    tool: Option<&Tool>,
+    started: &StartedCall,
+    checked: Option<String>,
+) -> Step<Recovered<'a>> {
+    let dir: Option<PathBuf> = started
+        .execution_ref
+        .as_ref()
+        .map(|reference| engine.ctx.run.path.join(reference));
+    let note = interruption(dir.as_deref());
+    let notes: Vec<String> = [note.clone()].into_iter().chain(checked).collect();
+    let shown = match (tool, &dir) {
+        (Some(tool), Some(dir)) => tool_call::show_output(engine.ctx, tool, dir, &notes),
+        _ => Ok(notes.join("\n")),
+    };
+    let observation = shown.unwrap_or_else(|error| format!("{note}\n({error})"));
+    engine.log.print_progress(&[
+        (Tone::Command, &call.name),
+        (Tone::Bad, " was interrupted; reporting that to the model"),
+    ]);
+    let done = Done::not_run(observation);
+    match &started.execution_ref {
+        // What it had printed is for the hook's eyes, too.
+        Some(reference) => record_observation(engine, call, done, "not run again", reference)?,
+        None => record_result(engine, call, done, None)?,
+    }
+    Ok(Recovered::Done)
+}
+
+/// How this run ends when the run of a sub-agent is suspended. The call has no result yet; the next start
+/// makes it again, which resumes that run.
+pub(super) fn suspended_by(
+    engine: &Engine<'_>,
+    call: &OpenCall,
+    suspension: Suspension,
+    (call_id, command): (&str, &str),
+    done: &Done,
+) -> Ending {
+    if let Some(ending) = engine.must_end() {
+        return ending;
+    }
+    let name = &call.name;
+    let id = tool_call::subagent_run(name, call_id);
+    let found = id.and_then(|id| {
+        let run = subruns::find_started(&engine.ctx.run, (call_id, command), &id)?;
+        Some((id, metadata::read(&run.path)?))
+    });
+    let text = match found {
+        Some((
+            id,
+            Metadata {
+                error: Some(error),
+                stop_reason,
+                ..
+            },
+        )) => {
+            match stop_reason.as_deref() == Some(StopReason::Subagent(suspension).name()) {
+                // What it waits for itself.
+                true => error,
+                false => format!("sub-agent {name}, run {id}: {error}"),
+            }
+        }
+        _ => {
+            let code = done.exit_code.unwrap_or_default();
+            let first = done.observation.lines().find(|line| *line != "[stderr]");
+            let said = in_short(first.unwrap_or_default(), 300);
+            format!("sub-agent {name} ended with exit code {code}: {said}")
+        }
+    };
+    Ending::new(StopReason::Subagent(suspension), text)
 }
 
 /// The observation of a call that was running when the engine died.

@@ -1,0 +1,427 @@
+//! The conversation with the model: the request, its way to the service, the answer.
+//!
+//! Unaware of what an answer leads to.
+
+use super::hook_points::{Hooks, warn_of};
+use super::limits::Limits;
+use super::outcome::{Ending, Step, halt_on};
+use super::run_log::RunLog;
+use super::{builder, unreadable};
+use crate::config::agent::HookEvent;
+use crate::config::api::Api;
+use crate::engine::request::{Builder, Unavailable, form};
+use crate::engine::run_context::RunContext;
+use crate::engine::streamed::StreamedText;
+use crate::error::{At, Error, Result};
+use crate::model::ask::{self, Asked, Invocation, Model, Patience};
+use crate::model::attempt::Remedy;
+use crate::model::response::{Answer, parse};
+use crate::model::wire::{Heard, Neutral, Sent, Wire};
+use crate::record::engine_log::Level;
+use crate::record::event::Fact;
+use crate::record::invocations::{Begun, Invocations};
+use crate::record::message_cache::MessageCache;
+use crate::record::run_dir::reference;
+use crate::record::state::Reading;
+use crate::record::stop_reason::StopReason;
+use crate::unix::terminal::Tone;
+use std::path::Path;
+use std::time::Instant;
+
+/// A service that pauses more often than this within one answer is not asked to go on.
+const MOST_PAUSES: u32 = 30;
+
+/// An answer of the model that is not in the journal yet.
+pub(super) struct Answered {
+    pub(super) answer: Answer,
+    /// The invocation's directory, from the run's directory.
+    pub(super) invocation: String,
+    /// When the request was sent.
+    pub(super) began: Instant,
+    /// The digest of what the model read before it answered.
+    pub(super) prefix: String,
+}
+
+/// The end of a text on one line.
+fn last_words(text: &str) -> String {
+    const CHARACTERS: usize = 60;
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let skipped = line.chars().count().saturating_sub(CHARACTERS);
+    let end = if text.ends_with(char::is_whitespace) {
+        " "
+    } else {
+        ""
+    };
+    line.chars().skip(skipped).chain(end.chars()).collect()
+}
+
+/// The model, what it has been asked and what it reads next.
+pub(super) struct Conversation<'a> {
+    ctx: &'a RunContext<'a>,
+    pub(super) model: Model<'a>,
+    /// The form in which the model is asked.
+    pub(super) wire: Wire,
+    builder: Builder,
+    invocations: Invocations,
+    /// The messages, as far as the journal has been read.
+    pub(super) transcript: MessageCache,
+    /// The text that the terminal shows already.
+    pub(super) streamed: StreamedText,
+}
+
+impl<'a> Conversation<'a> {
+    pub(super) fn new(
+        ctx: &'a RunContext<'a>,
+        model: Model<'a>,
+        lenient: bool,
+        streamed: StreamedText,
+    ) -> Result<Self> {
+        let agent = ctx.agent;
+        let reading = Reading {
+            lenient,
+            window: Builder::window(&agent.context),
+        };
+        Ok(Self {
+            ctx,
+            model,
+            wire: Wire::of_agent(agent, ctx.environment),
+            builder: builder(agent),
+            invocations: Invocations::open(&ctx.run.io("invocations"), agent.keep_requests)?,
+            transcript: MessageCache::new(form(&agent.llm), reading),
+            streamed,
+        })
+    }
+
+    /// The limit that has been reached, if one has.
+    pub(super) fn limit_reached(&self, limits: &mut Limits<'_>) -> Option<Ending> {
+        limits.reached(self.invocations.has_open())
+    }
+
+    /// Gets the model's next answer, or the end that came instead.
+    pub(super) fn ask(
+        &mut self,
+        log: &mut RunLog<'_>,
+        hooks: &mut Hooks<'_>,
+        limits: &mut Limits<'_>,
+    ) -> Step<Answered> {
+        hooks.run_hooks(log, &mut self.model, HookEvent::OnIterationStart)?;
+        halt_on(hooks.must_end(log))?;
+        let request = self.build_request(log, hooks)?;
+        let api = self.wire.api();
+        let mut request = hooks.before_request(log, &mut self.model, api, request)?;
+        halt_on(hooks.must_end(log))?;
+        let mut sent = self.render(&mut request)?;
+        self.streamed.begin();
+        loop {
+            let began = Instant::now();
+            let invoked = match self.invocations.resume(self.transcript.messages()) {
+                Some(resumed) => {
+                    if sent.bytes != self.invocations.last_request() {
+                        // What the model reads now is not what it was asked with.
+                        sent.prefix.clear();
+                    }
+                    resumed
+                }
+                None => self.invocations.begin(log.iteration, sent.bytes)?,
+            };
+            let asked = self.send_request(log, limits, &invoked)?;
+            self.log_invocation(&invoked.name, &asked, began);
+            let ending = match asked {
+                Asked::Answered(answer) if answer.is_paused => {
+                    self.take_pause(log, *answer, &sent.prefix)?;
+                    halt_on(hooks.must_end(log))?;
+                    halt_on(self.limit_reached(limits))?;
+                    sent = self.render(&mut request)?;
+                    continue;
+                }
+                Asked::Answered(answer) => {
+                    let response = invoked.dir.join("response.json");
+                    let answer = self.complete_answer(log, hooks, *answer, &response)?;
+                    match self.ctx.signals.stop() {
+                        // A hook that was to look at the answer may have been kept from it.
+                        Some(stop) => Ending::stopped(stop),
+                        None => {
+                            return Ok(Answered {
+                                answer,
+                                invocation: reference("invocations", &invoked.name),
+                                began,
+                                prefix: sent.prefix,
+                            });
+                        }
+                    }
+                }
+                Asked::Stopped(stop) => Ending::stopped(stop),
+                Asked::OutOfTime => limits.out_of_time(),
+                Asked::Denied(denial) => Ending::denied(denial),
+                Asked::Refused(why, remedy) => {
+                    if let Some(remedy) = remedy.filter(|remedy| self.wire.apply(*remedy)) {
+                        self.note_remedy(log, remedy)?;
+                        halt_on(hooks.must_end(log))?;
+                        sent = self.render(&mut request)?;
+                        continue;
+                    }
+                    Ending::new(StopReason::ModelRefused, why)
+                }
+                Asked::ContextFull(why) => Ending::new(StopReason::ContextFull, why),
+                Asked::Unavailable(why) => Ending::new(StopReason::ModelUnavailable, why),
+            };
+            return Err(ending.into());
+        }
+    }
+
+    /// The answer with the parts that came before it, as hooks leave it. `response` is the file that has it.
+    fn complete_answer(
+        &mut self,
+        log: &mut RunLog<'_>,
+        hooks: &mut Hooks<'_>,
+        last_part: Answer,
+        response: &Path,
+    ) -> Result<Answer> {
+        let mut answer = self.wire.whole(last_part);
+        self.model.redact_joined(&mut answer);
+        let mut answer = self.after_response(log, hooks, answer, response)?;
+        self.name_as_recorded(&mut answer);
+        Ok(answer)
+    }
+
+    /// Records a part of an answer, after which the service has paused, so that no start asks for it again.
+    fn take_pause(&mut self, log: &mut RunLog<'_>, mut part: Answer, prefix: &str) -> Step<()> {
+        self.model.redact_joined(&mut part);
+        let record = self.wire.record_pause(&part, prefix);
+        self.wire.go_on_from(part, prefix);
+        let pauses = self.wire.pauses();
+        let note =
+            format!("the service paused within its answer ({pauses}), and is asked to go on");
+        log.record_fact("INFO", &note, Some(Fact::Pause(&record)))?;
+        // It has been paid for.
+        log.make_durable()?;
+        if pauses > MOST_PAUSES {
+            let why = format!("the service paused one answer more than {MOST_PAUSES} times");
+            return Err(Ending::new(StopReason::ModelRefused, why).into());
+        }
+        Ok(())
+    }
+
+    /// The request as the service reads it. One that is played back is sent as it was recorded, if that
+    /// differs only by what was done about a refusal.
+    fn render(&mut self, request: &mut Neutral) -> Result<Sent> {
+        let broken = |why: String| Error::failure(format!("the request cannot be sent: {why}"));
+        if let Some(playback) = self.model.playback()
+            && let Some(recorded) = playback.next_request()?
+        {
+            self.wire.adopt(recorded);
+            if self.wire.api() == Api::Chat {
+                return self.wire.render(request).map_err(broken);
+            }
+            let mut render = |wire: &mut Wire| {
+                let sent = wire.render(request)?;
+                match wire.adopt_pause(&sent.bytes, recorded) {
+                    true => wire.render(request),
+                    false => Ok(sent),
+                }
+            };
+            let sent = render(&mut self.wire).map_err(broken)?;
+            if sent.bytes != recorded && self.wire.apply(Remedy::WithoutReasoning) {
+                let other = render(&mut self.wire).map_err(broken)?;
+                if other.bytes == recorded {
+                    return Ok(other);
+                }
+                self.wire.undo_without_reasoning();
+            }
+            return Ok(sent);
+        }
+        self.wire.render(request).map_err(broken)
+    }
+
+    fn note_remedy(&mut self, log: &mut RunLog<'_>, remedy: Remedy) -> Result<()> {
+        let level = match remedy {
+            Remedy::WithoutReasoning => "WARN",
+            Remedy::WithoutInclude | Remedy::WithoutStreamOptions | Remedy::MaxTokens(_) => "INFO",
+        };
+        let record = self.wire.record_remedy(remedy);
+        let fact = Some(Fact::Remedy(&record));
+        log.record_fact(level, &remedy.description(), fact)
+    }
+
+    fn send_request(
+        &mut self,
+        log: &mut RunLog<'_>,
+        limits: &mut Limits<'_>,
+        invoked: &Begun,
+    ) -> Result<Asked> {
+        let screen = log.screen;
+        let name = self.ctx.agent.llm.model.as_deref().unwrap_or("the model");
+        let line = log.wait_for(name);
+        let extends = invoked
+            .extends
+            .as_ref()
+            .map(|extends| (extends.invocation.as_str(), extends.bytes));
+        let invocation = Invocation {
+            dir: &invoked.dir,
+            request: self.invocations.last_request(),
+            wire: &self.wire,
+            extends,
+            conversation: self.transcript.messages(),
+            is_open: invoked.is_open,
+        };
+        let patience = Patience {
+            max_retries: self.ctx.agent.llm.max_retries,
+            deadline: limits.time_limit(),
+        };
+        let signals = &self.ctx.signals;
+        let sent = (invoked.name.as_str(), invocation.request.len());
+        let mut purse = |attempt, expense| limits.book(sent, attempt, &expense);
+        let (engine_log, mut attempts) = (&self.ctx.log, 1);
+        let notify = |text: &str| {
+            engine_log.line(Level::Warn, text);
+            screen.progress(&[(Tone::Bad, text)]);
+            attempts += 1;
+            line.set_last_words(&format!("attempt {attempts}"));
+        };
+        let model = &mut self.model;
+        let mut said = String::new();
+        let streamed = &mut self.streamed;
+        let mut listener = |heard: Heard<'_>| {
+            streamed.hear(&heard);
+            match heard {
+                Heard::Text(words) | Heard::Reasoning(words) | Heard::Call(words) => {
+                    said.push_str(words);
+                }
+                Heard::Anew => said.clear(),
+            }
+            said = last_words(&said);
+            line.set_last_words(&said);
+        };
+        let asked = ask::ask_model(
+            model,
+            &invocation,
+            patience,
+            signals,
+            &mut purse,
+            notify,
+            &mut listener,
+        )?;
+        drop(line);
+        if let Asked::Answered(answer) = &asked {
+            limits.count_tokens(answer.usage.unwrap_or_default().total_tokens);
+        }
+        limits.mention_uncounted(log)?;
+        Ok(asked)
+    }
+
+    fn log_invocation(&self, name: &str, asked: &Asked, began: Instant) {
+        let (level, how) = match asked {
+            Asked::Answered(_) => (Level::Debug, "answered".to_owned()),
+            Asked::Stopped(stop) => (Level::Info, format!("ended by {}", stop.name())),
+            Asked::OutOfTime => (Level::Warn, "no time left for another attempt".to_owned()),
+            Asked::Denied(_) => (Level::Warn, "denied before an attempt".to_owned()),
+            Asked::Refused(why, _) | Asked::ContextFull(why) | Asked::Unavailable(why) => {
+                (Level::Warn, why.clone())
+            }
+        };
+        let took = began.elapsed().as_millis();
+        let text = format!("invocation {name}: {how}, after {took} ms");
+        self.ctx.log.line(level, &text);
+    }
+
+    /// Brings the transcript up to the journal as it is now.
+    fn catch_up(&mut self, log: &mut RunLog<'_>) -> Result<()> {
+        let mut lines = Vec::new();
+        let read_to = self.transcript.read_to();
+        if log.journal.read_new(read_to, &mut lines)? == 0 {
+            self.transcript.forget();
+        }
+        let added = self.transcript.add(&lines);
+        added.map_err(|e| unreadable(&e, &log.journal))
+    }
+
+    /// The next request, from the journal as it is now.
+    fn build_request(&mut self, log: &mut RunLog<'_>, hooks: &Hooks<'_>) -> Step<Neutral> {
+        self.catch_up(log)?;
+        let _line = log.wait_for("the context");
+        let recorded = match self.model.playback() {
+            Some(playback) => playback.upcoming()?,
+            None => None,
+        };
+        let messages = self.transcript.messages();
+        let built = self.builder.request(
+            self.ctx,
+            messages,
+            log.iteration,
+            recorded,
+            self.invocations.buffer(),
+        )?;
+        built.map_err(|Unavailable(why)| {
+            let ending = hooks.must_end(log);
+            ending
+                .unwrap_or_else(|| Ending::new(StopReason::Context, why))
+                .into()
+        })
+    }
+
+    /// Gives calls that came without ids those under which they were recorded.
+    fn name_as_recorded(&mut self, answer: &mut Answer) {
+        if let Some(playback) = self.model.playback() {
+            for (call, id) in answer.calls.iter_mut().zip(playback.ids()) {
+                if call.id.is_empty() {
+                    call.id.clone_from(id);
+                }
+            }
+        }
+    }
+
+    fn after_response(
+        &mut self,
+        log: &mut RunLog<'_>,
+        hooks: &mut Hooks<'_>,
+        answer: Answer,
+        response: &Path,
+    ) -> Result<Answer> {
+        const EVENT: HookEvent = HookEvent::PostLlmResponse;
+        if !hooks.has(EVENT) {
+            return Ok(answer);
+        }
+        let raw = match self.wire.api() {
+            Api::Chat => crate::unix::files::read_regular(response).at("read", response)?,
+            // Hooks know one form.
+            Api::Responses | Api::Messages => answer.as_completion(),
+        };
+        let Some(changed) =
+            hooks.transform_payload(log, &mut self.model, EVENT, &["payload.json"], raw)?
+        else {
+            return Ok(answer);
+        };
+        match parse(&changed) {
+            // What was spent has been spent, whatever the hook leaves of it.
+            Ok(mut changed) => {
+                self.model.redact_joined(&mut changed);
+                if self.wire.api() != Api::Chat {
+                    changed.items = answer.items;
+                    changed.view = answer.view;
+                }
+                Ok(Answer {
+                    usage: answer.usage.or(changed.usage),
+                    terms: answer.terms,
+                    ..changed
+                })
+            }
+            Err(no_answer) => {
+                warn_of(log, EVENT, &no_answer.why)?;
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Notes that the conversation goes on over another API than that of the last answer.
+    pub(super) fn note_other_api(&self, log: &mut RunLog<'_>, from: &str) -> Result<()> {
+        let api = self.wire.api().name();
+        if from == api {
+            return Ok(());
+        }
+        let note = format!(
+            "the last answer came over the API {from}, and {api} is asked now: what was said goes on, \
+             without the model's reasoning"
+        );
+        log.record_note("INFO", &note)
+    }
+}
