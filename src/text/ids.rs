@@ -3,8 +3,8 @@
 use crate::text::timestamp::Timestamp;
 use std::fmt::{self, Display};
 
-/// A run's name: 1 to 64 of `A-Z a-z 0-9 . _ -`, not starting with a dot, and none of the names
-/// that stand beside runs in the control plane.
+/// A run's name: 1 to 64 of `A-Z a-z 0-9 . _ -`, not starting with a dot, and not one of the names
+/// beside runs in the control plane.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RunId(String);
 

@@ -90,7 +90,7 @@ impl<'b> Object<'b> {
     }
 }
 
-/// The members of an object in their order, their values as they stand.
+/// The members of an object in their order, with values verbatim.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members(pub Vec<(String, Box<RawValue>)>);
 
@@ -125,7 +125,7 @@ impl<'de> Deserialize<'de> for Members {
 pub(crate) fn push(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     let start = out.len();
     if serde_json::to_writer(&mut *out, value).is_err() {
-        // Only maps whose keys are not strings fail, and there are none.
+        // Only maps whose keys are not strings fail, and delta has no such maps.
         out.truncate(start);
         out.extend_from_slice(b"null");
     }

@@ -25,7 +25,7 @@ const MOST_BACKSLASHES: usize = 64;
 /// each of them `\uXXXX`, with some backslashes more.
 pub(crate) const LONGEST_CHARACTER: usize = 96;
 
-/// True for a key, and not for a word that stands in for one where a local server wants any: such a
+/// True for a key, and not for a placeholder for local servers that require any key: such a
 /// word may occur in every text.
 pub(crate) fn is_secret(key: &str) -> bool {
     let looks_random = key.starts_with("sk-") || key.bytes().any(|byte| byte.is_ascii_digit());

@@ -50,10 +50,10 @@ pub(crate) fn columns_of(line: &str) -> usize {
     line.chars().map(width_of).sum()
 }
 
-/// So many characters for each column are enough for any script; some take none.
+/// Characters per column that are enough for any script; some have no width.
 const MOST_PER_COLUMN: usize = 8;
 
-/// The beginning of a line that takes at most so many columns, with an ellipsis if it is cut.
+/// The beginning of a line within a number of columns, with an ellipsis if it is cut.
 pub(crate) fn cut_to_columns(line: &str, columns: usize) -> String {
     let most = MOST_PER_COLUMN.saturating_mul(columns);
     if columns_of(line) <= columns && line.chars().nth(most).is_none() {

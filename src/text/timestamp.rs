@@ -36,7 +36,7 @@ struct Fields {
 }
 
 impl Timestamp {
-    /// The time now; the epoch, if the clock stands before it.
+    /// The time now; the epoch, if the clock is before it.
     pub(crate) fn now() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         Self::from_millis(since.unwrap_or_default().as_millis() as u64)
@@ -134,7 +134,7 @@ impl Timestamp {
         }
     }
 
-    /// A form in which letters of [`Fields`] stand for their digits. Formatting each number by itself costs
+    /// A form with letters of [`Fields`] in place of their digits. Formatting each number by itself costs
     /// four times as much, and every event has a time.
     fn in_form(self, form: &str) -> String {
         let mut left = self.fields();

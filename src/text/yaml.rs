@@ -260,7 +260,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 }
 
-/// Tells whether a key is the one that is wanted, or fails at it: a value in block style begins on
+/// Returns whether a key is the wanted one, or fails at it: a value in block style begins on
 /// another line.
 struct Key<'p> {
     wanted: &'p str,

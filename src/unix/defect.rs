@@ -4,7 +4,7 @@ use crate::error::Exit;
 use std::panic::{set_hook, take_hook};
 use std::process;
 
-/// From now on a panic, in whatever thread, ends the process with the exit code of a defect (70; a panic's own,
+/// From now on a panic in any thread ends the process with the exit code of a defect (70; a panic's own,
 /// 101, would mean a question).
 ///
 /// The place of the panic is printed first, then `report` prints what it means to the user. No destructor runs and

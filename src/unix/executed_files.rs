@@ -46,7 +46,7 @@ const DIRECTORIES: [&str; 10] = [
     ".zed",
 ];
 
-/// Directories that are not searched. Nobody works in them.
+/// Directories that are not searched. They hold no sources.
 const PASSED_OVER: [&str; 7] = [
     ".delta",
     ".tmp",
@@ -66,7 +66,7 @@ const MOST_ENTRIES: usize = 10_000;
 /// How much of a file is hashed. Beyond it, the times count.
 const HASHED: usize = 1 << 20;
 
-/// The files that were found, by their path from the directory, each with what its content and mode come to.
+/// The files that were found, by their path from the directory, each with a digest of its content and mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ExecutedFiles {
     pub prints: BTreeMap<String, String>,
@@ -174,7 +174,7 @@ impl Search<'_> {
         }
     }
 
-    /// All files in a directory, so many levels of them. git executes none of its examples.
+    /// All files in a directory, down to this depth. git does not execute its examples.
     fn all_in(&mut self, dir: &Path, levels: usize) {
         for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
             self.entries += 1;

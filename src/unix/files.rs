@@ -38,7 +38,7 @@ pub(crate) fn make_dirs(path: &Path) -> Result<()> {
         .at("create", path)
 }
 
-/// Makes a directory of this name in `parent`, or with `_2`, `_3`… behind it if it is taken.
+/// Makes a directory of this name in `parent`, or with `_2`, `_3`… appended if it is taken.
 /// Returns the name it got.
 pub(crate) fn make_unique_dir(parent: &Path, name: &str) -> Result<String> {
     let mut builder = DirBuilder::new();
@@ -70,7 +70,7 @@ pub(crate) fn create(path: &Path) -> Result<File> {
         .at("create", path)
 }
 
-/// Writes a new file that nobody is to write to again, with mode 0400.
+/// Writes a new file that is final, with mode 0400.
 pub(crate) fn write_once(path: &Path, bytes: &[u8]) -> Result<()> {
     let file = OpenOptions::new()
         .write(true)
@@ -186,7 +186,7 @@ fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
             .open(&temporary)
     };
     let file = match created() {
-        // What a process that died left there goes first. A link that somebody planted there is not
+        // What a process that died left there goes first. A link planted there is not
         // followed.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             fs::remove_file(&temporary).and_then(|()| created())
@@ -197,14 +197,14 @@ fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
         .and_then(|mut file| file.write_all(bytes))
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
-        // The old content stands; what is half written must not be mistaken for anything.
+        // The old content stays; the half-written file must not be mistaken for it.
         may_fail(fs::remove_file(&temporary));
     }
     written.at("write", path)
 }
 
-/// Replaces a file of somebody else's in one step: it keeps its mode and, where that is allowed, its owner. Without
-/// a mode there is none yet, and it gets the usual one.
+/// Replaces a file that delta does not own in one step: it keeps its mode and, where that is allowed, its owner. A new
+/// file gets the usual mode.
 pub(crate) fn replace_with_mode(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
     let temporary = path.with_file_name(format!(".delta-{}.tmp", std::process::id()));
     let created = OpenOptions::new()
@@ -232,7 +232,7 @@ pub(crate) fn replace_with_mode(path: &Path, bytes: &[u8], mode: Option<u32>) ->
     filled
 }
 
-/// Opens a regular file for reading. A pipe that nobody writes to, or a device without an end, would keep
+/// Opens a regular file for reading. A pipe without a writer, or a device without an end, would keep
 /// the reader where no signal can end it.
 pub(crate) fn open_readable(path: &Path) -> io::Result<File> {
     open_file(path, OFlags::NONBLOCK)
@@ -340,7 +340,7 @@ pub(crate) fn make_dirs_below(dir: &Path, path: &Path) -> Result<PathBuf> {
     Ok(made)
 }
 
-/// Removes whatever is at a path: a directory with all that is in it, anything else by itself.
+/// Removes what is at a path: a directory with all that is in it, anything else by itself.
 pub(crate) fn remove_all(path: &Path) -> Result<()> {
     let removed = match path.symlink_metadata() {
         Ok(about) if about.is_dir() => fs::remove_dir_all(path),
@@ -393,7 +393,7 @@ pub(crate) fn no_directory() -> io::Error {
     io::Error::other("it is a link, or is no directory")
 }
 
-/// The error of a file that is none, but a directory, a pipe or a device.
+/// The error for a directory, a pipe or a device in place of a file.
 pub(crate) fn not_regular() -> io::Error {
     io::Error::other("it is not a regular file")
 }
@@ -475,7 +475,7 @@ pub(crate) fn read_part(file: &File, start: u64, len: usize) -> io::Result<Vec<u
     Ok(part)
 }
 
-/// Opens a regular file for reading. Neither a link nor a pipe that somebody put in its place is opened.
+/// Opens a regular file for reading. Neither a link nor a pipe in its place is opened.
 pub(crate) fn open_regular(path: &Path) -> Result<File> {
     let file = OpenOptions::new()
         .read(true)

@@ -52,7 +52,7 @@ pub(crate) fn wait_for_lock(
     }
 }
 
-/// Tries to get a lock for this long, whatever signals come.
+/// Tries to get a lock for this long, through signals.
 pub(crate) fn try_lock_for(
     time: Duration,
     mut lock: impl FnMut() -> Result<(), TryLockError>,

@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A file that is to be made.
+/// A file to make.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NewFile {
     /// Below the directory.
@@ -49,8 +49,8 @@ pub(crate) fn check_unused(dir: &Path, (main, what): (&str, &str)) -> Result<()>
     }))
 }
 
-/// Writes files into a directory, and returns their names. If that fails, nothing is left of them. A hidden file
-/// that is there is somebody's own, and is left.
+/// Writes files into a directory, and returns their names. If that fails, nothing is left of them. An existing hidden file
+/// is left as it is.
 pub(crate) fn write_new(
     dir: &Path,
     files: impl IntoIterator<Item = NewFile>,

@@ -1,7 +1,7 @@
 //! Proof that a directory of the engine's was made where it is found, and came with no copy.
 //!
-//! The file `origin` in it holds the directory's inode and birth time, which nobody can give to a
-//! cloned, unpacked or copied directory. Where the file system keeps no birth time, the owner stands in. The file
+//! The file `origin` in it holds the directory's inode and birth time, which no program can give to a
+//! cloned, unpacked or copied directory. Where the file system keeps no birth time, the owner replaces it. The file
 //! itself belongs to the user who made or adopted the directory.
 //!
 //! Unaware of what the directory is for, and of what is refused to a foreign one.
@@ -22,7 +22,7 @@ use std::time::UNIX_EPOCH;
 /// The name of the stamp in the directory.
 pub(crate) const ORIGIN: &str = "origin";
 
-/// The variable of the process environment that adopts whatever is met, when it is `1`.
+/// The variable of the process environment that adopts every directory met, when it is `1`.
 pub(crate) const ADOPT: &str = "DELTA_ADOPT";
 
 /// Where a directory comes from.
@@ -43,7 +43,7 @@ pub(crate) enum ForeignReason {
     SymbolicLink,
     /// Cannot be adopted either.
     NotDirectory,
-    /// A version without stamps made it, or somebody who cannot know the stamp.
+    /// A version without stamps made it, or another program that cannot know the stamp.
     NoStamp,
     /// The stamp of another directory, of which this one is a copy; or no stamp at all.
     OtherStamp,
@@ -108,7 +108,7 @@ pub(crate) fn check_origin(dir: &Path) -> Result<Origin> {
         file => file.at("read", &path)?,
     };
     let maker = file.metadata().at("look at", &path)?.uid();
-    // Root could do to us whatever it likes.
+    // Root could do anything anyway.
     if maker != 0 && maker != geteuid().as_raw() && Some(maker) != owner_of_new_files(&dir) {
         return Ok(Origin::Foreign(ForeignReason::OtherUser));
     }
@@ -122,7 +122,7 @@ pub(crate) fn check_origin(dir: &Path) -> Result<Origin> {
     })
 }
 
-/// Adopts a directory as one's own, whatever it brought.
+/// Adopts a directory with all that it brought.
 ///
 /// # Errors
 /// A link cannot be adopted, nor what is no directory.
@@ -136,14 +136,14 @@ pub(crate) fn stamp_dir(dir: &Path) -> Result<()> {
     files::replace_shared(&dir.join(ORIGIN), stamp_text(&metadata).as_bytes())
 }
 
-/// Stamps a directory that nobody else uses yet, to be renamed into place.
+/// Stamps a directory that is not in use yet and will be renamed into place.
 pub(crate) fn stamp_new_dir(dir: &Path) -> Result<()> {
     let metadata = dir.symlink_metadata().at("look at", dir)?;
     files::write(&dir.join(ORIGIN), stamp_text(&metadata).as_bytes())
 }
 
 /// Makes a directory that has its stamp and these files, by name and content, from the instant at which
-/// it is there, and the directories above it. Whatever has the path already stays as it is: check it
+/// it is there, and the directories above it. What is at the path already stays as it is: check it
 /// afterwards.
 pub(crate) fn make_stamped_dir(dir: &Path, contents: &[(&str, &[u8])]) -> Result<()> {
     let dir = without_slash(dir);

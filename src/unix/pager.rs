@@ -40,7 +40,7 @@ impl Pager {
         }
     }
 
-    /// Shows a piece of the text. Tells whether anybody still looks.
+    /// Shows a piece of the text. False if the reader is gone.
     pub(crate) fn show(&mut self, piece: &str) -> Result<bool> {
         match self {
             Self::Straight => print_while_read(piece.as_bytes()),

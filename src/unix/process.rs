@@ -91,7 +91,7 @@ pub(crate) struct Children<'s> {
     grace: Duration,
     /// True if a signal to the engine is reported.
     heed_signals: bool,
-    /// Tells which of many children have ended, so that not each must be asked.
+    /// Reports which of many children have ended, so that not each must be asked.
     ended: Option<OwnedFd>,
 }
 
@@ -269,7 +269,7 @@ impl<'s> Children<'s> {
         }
     }
 
-    /// The request to end, if one has come and there are children that nobody ends yet, or none at all.
+    /// The request to end, if one has come and there are children not being ended yet, or no children.
     fn unheeded_stop(&self) -> Option<Stop> {
         let is_running = |child: &Running| matches!(child.phase, Phase::Running);
         let is_open = self.running.is_empty() || self.running.iter().any(is_running);
@@ -361,7 +361,7 @@ pub(crate) fn run(
     wait_for_child(Children::new(signals), command, grace)
 }
 
-/// Starts one child and waits for it even if the engine has been asked to end: for what is to be done
+/// Starts one child and waits for it even if the engine has been asked to end: for work that must be done
 /// before the end. When its time is over it has `grace` before SIGKILL.
 ///
 /// # Errors

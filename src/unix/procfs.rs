@@ -8,8 +8,8 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// A bit for each signal that this process ignores, from the lowest for signal 1; none where `/proc` does
-/// not tell.
+/// A bit for each signal that this process ignores, from the lowest for signal 1; None without
+/// `/proc`.
 pub(crate) fn ignored_signals() -> u64 {
     let mut status = [0; 4096];
     let read = fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
@@ -24,8 +24,8 @@ pub(crate) fn ignored_signals() -> u64 {
 pub(crate) const CALL_ID: &str = "DELTA_CALL_ID";
 
 /// The living processes of each process group, those that carry its call's id in their environment, and the
-/// descendants of both, such as a session behind `delta sandbox`. All processes are looked at once. Each stands
-/// behind its parent, so that an engine among them is signalled before what it waits for. Without `/proc`, only
+/// descendants of both, such as a session of `delta sandbox`. All processes are examined at once. Each comes
+/// after its parent, so that an engine among them is signalled before what it waits for. Without `/proc`, only
 /// whether a group still has any, as its leader.
 pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<Vec<Pid>> {
     let Ok(entries) = fs::read_dir("/proc") else {
@@ -241,7 +241,7 @@ mod tests {
     fn a_process_stands_behind_its_parent_whatever_their_numbers() {
         let pid = |number| Pid::from_raw(number).unwrap();
         let pids = |numbers: &[i32]| numbers.iter().copied().map(pid).collect::<Vec<_>>();
-        // 9 has started 2 and 7, 2 has started 8 and 1, 1 has started 3; 5 belongs to nobody here.
+        // 9 has started 2 and 7, 2 has started 8 and 1, 1 has started 3; 5 belongs to no one of them.
         let children = [(9, vec![2, 7]), (2, vec![8, 1]), (1, vec![3]), (4, vec![5])];
         let children = children.map(|(parent, of)| (pid(parent), pids(&of)));
         let children = HashMap::from(children);

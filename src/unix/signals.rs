@@ -31,7 +31,7 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// The signal's name, as it stands in `stop_reason`.
+    /// The signal's name in `stop_reason`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "SIGINT",
@@ -110,7 +110,7 @@ impl fmt::Debug for Ticker {
     }
 }
 
-/// The content of a mutex. There is one thread, so nobody has left it half changed.
+/// The content of a mutex. There is one thread, so it cannot be half changed.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -255,8 +255,8 @@ impl Signals {
         }
     }
 
-    /// Why a wait of this length would not come to its end, if that is known: the deadline comes first. Then
-    /// it counts as come.
+    /// Why a wait of this length would be cut short, if that is known: the deadline comes first, and then
+    /// counts as reached.
     pub(crate) fn stop_within(&self, wait: Duration) -> Option<Stop> {
         self.stop().or_else(|| {
             let is_sooner = self.time_to_deadline().is_some_and(|left| left <= wait);
@@ -291,10 +291,10 @@ impl Signals {
         }
     }
 
-    /// Waits until `fd` is ready, a signal comes, or the time is over. Tells whether `fd` is ready.
+    /// Waits until `fd` is ready, a signal comes, or the time is over. Returns whether `fd` is ready.
     ///
     /// # Errors
-    /// The system's; an interrupted wait is none.
+    /// The system's, but for interrupted waits.
     pub(crate) fn wait(
         &self,
         fd: Option<(BorrowedFd<'_>, PollFlags)>,
@@ -304,10 +304,10 @@ impl Signals {
         Ok(self.wait_for_any(&fds, timeout)?.contains(&true))
     }
 
-    /// The same for several descriptors. Tells of each whether it is ready.
+    /// The same for several descriptors. Returns for each whether it is ready.
     ///
     /// # Errors
-    /// The system's; an interrupted wait is none.
+    /// The system's, but for interrupted waits.
     pub(crate) fn wait_for_any(
         &self,
         fds: &[(BorrowedFd<'_>, PollFlags)],

@@ -72,14 +72,14 @@ impl Screen {
     }
 }
 
-/// True while the cursor stands behind a line that is going to be redrawn.
+/// True while the cursor is after a line that will be redrawn.
 static IS_DRAWN: AtomicBool = AtomicBool::new(false);
 
-/// True while the cursor stands behind a text whose line has no end yet.
+/// True while the cursor is after a text whose line has no end yet.
 static HAS_OPEN_TEXT: AtomicBool = AtomicBool::new(false);
 
 /// Writes a line in the place of the last one that was drawn so; other output erases it first. Does nothing while the
-/// cursor stands behind a text.
+/// cursor is after a text.
 pub(crate) fn redraw_line(text: &str) {
     if HAS_OPEN_TEXT.load(Ordering::Relaxed) {
         return;
@@ -88,7 +88,7 @@ pub(crate) fn redraw_line(text: &str) {
     may_fail(io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes()));
 }
 
-/// Erases the line that was drawn last, if it still stands there.
+/// Erases the line that was drawn last, if it is still there.
 pub(crate) fn erase_line() {
     if IS_DRAWN.swap(false, Ordering::Relaxed) {
         may_fail(io::stderr().write_all(b"\r\x1b[K"));
@@ -154,7 +154,7 @@ pub(crate) fn painted(colour: bool, pieces: &[(Tone, &str)]) -> String {
     out
 }
 
-/// Rows and columns of the terminal that stdout is; none if it is none.
+/// Rows and columns of stdout, if it is a terminal.
 pub(crate) fn size() -> Option<(usize, usize)> {
     let stdout = io::stdout();
     stdout.is_terminal().then(|| size_of(&stdout)).flatten()
@@ -236,7 +236,7 @@ pub(crate) fn printable_json(text: &str) -> String {
     out
 }
 
-/// Writes to stdout. Tells whether anybody still reads it.
+/// Writes to stdout. False if the reader is gone.
 pub(crate) fn print_while_read(bytes: &[u8]) -> Result<bool> {
     begin_line();
     let mut stdout = io::stdout().lock();
@@ -275,7 +275,7 @@ pub(crate) fn cell(name: &str) -> String {
     in_short(&printable_line(name), 100)
 }
 
-/// So many things: `1 tool`, `2 tools`, `0 processes`.
+/// A number of things: `1 tool`, `2 tools`, `0 processes`.
 pub(crate) fn counted(number: usize, one: &str) -> String {
     match number {
         1 => format!("1 {one}"),

@@ -59,7 +59,7 @@ pub(crate) fn answer_question(wanted: &AnswerArgs) -> Result<Exit> {
         text => text.to_owned(),
     };
     let (task, node, flow) = (&meant.task, &meant.node, &meant.flow.id);
-    // While stdin was read, somebody may have answered, and the flow may have gone on to another question. In the
+    // While stdin was read, the question may have been answered, and the flow may have gone on to another one. In the
     // instant between this look and the answer it still may.
     if !is_left(&meant.run, &meant.question.request_id) {
         let message = format!("{node} of {task} no longer asks this; nothing has been answered");
@@ -78,7 +78,7 @@ pub(crate) fn answer_question(wanted: &AnswerArgs) -> Result<Exit> {
 /// Prints the questions that have no answer.
 ///
 /// # Errors
-/// There are none.
+/// No question is open.
 fn list_questions(all: &[OpenQuestion]) -> Result<Exit> {
     let (answered, open): (Vec<_>, Vec<_>) = all.iter().partition(|it| it.is_answered);
     match (open.is_empty(), answered.first()) {

@@ -116,13 +116,13 @@ pub(crate) struct FlowReplayArgs {
 }
 
 impl FlowReplayArgs {
-    /// So many programs at once.
+    /// The number of programs at once.
     pub(crate) fn jobs(&self) -> usize {
         self.jobs.unwrap_or_else(processors)
     }
 }
 
-/// As many programs run at once where nobody says how many.
+/// The default number of programs at once.
 fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
@@ -147,7 +147,7 @@ pub(crate) struct ArtifactsArgs {
     pub work_dir: PathBuf,
     /// None: all of them.
     pub node: Option<String>,
-    /// None: whatever it fits.
+    /// None: of any schema.
     pub schema: Option<String>,
     pub format: OutputFormat,
     pub verify: bool,

@@ -53,7 +53,7 @@ struct Artifact {
     size: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     sha256: Option<String>,
-    /// An output that stands in the journal.
+    /// An output in the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Value>,
     /// What is wrong with its file.

@@ -121,7 +121,7 @@ pub(super) fn find_start(flow: &Flow, named: Option<&str>) -> Result<NodeIx> {
         .ok_or_else(|| Error::config("the flow has no start"))
 }
 
-/// The error for a name that an option gives and nobody has.
+/// The error for an unknown name in an option.
 pub(crate) fn unknown_name<'n>(
     option: &str,
     name: &str,
@@ -163,7 +163,7 @@ pub(crate) fn describe_basis(basis: &RunBasis, flow: &Flow) -> Value {
     object
 }
 
-/// Puts it into the journal, with the input, so that nobody has to give it again.
+/// Puts it into the journal, with the input, so that it need not be given again.
 pub(crate) fn record_basis(journal: &mut Journal, basis: &RunBasis, flow: &Flow) -> Result<()> {
     let kept = match &basis.given {
         RunInput::One(input) => {
@@ -183,7 +183,7 @@ pub(crate) fn record_basis(journal: &mut Journal, basis: &RunBasis, flow: &Flow)
     Ok(())
 }
 
-/// The basis of a run, as its journal tells it.
+/// The basis of a run, from its journal.
 #[derive(Debug, Deserialize)]
 pub(crate) struct RecordedBasis {
     home: String,
@@ -217,7 +217,7 @@ pub(crate) fn read_recorded_basis(run: &RunDir) -> Result<Option<RecordedBasis>>
     let mut found = None;
     each_line(&run.journal(), true, |line| {
         if line.kind != EventKind::Flow(FlowEvent::FlowStart) {
-            // It stands behind a start, or nowhere.
+            // It follows a start, or is missing.
             return Ok(found.is_some() || line.kind == EventKind::EngineStart);
         }
         let basis = line

@@ -1,4 +1,4 @@
-//! `delta-flow complete -- WORD...`: what could stand next, for the completion scripts of shells.
+//! `delta-flow complete -- WORD...`: the possible next words, for the completion scripts of shells.
 //!
 //! As that of `delta`, it only reads, and where something cannot be read it has nothing to offer.
 
@@ -34,7 +34,7 @@ fn offer(value: &TypedValue, line: &TypedLine) -> Option<Offer> {
     let candidates = match (value.value.name, value.option) {
         ("RUN" | "DIR|RUN", _) if is_path => return None,
         ("DIR|RUN", _) => return Some(("dirs", run_candidates(line, true, is_flows))),
-        // The run may be left out, so that its first task stands in its place.
+        // The run may be left out, so that its first task is in its place.
         ("RUN", _) if line.command == "show" => [
             run_candidates(line, true, is_flows),
             operand_candidates(line),

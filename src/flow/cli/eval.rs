@@ -331,7 +331,7 @@ impl EvalCommand<'_> {
         })
     }
 
-    /// The text that stands for the message of the run.
+    /// The text in place of the run's message.
     fn task(&self) -> String {
         let names: Vec<&str> = self
             .suites

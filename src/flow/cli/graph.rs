@@ -60,7 +60,7 @@ fn print_picture(
     Ok(Exit::Success)
 }
 
-/// How often a node came to which end.
+/// How often a node ended in each way.
 #[derive(Default)]
 struct NodeEnds {
     good: usize,

@@ -87,7 +87,7 @@ fn start_observer(
         .map_err(|error| Error::failure(error.message(&argv[0])))
 }
 
-/// The directory of an observer's records, made if it is not there. No link may stand for it.
+/// The directory of an observer's records, made if it is not there. It may not be a link.
 fn observer_dir(run: &RunDir, id: &str) -> Result<PathBuf> {
     files::make_dirs_below(&run.path, &Path::new("io/observers").join(id))
 }
@@ -203,7 +203,7 @@ impl<'o> Observer<'o> {
         })
     }
 
-    /// Gives the program one batch after the other, until it has ended or no more is to be expected of the run.
+    /// Gives the program one batch after the other, until it has ended or the run has no more.
     fn follow(&mut self) -> Result<()> {
         let journal = self.run.journal();
         let mut quiet_since: Option<Instant> = None;
@@ -289,7 +289,7 @@ impl<'o> Observer<'o> {
         Ok(true)
     }
 
-    /// True if the run has ended, or nobody has worked on it, for so long that no more of it is waited for.
+    /// True if the run has ended, or has had no engine, for so long that the observer stops waiting.
     fn is_over(&mut self, quiet_since: &mut Option<Instant>) -> bool {
         // Before the lock: what an engine that takes it writes is not yet part of this.
         self.seen = journal_len(self.run);

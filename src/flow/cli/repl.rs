@@ -128,7 +128,7 @@ impl Repl<'_> {
         }
     }
 
-    /// Does what a line says. Returns how the conversation ends, if it does: where nobody types, a fault is the end.
+    /// Does what a line says. Returns how the conversation ends, if it does: without a terminal, a fault ends it.
     fn follow(&mut self, line: &str) -> Result<Option<Exit>> {
         self.remember(line);
         let done = match line.trim_start().strip_prefix('/') {

@@ -110,7 +110,7 @@ impl Replayer<'_> {
         let is_meant =
             |step: &&StepId| step.node == node && task.is_none_or(|task| *task == step.task);
         let mut found: Vec<&StepId> = ends.order.iter().filter(is_meant).collect();
-        // The same words whatever the order in which they ended: T2 before T10.
+        // The same words for any order of their ends: T2 before T10.
         found.sort_by_key(|step| (step.task.len(), &step.task));
         let id = &self.run.id;
         let Some((step, others)) = found.split_first() else {

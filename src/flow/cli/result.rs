@@ -1,6 +1,6 @@
-//! How a start of the engine ended, and how that is told.
+//! The end of a start of the engine, and its report.
 //!
-//! Unaware of how it came to it.
+//! Unaware of the loop.
 
 use super::run_format::RunFormat;
 use crate::error::{Error, Exit, Result};
@@ -31,7 +31,7 @@ pub(crate) struct RunEnding {
 }
 
 impl RunEnding {
-    /// The ending that a stop of the loop comes to.
+    /// The ending for a stop of the loop.
     pub(crate) fn of(stopped: EngineStop, tally: &Tally) -> Self {
         let ending = |status, reason: &str, exit, said| Self {
             status,
@@ -83,7 +83,7 @@ impl RunEnding {
         }
     }
 
-    /// The ending that an error comes to: the same command goes on when what was wrong is mended.
+    /// The ending for an error: the same command goes on when the cause is mended.
     pub(crate) fn broken(error: Error) -> Self {
         let reason = match error.exit {
             Exit::Usage | Exit::Config => "input",

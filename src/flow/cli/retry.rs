@@ -15,11 +15,11 @@ use crate::record::run_dir::RunDir;
 pub(super) struct RetryPlan {
     /// They failed. Sorted.
     pub failed: Vec<RetriedStep>,
-    /// They ran something, succeeded, and stand behind a failure. Sorted.
+    /// Nodes after a failure that ran something and succeeded. Sorted.
     pub behind: Vec<RetriedStep>,
 }
 
-/// What is to be done again in a run. None if it has not ended, or is being retried already.
+/// The steps to repeat in a run. None if it has not ended, or is being retried already.
 ///
 /// # Errors
 /// The journal cannot be read.
@@ -99,7 +99,7 @@ fn find_behind(
                 task_id: step.task.to_string(),
                 node_id: plan.graph.nodes[step.node].id.clone(),
             };
-            // One that came to its output in part is done again for its own sake.
+            // A partial one is repeated for its own sake.
             behind.extend((!failed.contains(&step)).then_some(step));
         }
         Ok(true)
@@ -121,7 +121,7 @@ impl RetryPlan {
     }
 
     /// # Errors
-    /// A node that must not be repeated by itself would be, and nobody said so.
+    /// A node with `on_resume: fail` would be repeated without `--repeat`.
     pub(super) fn check_repeats(&self, flow: &Flow, repeated: &[String]) -> Result<()> {
         let must_be_said = |step: &&RetriedStep| {
             let node = flow.graph.find(&step.node_id);

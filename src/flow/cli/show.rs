@@ -50,7 +50,7 @@ pub(crate) fn show_run(wanted: &ShowArgs) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The run that is meant, and the names behind it. A run need not be named.
+/// The run that is meant, and the names after it. A run need not be named.
 pub(super) fn find_run<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunDir, &'n [String])> {
     let is_task = |name: &str| {
         let digits = name.strip_prefix('T').unwrap_or_default();
@@ -182,7 +182,7 @@ fn tool_lines(io: &Path) -> Result<String> {
     Ok(tool_calls::read_calls(io)?.into_iter().map(line).collect())
 }
 
-/// The text of a record, or why it cannot be shown; empty if there is none.
+/// The text of a record, or why it cannot be shown; empty if it is missing.
 fn read_shown(run: &RunDir, record: &Path) -> String {
     match files::read_below(&run.path, record, MOST_OUTPUT) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

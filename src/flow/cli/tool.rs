@@ -34,7 +34,7 @@ use std::time::Duration;
 /// How long a tool may take that does not say, in ms: as long as an agent's.
 const TIMEOUT: u64 = 600_000;
 
-/// Where the call comes from, as the environment of a node's program tells it.
+/// The origin of the call, from the environment of a node's program.
 struct CallPlace {
     home: PathBuf,
     node: String,
@@ -188,7 +188,7 @@ impl CallPlace {
         let (home, cwd) = (text(&self.home), text(&self.cwd));
         let root = fill(root.as_slice(), &self.home, &self.cwd).pop();
         let root = root.map_or_else(|| self.cwd.clone(), |root| self.cwd.join(root));
-        // A task's directory is new, and nobody else could make what is below it.
+        // A task's directory is new, and no other process could make what is below it.
         std::fs::create_dir_all(&root).at("create", &root)?;
         let mut all = vec![program_beside("delta"), "sandbox".to_owned()];
         all.extend(["--rw".to_owned(), text(&root)]);
@@ -242,7 +242,7 @@ fn find_tool<'f>(
     Err(format!("node {node} does not allow it; {hint}").into())
 }
 
-/// The arguments as JSON text: what stands on the standard input, or what the command line gives.
+/// The arguments as JSON text: the standard input, or what the command line gives.
 fn read_arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -> Result<String> {
     if wanted.parameters.is_empty() && wanted.stdin.is_none() {
         let given = String::from_utf8_lossy(&read_stdin("input", signals)?).into_owned();
@@ -266,7 +266,7 @@ fn read_arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -
     }
     if let Some(name) = &wanted.stdin {
         let text = String::from_utf8_lossy(&read_stdin("input", signals)?).into_owned();
-        // Whoever has nothing to give gives an empty input.
+        // Without arguments the input is empty.
         if !text.is_empty() || declared(name).is_none_or(|parameter| parameter.required) {
             add(name, text);
         }

@@ -79,7 +79,7 @@ fn baseline_of(planned: &PlannedSuite<'_>, against: Option<&[u8]>) -> Result<Opt
     parsed.transpose()
 }
 
-/// What a summary is told of a suite.
+/// The input of a suite's summary.
 struct PlanParts {
     target: String,
     settings: Vec<String>,
@@ -210,7 +210,7 @@ fn rates_of(summary: &Value) -> Vec<Value> {
     settings
 }
 
-/// Prints the results on stdout, and what else is to be said on stderr.
+/// Prints the results on stdout, and remarks on stderr.
 pub(super) fn print_results(judged: &Judged) -> Result<()> {
     let screen = Screen::new(false, false);
     for note in &judged.notes {

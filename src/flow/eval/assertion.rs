@@ -1,7 +1,7 @@
 //! Assertions: what must hold of a trial's result, and whether it does.
 //!
-//! Pure, but for the assertions `file` and `exec`, which are only described here: whoever knows the
-//! trial's workspace judges them.
+//! Pure, but for the assertions `file` and `exec`, which are only described here: the caller knows the
+//! trial's workspace and judges them.
 
 use crate::flow::manifest::command::NodeCommand;
 use crate::flow::schema::JsonSchema;
@@ -23,11 +23,11 @@ pub(crate) enum AssertionKind {
     IsJson(Option<JsonSchema>),
     /// The value at the path fits a schema.
     Schema(JsonSchema),
-    /// The trial took at most so many milliseconds.
+    /// The most milliseconds that the trial may take.
     Latency(f64),
     /// The trial cost at most so much.
     Cost(f64),
-    /// The trial used at most so many tokens.
+    /// The most tokens that the trial may use.
     Tokens(f64),
     /// The status by its name, or the exit code.
     Status(Value),
@@ -96,7 +96,7 @@ impl Assertion {
         }
     }
 
-    /// The assertion that stands before those of a case that says nothing of the status.
+    /// The implicit first assertion of a case without one about the status.
     pub(crate) fn succeeds() -> Self {
         let source = serde_json::json!({"type": "status", "value": "success"});
         Self {
@@ -139,7 +139,7 @@ impl Assertion {
         })
     }
 
-    /// Why it does not hold: in the words of whoever wrote it, if there are any.
+    /// Why it does not hold, in the assertion's own words if it has any.
     pub(crate) fn reason(&self, why: String) -> String {
         match &self.message {
             Some(message) => format!("{message}: {why}"),
@@ -217,7 +217,7 @@ fn value_at<'v>(output: &'v Value, path: &str) -> Result<Cow<'v, Value>, String>
     }
 }
 
-/// The JSON in a text; a value that is none is JSON already.
+/// The JSON in a text; a value that is not a text is JSON already.
 fn parsed(value: &Value) -> Result<Cow<'_, Value>, String> {
     let Value::String(text) = value else {
         return Ok(Cow::Borrowed(value));
@@ -230,7 +230,7 @@ fn parsed(value: &Value) -> Result<Cow<'_, Value>, String> {
 
 fn equals(found: &Value, wanted: &Value) -> Result<(), String> {
     let is_same = match (found, wanted) {
-        // A line break behind an answer is none of the model's words.
+        // A line break after an answer is not part of it.
         (Value::String(found), Value::String(wanted)) => found.trim() == wanted.trim(),
         (Value::String(_), _) => parsed(found).is_ok_and(|found| is_same(&found, wanted)),
         _ => is_same(found, wanted),

@@ -100,7 +100,7 @@ pub(super) fn read_mark(assertion: &Assertion, outcome: &Outcome, io: &Path) -> 
     }
 }
 
-/// A score that a grader printed: nothing else may stand beside it.
+/// A score that a grader printed, alone on its output.
 fn score_in(printed: &str) -> Result<Option<f64>, String> {
     let number = printed.trim().parse::<f64>().ok();
     match number {
@@ -115,7 +115,7 @@ fn in_line(text: &str) -> String {
     crate::text::shorten::in_short(last.unwrap_or_default().trim(), 300)
 }
 
-/// The end of a file of text. What was cut off stands for itself as a mark at its beginning.
+/// The end of a file of text. A mark at the beginning replaces what was cut off.
 fn end_of(path: &Path) -> String {
     let read = || -> std::io::Result<String> {
         let file = File::open(path)?;

@@ -169,7 +169,7 @@ fn add_grader(assertion: &Assertion, home: &Path, digest: &mut PartsDigest) {
                 add_file(&file, digest);
             }
         }
-        // It may stand in a file of its own.
+        // It may be in a file of its own.
         AssertionKind::Schema(schema) => digest.add(json::text(&schema.source).as_bytes()),
         _ => {}
     }

@@ -1,7 +1,7 @@
 //! The record of an evaluation: the events of its trials and of the verdicts that were printed, written
 //! into its journal, and what they add up to.
 //!
-//! Architecture invariant: what a trial came to stands here, in the evaluation's own run, and nowhere in
+//! Architecture invariant: a trial's result is recorded here, in the evaluation's own run, and not in
 //! the trial's workspace, which the trial can write to. `TRIAL_END` is durable before a trial is judged,
 //! and `LOOK` before a verdict is printed.
 
@@ -96,7 +96,7 @@ pub(crate) struct RecordedLook {
     pub trials: String,
     /// The digest of what judges each case, by its id.
     pub gradings: BTreeMap<String, String>,
-    /// The numbers of each setting, for whoever shows the record.
+    /// The numbers of each setting, for display.
     pub rates: Vec<Value>,
 }
 

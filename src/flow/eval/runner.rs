@@ -40,7 +40,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use trial_process::{ProcessRole, TrialProcess};
 
-/// So many trials in a row that say the same of the configuration stop the evaluation.
+/// Consecutive configuration failures after which the evaluation stops.
 const MOST_MISCONFIGURED: usize = 3;
 
 /// Where an evaluation is.
@@ -60,7 +60,7 @@ pub(crate) struct EvaluationPlace<'e> {
 
 /// How an evaluation is to behave.
 pub(crate) struct EvaluationOptions {
-    /// So many trials at once.
+    /// The number of trials at once.
     pub jobs: usize,
     /// How long programs have between SIGTERM and SIGKILL.
     pub grace: Duration,
@@ -79,7 +79,7 @@ pub(crate) enum EvaluationStop {
     Signal(Stop),
     /// Trials say that the configuration is wrong: what the last one said.
     Misconfigured(String),
-    /// Somebody else wrote the journal.
+    /// Another program wrote the journal.
     JournalChanged,
 }
 
@@ -145,8 +145,8 @@ impl<'e> Runner<'e> {
         runner
     }
 
-    /// Works until nothing is left to do, or something asks for the end. Whatever happens, no program is
-    /// left behind.
+    /// Works until nothing is left to do, or something asks for the end. No program is ever
+    /// left running.
     pub(crate) fn run(&mut self) -> Result<EvaluationStop> {
         process::end_all_leftovers(&self.record.last_calls());
         let done = self.work();

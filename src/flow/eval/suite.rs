@@ -81,7 +81,7 @@ pub(crate) struct Suite {
     pub trials: u32,
     /// Those that are enabled.
     pub cases: Vec<Case>,
-    /// The file that they are from, if they do not stand in the suite itself.
+    /// The file that they are from, if it is not the suite itself.
     pub case_file: Option<PathBuf>,
     /// Not empty.
     pub settings: Vec<Setting>,

@@ -2,12 +2,12 @@
 
 use serde_json::value::RawValue;
 
-/// What a trial came to.
+/// The result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TrialOutcome {
     /// A final answer of which every assertion holds.
     Passed,
-    /// Anything else that the target itself came to, its own limits included.
+    /// Any other failure of the target itself, its own limits included.
     Failed,
     /// An end that says nothing of the target: an outage, a signal, a broken grader.
     NotMeasured,

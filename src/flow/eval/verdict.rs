@@ -7,12 +7,12 @@ use crate::error::Exit;
 use crate::record::stop_reason::StopReason;
 use crate::unix::process::Ended;
 
-/// How the program of a trial came to its end.
+/// How the program of a trial ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TargetEnd {
     /// There is a result, and its assertions decide.
     Answered,
-    /// By its own doing it came to none: why, in a word.
+    /// It failed by itself: why, in a word.
     Failed(String),
     /// It says nothing of the target: why, in a word.
     NotMeasured(String),
@@ -60,7 +60,7 @@ pub(crate) fn of_command(how: Ended) -> TargetEnd {
     }
 }
 
-/// The end of an agent's run or of a flow's, with the reasons of the agents that it came to a stop for.
+/// The end of an agent's run or of a flow's, with the reasons of the agents that stopped it.
 pub(crate) fn of_run(how: Ended, reasons: &[&str], limits: EvaluationLimits) -> TargetEnd {
     let code = match how {
         Ended::TimedOut => return TargetEnd::Failed(TIMEOUT.to_owned()),
@@ -78,7 +78,7 @@ pub(crate) fn of_run(how: Ended, reasons: &[&str], limits: EvaluationLimits) -> 
     });
     let told = || match reasons.iter().find(|reason| !reason.is_empty()) {
         Some(reason) => (*reason).to_owned(),
-        // It came to an end before its run began.
+        // It ended before its run began.
         None if is(Exit::TempFail) && limits.deadline => NO_TIME.to_owned(),
         None if is(Exit::TempFail) => LATER.to_owned(),
         None => "error".to_owned(),

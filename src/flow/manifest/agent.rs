@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 pub(crate) enum AgentBody {
     /// An agent's directory, absolute.
     Directory(PathBuf),
-    /// A model and what it is told.
+    /// A model and its prompt.
     Model {
         /// `provider/model`.
         llm: String,
@@ -32,7 +32,7 @@ pub(crate) enum AgentBody {
 /// An agent as it was written. Schemas, tools and profiles are looked up later.
 #[derive(Debug)]
 pub(super) struct AgentDraft {
-    /// Where it stands in the document.
+    /// Its place in the document.
     pub at: Vec<Step>,
     pub id: String,
     pub body: Option<AgentBody>,
@@ -169,7 +169,7 @@ fn read_limits(home: &Path, node: &Section, out: &mut Diagnostics) -> Map<String
     given
 }
 
-/// Tells what is wrong with the settings of a model now, and not when an agent has been made from them.
+/// Reports errors in the settings of a model now, before an agent is made from them.
 fn check_settings(config: &Map<String, Value>, at: Vec<Step>, out: &mut Diagnostics) {
     let node = Section::new(config, at).within("config");
     crate::config::llm::read_model(&node, out);

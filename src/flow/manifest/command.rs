@@ -19,7 +19,7 @@ pub(crate) const FLOW_HOME: &str = "FLOW_HOME";
 /// The three forms.
 pub(crate) const FORMS: [&str; 3] = ["command", "exec", "shell"];
 
-/// A program with its arguments. Whoever runs it sets `FLOW_HOME` and `CWD` in its environment, too,
+/// A program with its arguments. The caller also sets `FLOW_HOME` and `CWD` in its environment,
 /// because a script of `shell:` leaves these to the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeCommand {
@@ -111,7 +111,7 @@ pub(crate) fn read_command(
     let given = inward(&given, at, out);
     let mut own = Diagnostics::about("");
     let usage = command::read(&Section::new(&given, at.to_vec()), &[], &mut own);
-    // Those of the reader that are about a model's parameters are told as errors below.
+    // The reader's warnings about a model's parameters are reported as errors below.
     for complaint in own.into_list() {
         let message = complaint.message.replace(AGENT_HOME, FLOW_HOME);
         if !complaint.warning {

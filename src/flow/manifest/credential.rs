@@ -27,7 +27,7 @@ impl Credential {
     /// The key, where no program need be asked for it.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why it is missing.
     pub(crate) fn key(&self) -> Result<Option<Secret>, String> {
         let (text, what) = match self {
             Self::Env(name) => match std::env::var(name) {
@@ -59,7 +59,7 @@ impl Credential {
 /// The key in a text, which came from something that is called `what`.
 ///
 /// # Errors
-/// There is none in it.
+/// It has none.
 pub(crate) fn parse_key(text: &str, what: &str) -> Result<Secret, String> {
     match (text.trim().is_empty(), Secret::new(text)) {
         (true, _) => Err(format!("{what} is empty")),

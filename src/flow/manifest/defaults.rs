@@ -29,7 +29,7 @@ pub(super) fn read_defaults(top: &Section, out: &mut Diagnostics) -> Defaults {
     }
 }
 
-/// The limit that so many milliseconds are: 0 is none.
+/// A limit in milliseconds; 0 means no limit.
 pub(super) fn timeout_of(ms: u64) -> Option<Duration> {
     (ms > 0).then(|| Duration::from_millis(ms))
 }

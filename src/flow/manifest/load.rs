@@ -318,7 +318,7 @@ impl FlowLoader<'_> {
         }
     }
 
-    /// Compiles `schemas/*.json`, without hidden files: editors keep their own there. A name that is wrong is none.
+    /// Compiles `schemas/*.json`, without hidden files: editors keep their own there. Wrong names are left out.
     fn schemas(&mut self) -> KnownNames {
         let mut known = KnownNames::new();
         let names = crate::unix::files::names(&self.home.join("schemas")).unwrap_or_default();
@@ -392,7 +392,7 @@ impl FlowLoader<'_> {
     }
 }
 
-/// The tools by their names; one that is wrong is none.
+/// The tools by their names, without wrong ones.
 fn tool_names(tools: &[ToolDraft], wrong: Vec<String>) -> KnownNames {
     let mut names = index_names(tools.iter().map(|tool| &*tool.tool.name));
     for id in wrong {

@@ -49,7 +49,7 @@ impl NameLookup {
         }
     }
 
-    /// A context by its name. What is wrong with the name is reported where it stands.
+    /// A context by its name. An error names the place of the name.
     pub(super) fn context(&self, name: &str) -> Option<ContextChoice> {
         match name {
             "none" => Some(ContextChoice::None),
@@ -106,7 +106,7 @@ pub(super) struct Finder<'f> {
     /// The kind of the item and its id.
     pub kind: &'static str,
     pub id: &'f str,
-    /// Where the item stands.
+    /// The place of the item.
     pub at: &'f [Step],
 }
 
@@ -149,7 +149,7 @@ impl Finder<'_> {
     }
 }
 
-/// Warns of what nodes remember where nobody finds it: in the run only, and in no context.
+/// Warns of memory that no context reads: kept in the run only.
 pub(super) fn warn_of_unseen(file: &mut Manifest, drafts: &[NodeDraft], memory: &Memory) {
     let is_global = |draft: &NodeDraft| draft.context.as_deref() == Some("global");
     let has_global = drafts.iter().any(is_global);

@@ -144,7 +144,7 @@ const KEYS: [&str; 6] = [
     "tokenizer",
 ];
 
-/// Reads the file. The keys may stand at the top or below `memory:`.
+/// Reads the file. The keys may be at the top or below `memory:`.
 pub(super) fn read_memory(manifest: &mut Manifest) -> Memory {
     let root = manifest.root.clone();
     let mut out = Diagnostics::about("");

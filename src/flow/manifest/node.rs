@@ -65,22 +65,22 @@ pub(crate) struct Remember {
     pub pointer: String,
 }
 
-/// A node as it was written. What is none was not given, or wrong.
+/// A node as it was written. A None was not given, or is wrong.
 #[derive(Debug)]
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a key of the manifest"
 )]
 pub(super) struct NodeDraft {
-    /// Where it stands in the document.
+    /// Its place in the document.
     pub at: Vec<Step>,
     pub id: String,
     pub role: Option<Role>,
-    /// It is to be derived.
+    /// It must be derived.
     pub lacks_role: bool,
     pub kind: Option<NodeKind>,
     pub context: Option<String>,
-    /// It is to be derived, or has been.
+    /// It is derived.
     pub lacks_context: bool,
     pub schema_in: Option<String>,
     pub schema_out: Option<String>,
@@ -229,7 +229,7 @@ fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -
     }
 }
 
-/// YAML has a word of its own for nothing; whoever writes `context: null` means the same.
+/// In YAML, `context: null` means the same.
 fn read_context(node: &Section, out: &mut Diagnostics) -> Option<String> {
     match node.map.get("context") {
         Some(Value::Null) => None,

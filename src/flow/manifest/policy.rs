@@ -1,6 +1,6 @@
 //! `policy.yaml`: what nodes may do, by rules of which the first that fits decides.
 //!
-//! Unaware of what is denied by it: whoever is about to do something asks.
+//! Unaware of what it denies: the caller asks before it acts.
 
 use super::items::{read_items, read_mappings};
 use super::problem::Manifest;
@@ -46,7 +46,7 @@ pub(crate) struct Denied {
     pub rule: usize,
     pub target: PolicyTarget,
     pub target_id: String,
-    /// Why, in the words of whoever wrote the rule.
+    /// Why, in the rule's own words.
     pub reason: Option<String>,
 }
 

@@ -68,7 +68,7 @@ pub(crate) struct FlowProblem {
     pub ids: Vec<String>,
     /// The file, below the flow's directory.
     pub file: String,
-    /// The file, as a person would name it from where they stand.
+    /// The file, relative to the current directory where that is shorter.
     pub shown: String,
     /// Line, from 1, if it is known.
     pub line: Option<usize>,
@@ -135,7 +135,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Reads a YAML file below `home`. No file is an empty one, for whoever does not need it.
+    /// Reads a YAML file below `home`. A missing file reads as empty.
     pub(crate) fn read(home: &Path, shown: String, file: &str) -> Self {
         let mut manifest = Self {
             file: file.to_owned(),

@@ -28,7 +28,7 @@ pub(crate) struct Provider {
     pub limit: Option<usize>,
     /// Recorded with each run.
     pub version: Option<String>,
-    /// Where it stands in the document.
+    /// Its place in the document.
     pub(super) at: Vec<Step>,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct ProvidersFile {
     pub all: Vec<Provider>,
     /// The ids of those that cannot be used.
     pub wrong: Vec<String>,
-    /// The files below the flow's directory that commands name. A credential is none of these.
+    /// The files below the flow's directory that commands name. Credentials are not included.
     pub files: Vec<PathBuf>,
 }
 

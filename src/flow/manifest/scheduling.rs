@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 /// Defaults for what the command line can say, and what only files can.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scheduling {
-    /// So many programs at once.
+    /// The number of programs at once.
     pub jobs: Option<usize>,
     /// Words that are put before every program.
     pub launch: Option<Vec<String>>,
-    /// So many root tasks at once.
+    /// The number of root tasks at once.
     pub queue: Option<usize>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct SchedulingDraft {
     pub files: Vec<PathBuf>,
     /// A node or a provider, and how much of it may run at once.
     limits: Vec<(String, usize)>,
-    /// Where the limits stand.
+    /// The place of the limits.
     at: Vec<Step>,
 }
 

@@ -300,7 +300,7 @@ impl Shape<'_> {
             if order[root] != UNSEEN {
                 continue;
             }
-            // A node, and how many of the nodes behind it have been looked at.
+            // A node, and the number of its successors examined.
             let mut calls = vec![(root, 0)];
             while let Some((ix, at)) = calls.pop() {
                 if at == 0 {

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// An edge as it was written. An end is none where no node has the id.
+/// An edge as it was written. An end is None if no node has the id.
 #[derive(Debug)]
 pub(super) struct EdgeDraft {
     /// Where it begins.
@@ -27,7 +27,7 @@ pub(super) struct EdgeDraft {
     /// Where it ends.
     pub to: Option<usize>,
     pub label: Option<String>,
-    /// Where it stands in the document.
+    /// Its place in the document.
     at: Vec<Step>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct WorkflowFile {
 /// The ids of an edge's ends and its label as they were written.
 struct EdgeWords {
     ends: [Option<String>; 2],
-    /// Where the ends stand.
+    /// The places of its ends.
     at: [Vec<Step>; 2],
     label: Option<String>,
 }

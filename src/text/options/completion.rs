@@ -123,7 +123,7 @@ struct TypedReader<'p> {
     /// The option whose value is the next word.
     expected: Option<(&'static str, ValueSpec)>,
     only_operands: bool,
-    /// The command is none of the program's.
+    /// The command is not one of the program's.
     is_lost: bool,
     line: TypedLine,
 }

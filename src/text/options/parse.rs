@@ -301,7 +301,7 @@ impl ParsedCommand {
         all.into_iter().map(|(_, given)| given).collect()
     }
 
-    /// The first operand, unless it stands behind `--`.
+    /// The first operand, unless it follows `--`.
     pub(crate) fn first_before_dashes(&self) -> Option<&OsStr> {
         let first = self.operands.first().filter(|_| self.before_dashes > 0);
         first.map(OsString::as_os_str)
@@ -429,7 +429,7 @@ fn check_value(kind: ValueKind, given: OsString, name: &str) -> Result<OsString>
     }
 }
 
-/// The word in the spelling of the table. `what` begins the message if there is none.
+/// The word in the spelling of the table. `what` begins the error message.
 fn check_word(words: &[&'static str], given: &OsStr, what: &str) -> Result<OsString> {
     let text = lossy(given);
     let alias = WORD_ALIASES.iter().find(|(alias, _)| *alias == text);
@@ -460,7 +460,7 @@ fn unknown_option(name: &str, known: &[&OptionRow]) -> Error {
     Error::usage(format!("unknown option {}{hint}", name.escape_debug()))
 }
 
-/// A word that is none of those that can stand there.
+/// A word that is not allowed there.
 pub(crate) fn unknown_word(what: &str, given: &str, words: &[&str]) -> Error {
     let hint = match nearest(given, words.iter().copied()) {
         Some(near) => format!("did you mean '{near}'?"),

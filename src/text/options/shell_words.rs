@@ -1,6 +1,6 @@
 //! The protocol between a program and a shell's completion script.
 
-/// A word that could stand next.
+/// A possible next word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Candidate {
     pub word: String,

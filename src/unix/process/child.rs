@@ -18,7 +18,7 @@ pub(super) enum Phase {
     Ending {
         why: Why,
         kill_at: Instant,
-        /// When SIGKILL was sent first: a busy machine may come to it late.
+        /// When SIGKILL was sent first: a busy machine may be late.
         killed_at: Option<Instant>,
     },
 }
@@ -68,7 +68,7 @@ impl Running {
         Ok(())
     }
 
-    /// True if its time is over and nobody has ended it yet.
+    /// True if its time is over and it has not been ended yet.
     pub(crate) fn is_late(&self, now: Instant) -> bool {
         let is_running = matches!(self.phase, Phase::Running);
         is_running && self.deadline.is_some_and(|deadline| now >= deadline)
@@ -112,7 +112,7 @@ impl Running {
         None
     }
 
-    /// Its process group. Once the leader has been waited for, the number may be somebody else's.
+    /// Its process group. Once the leader has been waited for, the number may be another process's.
     pub(crate) fn own_group(&self) -> Option<Pid> {
         self.group.filter(|_| self.status.is_none())
     }

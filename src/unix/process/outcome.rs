@@ -1,4 +1,4 @@
-//! How a child ended, or why there is none.
+//! How a child ended, or why it did not start.
 //!
 //! Unaware of waiting.
 

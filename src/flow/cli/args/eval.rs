@@ -22,7 +22,7 @@ pub(crate) struct FlowEvalArgs {
     pub settings: Vec<String>,
     /// In place of the suites' own number.
     pub trials: Option<u32>,
-    /// So many trials at once; none: as many as there are processors.
+    /// The number of trials at once; None: one per processor.
     pub jobs: Option<usize>,
     pub format: EvalFormat,
     /// A result to compare with.
@@ -38,7 +38,7 @@ pub(crate) struct FlowEvalArgs {
 }
 
 impl FlowEvalArgs {
-    /// So many trials at once.
+    /// The number of trials at once.
     pub(crate) fn jobs(&self) -> usize {
         self.jobs.unwrap_or_else(processors)
     }

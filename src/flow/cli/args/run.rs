@@ -22,7 +22,7 @@ pub(crate) struct FlowRunArgs {
     pub inputs: Option<PathBuf>,
     pub start: Option<String>,
     pub work_dir: Option<PathBuf>,
-    /// So many programs at once; none: as the flow says, or else as many as there are processors.
+    /// The number of programs at once; None: the flow's, else one per processor.
     pub jobs: Option<usize>,
     pub run_id: Option<String>,
     pub format: RunFormat,
@@ -64,7 +64,7 @@ impl FlowRunArgs {
         self.launch.as_deref().unwrap_or_default()
     }
 
-    /// So many programs at once.
+    /// The number of programs at once.
     pub(crate) fn jobs(&self) -> usize {
         self.jobs.unwrap_or_else(processors)
     }

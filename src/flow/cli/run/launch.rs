@@ -162,14 +162,14 @@ impl RunCommand<'_> {
     /// Keeps other runs out of the directory that a single root task works in, until this process ends.
     ///
     /// # Errors
-    /// The run of another flow works there, and it is none that this one is part of.
+    /// The run of another flow works there, and this one is not part of it.
     fn hold_root(&self, id: &RunId) -> Result<Option<RootHold>> {
         if self.basis.given.has_many_roots() {
             return Ok(None);
         }
         let workspace = self.workspace;
         let holder = || workspace.root_holder();
-        // Even if that one has died a moment ago: this run ends, too, and must not stand in the way of its next start.
+        // Even if that one has died a moment ago: this run ends, too, and must not block its next start.
         let outer = account::outer_runs()?;
         if holder().is_some_and(|it| outer.contains(&workspace.run_path(&it))) {
             return Ok(None);
@@ -191,7 +191,7 @@ impl RunCommand<'_> {
     /// Files of the flow that are not what they were when the run began.
     ///
     /// # Errors
-    /// There are some, and nobody said that this is meant.
+    /// There are some, and `--changed ok` is missing.
     fn changes(&self, found: &RunSnapshot, past: &RecordedBasis) -> Result<Vec<String>> {
         let changed = past.changes(self.flow);
         if changed.is_empty() || self.wanted.changed_ok {
@@ -215,7 +215,7 @@ impl RunCommand<'_> {
             .comparing(!self.wanted.changed_ok))
     }
 
-    /// The text that stands for the message of the run.
+    /// The text in place of the run's message.
     fn task(&self) -> String {
         match &self.basis.given {
             RunInput::One(input) => in_short(input, 2000),
@@ -286,7 +286,7 @@ impl RunCommand<'_> {
         print_result(format, self.screen, &ending, &tally, (&metadata, has_many))?;
         if is_live {
             run.release_reserve();
-            // Until now the run counts as one whose end nobody has been told.
+            // Until now the run's end counts as unreported.
             if journal.is_in_place() {
                 may_fail(metadata.write(&run.path));
             }

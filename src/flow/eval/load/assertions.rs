@@ -182,7 +182,7 @@ fn compile(schema: &Value, node: &Section, out: &mut Diagnostics) -> Option<Json
         .ok()
 }
 
-/// A schema of `schemas/` by its name, or as it stands there.
+/// A schema of `schemas/` by its name, or inline.
 fn read_schema(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<JsonSchema> {
     let name = match value(node, out)? {
         Value::String(name) => name,

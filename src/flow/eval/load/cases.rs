@@ -27,7 +27,7 @@ const KEYS: [&str; 8] = [
 /// Other tools' words for `expected`.
 const EXPECTED: [&str; 3] = ["expected", "target", "expected_output"];
 
-/// Where a case stands.
+/// The place of a case.
 #[derive(Clone)]
 enum CasePlace {
     /// In the manifest.

@@ -144,13 +144,13 @@ impl Difference {
             .is_some_and(|(first, second)| first + second < DISCORDANT_PAIRS_NEEDED)
     }
 
-    /// So many cases in all show a difference of this size four times of five.
+    /// The number of cases that shows a difference of this size four times in five.
     pub fn cases_for(&self, size: f64) -> usize {
         (needed() * self.deviation / size).powi(2).ceil() as usize
     }
 
-    /// So many times the trials on the same cases show a difference of this size four times of five. None if no number of
-    /// trials does, or if that cannot be said.
+    /// The factor of trials on the same cases that shows a difference of this size four times in five. None if no number of
+    /// trials does, or if it is unknown.
     pub fn trials_factor_for(&self, size: f64) -> Option<f64> {
         let trials = self.trial_variance?;
         let between = (self.deviation.powi(2) - trials).max(0.0);
@@ -168,7 +168,7 @@ fn needed() -> f64 {
 mod tests {
     use super::*;
 
-    /// Pairs of trials of which so many pass.
+    /// Pairs of trials, and how many of them pass.
     fn pairs(trials: u32, passed: &[(u32, u32)]) -> Vec<(Counts, Counts)> {
         let counts = |passed| Counts {
             passed,

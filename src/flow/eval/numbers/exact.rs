@@ -2,10 +2,10 @@
 
 use super::distribution::{fair_coin_tail, ln_gamma};
 
-/// At most so many values have their signs flipped: 512 sums.
+/// The most values whose signs are flipped: 512 sums.
 pub const MOST_FLIPPED: usize = 9;
 
-/// `McNemar`'s exact test of pairs that differ: so many one way, so many the other. The p-value of both sides.
+/// `McNemar`'s exact test of pairs that differ, counted by direction. The two-sided p-value.
 pub fn mcnemar(one_way: u32, other_way: u32) -> f64 {
     let pairs = one_way.saturating_add(other_way);
     (2.0 * fair_coin_tail(one_way.min(other_way), pairs)).min(1.0)

@@ -43,7 +43,7 @@ pub struct SuiteRate {
     pub cases: usize,
 }
 
-/// Wilson's interval of a rate from so many trials, which need not be whole; `quantile` is z or t of a tail.
+/// Wilson's interval of a rate from a number of trials that need not be whole; `quantile` is z or t of a tail.
 pub fn wilson(rate: f64, trials: f64, quantile: f64) -> Interval {
     let square = quantile * quantile;
     let shrink = 1.0 + square / trials;

@@ -5,7 +5,7 @@
 use super::interval::{Interval, of_mean};
 use super::{Counts, sum_of};
 
-/// What k trials of a case come to, over the cases that have so many.
+/// The results of k trials of a case, over the cases that have k.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PassAt {
     pub k: u32,
@@ -40,7 +40,7 @@ pub fn all_of(counts: Counts, k: u32) -> Option<f64> {
     Some((0..k).map(factor).product())
 }
 
-/// Both chances for one k over a suite; none if no case has so many trials.
+/// Both chances for one k over a suite; None if no case has k trials.
 pub fn of_suite(cases: &[Counts], k: u32) -> Option<PassAt> {
     let any: Vec<f64> = cases.iter().filter_map(|case| any_of(*case, k)).collect();
     let all: Vec<f64> = cases.iter().filter_map(|case| all_of(*case, k)).collect();

@@ -12,14 +12,14 @@ pub const ALPHA: f64 = 0.05;
 /// No plan is longer.
 const MOST_CASES: usize = 10_000_000;
 
-/// Where a rate stands to a threshold.
+/// The position of a rate relative to a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The lower bound reaches it.
     Above,
     /// The upper bound is below it.
     Below,
-    /// It is within the bounds, or there are none.
+    /// It is within the bounds, or there are no bounds.
     Unknown,
 }
 
@@ -29,7 +29,7 @@ pub fn alpha_of_look(look: u32) -> f64 {
     ALPHA / (look * (look + 1.0))
 }
 
-/// Where the rate of cases like these stands, with one-sided bounds of this error.
+/// The position of the rate over similar cases, with one-sided bounds of this error.
 pub fn side_of(cases: &[Counts], threshold: f64, alpha: f64) -> Side {
     let interval = of_cases_like_these(cases, alpha).and_then(|suite| suite.interval);
     match interval {
@@ -52,8 +52,8 @@ pub fn trials_needed_of_one_case(threshold: f64, alpha: f64) -> Option<u32> {
     (trials <= f64::from(u32::MAX)).then(|| (trials as u32).max(TRIALS_FOR_AN_INTERVAL))
 }
 
-/// The fewest cases in all that show on which side of a threshold a rate is, if the rate stays and each case is worth so many
-/// independent trials. None if no number does.
+/// The fewest cases in all that show on which side of a threshold a rate is, at this rate and this number of
+/// independent trials per case. None if no number does.
 pub fn fewest_cases(rate: f64, worth: f64, threshold: f64, alpha: f64) -> Option<usize> {
     let shows = |cases: usize| {
         let quantile = t_quantile(alpha, cases as f64 - 1.0);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Makes a trial's workspace. `is_ours`: the trial was begun before, and what is left of it goes. Anything
 /// else that lies there is put aside: nothing proves that it was made for this trial. `dir` is `eval/SUITE/TRIAL`;
-/// no link may stand for the directories above it, because what is elsewhere would be replaced.
+/// the directories above it may not be links, because files elsewhere would be replaced.
 pub(super) fn make(dir: &Path, template: Option<&Path>, is_ours: bool) -> Result<()> {
     let parent = dir.parent().unwrap_or(dir);
     let name = dir.file_name().unwrap_or_default().to_string_lossy();

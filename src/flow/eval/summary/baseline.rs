@@ -6,10 +6,10 @@ use crate::flow::eval::numbers::Counts;
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 
-/// A longer file is none of ours.
+/// The longest result file, in bytes.
 pub(crate) const MOST_BYTES: usize = 256 << 20;
 
-/// So many names are listed.
+/// The number of names listed.
 const NAMES_SHOWN: usize = 5;
 
 /// How cases differ, in the order in which it is said.

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::flow::eval::trial::{Trial, TrialOutcome};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// So many reasons have a count of their own.
+/// The number of reasons with a count of their own.
 const REASONS_COUNTED: usize = 16;
 
 /// The trials of a case under a setting.

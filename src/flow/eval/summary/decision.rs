@@ -1,4 +1,4 @@
-//! The verdict on a suite, and what stands in the way of one.
+//! The verdict on a suite, and the reasons for having none.
 
 use super::Plan;
 use super::figures::SettingFigures;
@@ -46,9 +46,9 @@ impl Verdict {
 pub(crate) enum VerdictReason {
     /// Every planned trial was measured and passed.
     AllPassed,
-    /// So many trials failed, and no threshold says how many may.
+    /// The number of failed trials, without a threshold.
     TrialsFailed { trials: u64 },
-    /// None failed, and so many were not measured.
+    /// The number of trials not measured; none failed.
     TrialsMissing { trials: u64 },
     /// Too different shares of the trials were measured.
     CoverageDiffers { missing: u64 },
@@ -59,7 +59,7 @@ pub(crate) enum VerdictReason {
     /// It is within the bounds of these settings.
     NearThreshold {
         settings: Vec<String>,
-        /// So many trials more would be needed at the next look, if rates stay; none if no number would do.
+        /// The number of further trials needed at the next look, at these rates; None if no number suffices.
         trials_needed: Option<u64>,
         /// The cases that these are, with the planned trials; 0 if they are of a single case.
         cases_needed: Option<u64>,

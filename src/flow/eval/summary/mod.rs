@@ -33,7 +33,7 @@ pub(crate) struct Plan<'p> {
     pub graders: Option<&'p str>,
     /// 0..=1.
     pub threshold: Option<f64>,
-    /// The number of the verdict that is to be printed, from 1.
+    /// The number of the next verdict, from 1.
     pub look: u32,
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct PlannedCase {
     pub graders: Option<String>,
 }
 
-/// What a suite came to: an element of `suites` in JSON.
+/// The result of a suite: an element of `suites` in JSON.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Summary {
     pub suite: String,
@@ -85,8 +85,8 @@ fn is_single(comparisons: &[Comparison]) -> bool {
     comparisons.len() < 2
 }
 
-/// Sums a suite's trials up, one after another. A planned trial that does not come is not measured; one that was not planned is
-/// passed over.
+/// Sums a suite's trials up, one after another. A planned trial that is missing was not measured; one that was not planned is
+/// ignored.
 ///
 /// # Errors
 /// Two cases with one id, a trial that comes twice, a score outside 0..=1, or a baseline that cannot be compared.

@@ -7,7 +7,7 @@ use crate::flow::eval::summary::comparison::{CaseDifference, CasePair};
 use crate::flow::eval::summary::figures::CaseFigures;
 use crate::unix::terminal::counted;
 
-/// So many cases are listed; JSON has all.
+/// The number of cases listed; JSON has all.
 pub(super) const CASES_SHOWN: usize = 50;
 
 /// The rows, the first with the names of the columns, and the note about the cases that are not listed.

@@ -120,7 +120,7 @@ fn seconds(ms: u64) -> String {
     format!("{}.{:03}", ms / 1000, ms % 1000)
 }
 
-/// Text as it can stand in an attribute or an element: without characters that XML 1.0 does not have, or that control a terminal.
+/// Text for an attribute or an element: without characters that XML 1.0 does not have, or that control a terminal.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in printable(text).chars() {

@@ -16,7 +16,7 @@ use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::text::json::{self, Object};
 use serde::Serialize;
 
-/// The result of an evaluation as one JSON object with a newline behind it.
+/// The result of an evaluation as one JSON object and a newline.
 pub(crate) fn json(suites: &[Summary]) -> String {
     #[derive(Serialize)]
     struct ResultFile<'s> {

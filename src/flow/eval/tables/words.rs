@@ -1,4 +1,4 @@
-//! Numbers and names as they stand in a table.
+//! Numbers and names, formatted for a table.
 
 use crate::text::shorten::in_short;
 use crate::unix::terminal::printable;
