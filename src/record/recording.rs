@@ -10,6 +10,7 @@ use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run, Unreadable, decoded};
 use crate::text::ids::RunId;
 use crate::unix::files;
+use crate::unix::trees;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -339,7 +340,7 @@ impl<'j> Beginning<'j> {
             if !is_there || to.exists() {
                 return Ok(());
             }
-            files::copy_tree(&from.join(reference), &to, &[]).map(|_| ())
+            trees::copy_tree(&from.join(reference), &to, &[]).map(|_| ())
         };
         for (_, line) in lines(self.journal) {
             for reference in [&line.execution_ref, &line.io_path_ref]

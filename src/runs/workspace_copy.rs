@@ -5,6 +5,7 @@ use crate::record::workspace::Workspace;
 use crate::text::ids::hex;
 use crate::unix::files;
 use crate::unix::terminal::{Screen, Tone};
+use crate::unix::trees;
 use std::path::{Path, PathBuf};
 
 /// Where a run is repeated.
@@ -93,7 +94,7 @@ pub(crate) fn copy_files(from: &Path, to: &Path, screen: Screen) -> Result<()> {
             "--to {to} is inside {from}, which would be copied into itself"
         )));
     }
-    for path in files::copy_tree(&source, &target, &[".delta"])? {
+    for path in trees::copy_tree(&source, &target, &[".delta"])? {
         let path = path.display();
         screen.warn(&format!(
             "warning: {path} is not a regular file and has not been copied"

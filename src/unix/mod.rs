@@ -3,6 +3,7 @@
 //! Unaware of runs, agents and models.
 
 pub(crate) mod files;
+pub(crate) mod trees;
 pub(crate) mod new_files;
 pub(crate) mod siblings;
 pub(crate) mod origin;

@@ -213,6 +213,7 @@ fn without_slash(dir: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unix::trees;
     use rustix::fs::{FileType, mknodat};
     use std::os::unix::fs::{chown, symlink};
 
@@ -262,7 +263,7 @@ mod tests {
     fn a_copy_is_foreign_until_it_is_adopted() {
         let scratch = Scratch::new();
         let (dir, copy) = (scratch.stamped("a"), scratch.0.join("copy"));
-        files::copy_tree(&dir, &copy, &[]).unwrap();
+        trees::copy_tree(&dir, &copy, &[]).unwrap();
         assert_eq!(foreign(&copy), ForeignReason::OtherStamp);
         stamp_dir(&copy).unwrap();
         assert_eq!(check_origin(&copy).unwrap(), Origin::Own);

@@ -33,6 +33,7 @@ use crate::text::shorten::in_short;
 use crate::unix::files;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, counted, print, print_json, printable, time};
+use crate::unix::trees;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::fs;
@@ -320,7 +321,7 @@ impl Replayer<'_> {
 fn copy_stores(from: &Path, to: &Path) -> Result<()> {
     let stores = from.join("memory");
     if stores.symlink_metadata().is_ok_and(|about| about.is_dir()) {
-        files::copy_tree(&stores, &to.join("memory"), &[])?;
+        trees::copy_tree(&stores, &to.join("memory"), &[])?;
     }
     Ok(())
 }

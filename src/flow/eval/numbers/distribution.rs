@@ -36,7 +36,7 @@ pub fn normal_quantile(tail: f64) -> f64 {
     quantile(tail, normal_tail)
 }
 
-/// P(T > t) of Student's t with `df` degrees of freedom, which need not be whole (DLMF 8.17.2).
+/// P(T > t) of Student's t with `freedom` degrees of freedom, which need not be whole (DLMF 8.17.2).
 pub fn t_tail(t: f64, freedom: f64) -> f64 {
     let half = 0.5 * incomplete_beta(freedom / 2.0, 0.5, freedom / (freedom + t * t));
     if t < 0.0 { 1.0 - half } else { half }

@@ -2,6 +2,7 @@
 
 use crate::error::{At, Error, Result};
 use crate::unix::files;
+use crate::unix::trees;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -22,11 +23,11 @@ pub(super) fn make(dir: &Path, template: Option<&Path>, is_ours: bool) -> Result
         let aside = free_name(parent, &format!("{name}.old"));
         fs::rename(dir, &aside).at("rename", dir)?;
         if is_ours {
-            files::remove_all(&aside)?;
+            trees::remove_all(&aside)?;
         }
     }
     let making = parent.join(format!(".making-{name}"));
-    files::remove_all(&making)?;
+    trees::remove_all(&making)?;
     match template {
         None => files::make_dirs(&making)?,
         Some(template) => copy_template(template, &making)?,
@@ -35,7 +36,7 @@ pub(super) fn make(dir: &Path, template: Option<&Path>, is_ours: bool) -> Result
 }
 
 fn copy_template(template: &Path, to: &Path) -> Result<()> {
-    let left_out = files::copy_tree(template, to, &[".delta"])?;
+    let left_out = trees::copy_tree(template, to, &[".delta"])?;
     match left_out.first() {
         None => Ok(()),
         Some(path) => Err(Error::config(format!(

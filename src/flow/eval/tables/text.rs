@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Columns between two columns.
 const GAP: usize = 3;
 
-/// The table, with a newline at its end. `width` is the most columns, as long as a single setting fits; 0: no limit.
+/// The table, with a newline at its end. At most `columns` wide, as long as a single setting fits; 0: no limit.
 pub(crate) fn text((summary, trials): (&Summary, &[Trial]), columns: usize) -> String {
     let mut out = head(summary);
     out.push('\n');
