@@ -185,13 +185,13 @@ pub(crate) fn run_hook(
 /// The outcome of a hook in a recorded run, read from its directory.
 pub(crate) fn read_recorded(dir: &Path, event: HookEvent) -> Execution {
     let code = files::read_line(&dir.join("execution_meta/exit_code.txt"));
-    let told = match code.as_deref() {
+    let output = match code.as_deref() {
         Some("0") => read_output(&dir.join("output"), event),
         Some(code) => Err(format!("exit code {code} in the recorded run")),
         None => Err(format!("no record of it in {}", dir.display())),
     };
-    let (failure, (payload, control)) = match told {
-        Ok(told) => (None, told),
+    let (failure, (payload, control)) = match output {
+        Ok(output) => (None, output),
         Err(why) => (Some(why), (None, Control::default())),
     };
     Execution {

@@ -112,11 +112,11 @@ impl JsonSchema {
             }];
         }
         let errors = self.validator.iter_errors(value).take(MOST_MISMATCHES);
-        let told = errors.map(|error| Mismatch {
+        let mismatches = errors.map(|error| Mismatch {
             path: error.instance_path().to_string(),
             message: describe_mismatch(&error),
         });
-        told.collect()
+        mismatches.collect()
     }
 }
 

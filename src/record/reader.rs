@@ -140,7 +140,7 @@ pub(crate) struct JournalReader {
     /// Behind the last event that was read.
     position: Position,
     /// Events up to this place have been reported and are skipped.
-    told: Position,
+    reported: Position,
 }
 
 /// The next piece of a journal.
@@ -185,7 +185,7 @@ impl JournalReader {
             before: OnceCell::new(),
             passed: 0,
             position: (0, 0),
-            told: (0, 0),
+            reported: (0, 0),
         };
         let mut head = vec![0; 4096];
         let read = lines.file.read_at(&mut head, 0).at("read", path)?;
@@ -237,11 +237,11 @@ impl JournalReader {
                 self.used = 0;
                 return Ok(Next::End { torn });
             };
-            if self.position >= self.told {
+            if self.position >= self.reported {
                 break line;
             }
             match read_event(&self.buffer[line.clone()], self.position.0) {
-                Ok(event) if self.position_after(event.seq) <= self.told => {
+                Ok(event) if self.position_after(event.seq) <= self.reported => {
                     self.position = self.position_after(event.seq);
                 }
                 _ => break line,
@@ -362,10 +362,10 @@ impl JournalReader {
         }
         let mut whole = Self::open(&self.path)?;
         while matches!(whole.read_next()?, Next::Event(..)) {}
-        let (told, last) = (self.position, whole.position);
+        let (reported, last) = (self.position, whole.position);
         *self = Self::open(&self.path)?;
-        self.told = told.min(last);
-        Ok(if last < told {
+        self.reported = reported.min(last);
+        Ok(if last < reported {
             Change::CutBack
         } else {
             Change::Replaced

@@ -69,9 +69,9 @@ pub(crate) fn write(
 ) -> Result<Vec<Damaged>> {
     let mut teller = Renderer::new(Writer::new(sink), root);
     // What is wrong with the run is known before anything has been printed.
-    let told = Renderer::open(run)?;
+    let opened = Renderer::open(run)?;
     teller.writer.raw(&head(run))?;
-    teller.run(told, run, summary)?;
+    teller.run(opened, run, summary)?;
     teller.writer.raw(&tail())?;
     teller.writer.end()?;
     Ok(teller.damaged)
@@ -128,8 +128,8 @@ mod tests {
             .spawn()
             .ok()?;
         child.stdin.take()?.write_all(text.as_bytes()).ok()?;
-        let told = child.wait_with_output().ok()?.stdout;
-        let hex = std::str::from_utf8(told.get(..64)?).ok()?;
+        let printed = child.wait_with_output().ok()?.stdout;
+        let hex = std::str::from_utf8(printed.get(..64)?).ok()?;
         let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).ok();
         Some(base64(
             &(0..64).step_by(2).map(byte).collect::<Option<Vec<u8>>>()?,

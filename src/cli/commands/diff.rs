@@ -178,14 +178,14 @@ fn line(left: &str, mark: char, right: &str, width: usize) -> String {
 
 /// How many characters fit on a line.
 fn width() -> usize {
-    let told = std::env::var("COLUMNS")
+    let given = std::env::var("COLUMNS")
         .ok()
         .and_then(|text| text.parse().ok());
     let measured = || {
         let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
         (size.ws_col > 0).then_some(usize::from(size.ws_col))
     };
-    told.or_else(measured).unwrap_or(80)
+    given.or_else(measured).unwrap_or(80)
 }
 
 #[cfg(test)]

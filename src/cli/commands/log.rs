@@ -58,9 +58,9 @@ pub(crate) fn print_log(options: &LogArgs) -> Result<Exit> {
         ended: None,
         run,
     };
-    let told = log.print_events(&mut lines, options.follow);
+    let printed = log.print_events(&mut lines, options.follow);
     let ended = log.pager.end();
-    told?;
+    printed?;
     ended?;
     Ok(Exit::Success)
 }

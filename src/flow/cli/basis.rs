@@ -313,7 +313,7 @@ pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) 
             [] => String::new(),
             targets => format!("  > {}", targets.join(", ")),
         };
-        let told = match runs {
+        let program = match runs {
             PlannedRun::Command(argv) => {
                 object["command"] = json!(argv);
                 shell_quoted(&argv)
@@ -328,7 +328,7 @@ pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) 
             }
             PlannedRun::Nothing => String::new(),
         };
-        out.push_str(format!("{role:<8}  {id}{way}  {told}").trim_end());
+        out.push_str(format!("{role:<8}  {id}{way}  {program}").trim_end());
         out.push('\n');
         objects.push(object);
     }

@@ -212,7 +212,7 @@ impl EvalCommand<'_> {
             Err(error) => Err(error),
         };
         let (status, reason, exit, text) = match &ended {
-            Ok(ending) => ending.told(),
+            Ok(ending) => ending.outcome(),
             Err(error) => {
                 let reason = if error.disk_full {
                     "disk_full"
@@ -391,7 +391,7 @@ enum EvalEnding {
 
 impl EvalEnding {
     /// The run's status, the reason in a word, the exit code, and what is said of it.
-    fn told(&self) -> (Status, String, Exit, String) {
+    fn outcome(&self) -> (Status, String, Exit, String) {
         match self {
             Self::Judged(judged) => {
                 let exit = judged.exit();

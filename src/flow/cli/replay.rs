@@ -358,7 +358,7 @@ fn step_text(step: &StepId, was: &RecordedEnd, is: Option<&RecordedEnd>) -> Stri
     if was.is_same(is) {
         return format!("{name}: {}, as recorded; {times}\n", is.status());
     }
-    let told = |end: &RecordedEnd| match &end.outcome {
+    let describe = |end: &RecordedEnd| match &end.outcome {
         Ok(output) => in_short(output.as_deref().unwrap_or("the input, as it is"), SHOWN),
         Err(failure) => format!(
             "{}: {}",
@@ -370,7 +370,11 @@ fn step_text(step: &StepId, was: &RecordedEnd, is: Option<&RecordedEnd>) -> Stri
         true => format!("{}, but not as recorded", is.status()),
         false => format!("{}, then {}", was.status(), is.status()),
     };
-    format!("{name}: {what}; {times}\n- {}\n+ {}\n", told(was), told(is))
+    format!(
+        "{name}: {what}; {times}\n- {}\n+ {}\n",
+        describe(was),
+        describe(is)
+    )
 }
 
 fn step_object(

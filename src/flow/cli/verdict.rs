@@ -166,7 +166,7 @@ pub(super) fn judge(
         let summary = summarize(&plan, baseline.as_ref(), trials.iter().cloned())?;
         judged.trials.push(trials);
         if numbered.is_new {
-            let told = serde_json::to_value(&summary).unwrap_or_default();
+            let json_summary = serde_json::to_value(&summary).unwrap_or_default();
             let look = RecordedLook {
                 suite: name.clone(),
                 number: numbered.number,
@@ -174,7 +174,7 @@ pub(super) fn judge(
                 verdict: summary.verdict.name().to_owned(),
                 trials: measured,
                 gradings: parts.gradings.clone(),
-                rates: rates_of(&told),
+                rates: rates_of(&json_summary),
             };
             add_look(journal, &look);
         }

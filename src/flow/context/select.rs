@@ -26,7 +26,7 @@ pub(crate) struct AssembledContext {
     /// The same without what differs from run to run: times and ids.
     pub essence: String,
     /// The text for an agent; empty if nothing was selected.
-    pub told: String,
+    pub prompt: String,
 }
 
 /// Why there is no context.
@@ -51,7 +51,7 @@ impl AssembledContext {
         Self {
             essence: text.clone(),
             text,
-            told: String::new(),
+            prompt: String::new(),
         }
     }
 
@@ -74,7 +74,7 @@ impl AssembledContext {
         let items = items.map(|it| (it.store.as_str(), &*it.tags, it.content.get()));
         Self {
             essence: text.clone(),
-            told: told(items),
+            prompt: prompt_of(items),
             text,
         }
     }
@@ -85,14 +85,14 @@ impl AssembledContext {
         Self {
             text: context_object(profile, taken, true),
             essence: context_object(profile, taken, false),
-            told: told(items),
+            prompt: prompt_of(items),
         }
     }
 }
 
 /// The text for an agent: the items, each with its store, its tags and its content.
-fn told<'i>(items: impl Iterator<Item = (&'i str, &'i [String], &'i str)>) -> String {
-    let mut told = String::new();
+fn prompt_of<'i>(items: impl Iterator<Item = (&'i str, &'i [String], &'i str)>) -> String {
+    let mut prompt = String::new();
     for (store, tags, content) in items {
         let mut line = Vec::new();
         let mut object = Object::begin(&mut line);
@@ -101,13 +101,13 @@ fn told<'i>(items: impl Iterator<Item = (&'i str, &'i [String], &'i str)>) -> St
             .put("tags", tags)
             .raw("content", content.as_bytes());
         object.end();
-        told.push_str(&String::from_utf8_lossy(&line));
-        told.push('\n');
+        prompt.push_str(&String::from_utf8_lossy(&line));
+        prompt.push('\n');
     }
-    if told.is_empty() {
-        return told;
+    if prompt.is_empty() {
+        return prompt;
     }
-    format!("\nContext, the most relevant first, one item a line:\n```json\n{told}```\n")
+    format!("\nContext, the most relevant first, one item a line:\n```json\n{prompt}```\n")
 }
 
 fn context_object(profile: &Profile, taken: &[TakenItem<'_>], in_full: bool) -> String {

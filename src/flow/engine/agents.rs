@@ -98,7 +98,7 @@ pub(super) fn begin_agent(
     let run_id = attempts.own_run(place, step);
     Ok(AgentMessage {
         argv: message_command(place, ("run", &run_id), step.node, dir)?,
-        text: first_message(flow, beginning, &context.told),
+        text: first_message(flow, beginning, &context.prompt),
         context: context.text.clone(),
     })
 }

@@ -175,10 +175,10 @@ impl Assertion {
 
     /// The assertion with its result, as JSONL prints it.
     pub(crate) fn describe(&self, mark: &Mark) -> Value {
-        let mut told = Map::new();
+        let mut members = Map::new();
         for key in ["type", "path", "value"] {
             if let Some(value) = self.source.get(key) {
-                told.insert(key.to_owned(), value.clone());
+                members.insert(key.to_owned(), value.clone());
             }
         }
         let (passed, score, reason) = match mark {
@@ -186,12 +186,12 @@ impl Assertion {
             Mark::Fails(score, why) => (Some(false), Some(*score), Some(why)),
             Mark::Broken(why) => (None, None, Some(why)),
         };
-        told.insert("passed".to_owned(), passed.into());
-        told.insert("score".to_owned(), score.into());
+        members.insert("passed".to_owned(), passed.into());
+        members.insert("score".to_owned(), score.into());
         if let Some(reason) = reason {
-            told.insert("reason".to_owned(), reason.as_str().into());
+            members.insert("reason".to_owned(), reason.as_str().into());
         }
-        Value::Object(told)
+        Value::Object(members)
     }
 }
 

@@ -75,21 +75,21 @@ pub(super) fn read_mark(assertion: &Assertion, outcome: &Outcome, io: &Path) -> 
         Ok(score) => score,
         Err(why) => return Mark::Broken(why),
     };
-    let told = match (said.trim(), score) {
+    let remark = match (said.trim(), score) {
         ("", Some(_)) => "",
         ("", None) => printed.trim(),
         (said, _) => said,
     };
-    let broken = |why: &str| match told {
+    let broken = |why: &str| match remark {
         "" => Mark::Broken(why.to_owned()),
-        told => Mark::Broken(format!("{why}: {}", in_line(told))),
+        remark => Mark::Broken(format!("{why}: {}", in_line(remark))),
     };
     match outcome.how {
         Ended::Exited(0) => Mark::Holds(score.unwrap_or(1.0)),
         Ended::Exited(1) => {
-            let why = match told {
+            let why = match remark {
                 "" => "the grader says no".to_owned(),
-                told => in_line(told),
+                remark => in_line(remark),
             };
             Mark::Fails(score.unwrap_or(0.0), assertion.reason(why))
         }

@@ -177,12 +177,12 @@ fn plan_suite<'p>(
     for number in 1..=trials {
         for case in &cases {
             for setting in &settings {
-                let told = (&suite.cases[*case], digests[*case].as_str());
+                let identity = (&suite.cases[*case], digests[*case].as_str());
                 planned.push(PlannedTrial {
                     case: *case,
                     setting: *setting,
                     number,
-                    name: name_trial(&target, told, &suite.settings[*setting], number),
+                    name: name_trial(&target, identity, &suite.settings[*setting], number),
                 });
             }
         }
@@ -223,8 +223,8 @@ pub(crate) fn trials_of(
         let (outcome, stop_reason, score) = outcome_of(found, missing);
         let end = found.end.as_ref();
         let case = &suite.cases[plan.case].id;
-        let told = found.grade.as_ref().filter(|_| with_assertions);
-        let assertions = told.map(|grade| grade.assertions.clone());
+        let grade = found.grade.as_ref().filter(|_| with_assertions);
+        let assertions = grade.map(|grade| grade.assertions.clone());
         trials.push(Trial {
             case: case.clone(),
             setting: suite.settings[plan.setting].name.clone(),

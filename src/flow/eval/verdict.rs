@@ -76,7 +76,7 @@ pub(crate) fn of_run(how: Ended, reasons: &[&str], limits: EvaluationLimits) -> 
         TargetEnd::NotMeasured(_) | TargetEnd::Open => 1,
         TargetEnd::Failed(_) | TargetEnd::Answered => 2,
     });
-    let told = || match reasons.iter().find(|reason| !reason.is_empty()) {
+    let reason_given = || match reasons.iter().find(|reason| !reason.is_empty()) {
         Some(reason) => (*reason).to_owned(),
         // It ended before its run began.
         None if is(Exit::TempFail) && limits.deadline => NO_TIME.to_owned(),
@@ -91,8 +91,8 @@ pub(crate) fn of_run(how: Ended, reasons: &[&str], limits: EvaluationLimits) -> 
         }
         _ if is(Exit::Software) => TargetEnd::NotMeasured("defect".to_owned()),
         Some(end) if end != TargetEnd::Answered => end,
-        _ if is(Exit::TempFail) => TargetEnd::NotMeasured(told()),
-        _ if is(Exit::Undecided) => TargetEnd::Failed(told()),
+        _ if is(Exit::TempFail) => TargetEnd::NotMeasured(reason_given()),
+        _ if is(Exit::Undecided) => TargetEnd::Failed(reason_given()),
         _ if is(Exit::Success) || is(Exit::Failure) || is(Exit::Partial) => TargetEnd::Answered,
         // Nothing that delta ends with.
         _ => TargetEnd::NotMeasured("error".to_owned()),

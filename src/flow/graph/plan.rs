@@ -207,11 +207,11 @@ mod tests {
         let graph = graph(text);
         let plan = RoutePlan::new(&graph, 0);
         let merges = (0..graph.nodes.len()).filter(|n| graph.nodes[*n].role == Role::Merge);
-        let told = merges.map(|m| {
+        let shown = merges.map(|m| {
             let scope = &graph.nodes[plan.scope[m]].id;
             format!("{}:{scope}", graph.nodes[m].id)
         });
-        told.collect::<Vec<_>>().join(" ")
+        shown.collect::<Vec<_>>().join(" ")
     }
 
     #[test]

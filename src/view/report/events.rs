@@ -280,18 +280,18 @@ fn thought(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir, place: &s
     if calls.is_empty() {
         return;
     }
-    let mut told = String::new();
+    let mut sent_calls = String::new();
     for call in &calls {
         let sent = invalid[&call.id]
             .as_str()
             .or(call.function.arguments.as_str());
         let sent = sent.map_or_else(|| call.function.arguments.to_string(), str::to_owned);
-        told.push_str(&format!("{} {sent}\n", call.function.name));
+        sent_calls.push_str(&format!("{} {sent}\n", call.function.name));
     }
     let names: Vec<&str> = calls.iter().map(|call| &*call.function.name).collect();
     record
         .put("calls", &names)
-        .text("sent", told.trim_end(), place);
+        .text("sent", sent_calls.trim_end(), place);
 }
 
 fn end(record: &mut PageRecord<'_>, line: &Line<'_>, place: &str) {

@@ -99,9 +99,9 @@ pub(super) fn assertions_against(trial: &Trial) -> Vec<String> {
         TrialOutcome::NotMeasured => Value::Null,
         TrialOutcome::Passed | TrialOutcome::Failed => Value::Bool(false),
     };
-    let told = trial.assertions.as_ref();
-    let told = told.and_then(|list| serde_json::from_str::<Vec<Value>>(list.get()).ok());
-    let failed = told
+    let marks = trial.assertions.as_ref();
+    let marks = marks.and_then(|list| serde_json::from_str::<Vec<Value>>(list.get()).ok());
+    let failed = marks
         .iter()
         .flatten()
         .filter(|assertion| assertion.get("passed") == Some(&wanted));
