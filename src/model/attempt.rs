@@ -1,8 +1,51 @@
 //! One attempt to reach the model: what it came to, and the server's own words.
 
 use crate::error::Error;
+use crate::text::json;
 use crate::unix::signals::Stop;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::borrow::Cow;
 use std::time::Duration;
+
+/// The largest whole response that is read.
+pub(super) const LARGEST_RESPONSE: u64 = 16 << 20;
+
+/// The largest message in a response, and the largest event of a stream: the engine holds a message several times,
+/// and one answer is to take at most 64 MB of memory beyond its size.
+pub(super) const LARGEST_MESSAGE: usize = 3 << 20;
+
+/// A message has at most so many values, each of which takes up to 200 bytes once it is read.
+pub(super) const MOST_VALUES: usize = 1 << 17;
+
+/// The longest body of an error that is looked at.
+pub(super) const LONGEST_ERROR: usize = 64 << 10;
+
+/// Checks that a message is not too large to be read.
+///
+/// # Errors
+/// It is.
+pub(super) fn check_size(message: &str) -> Result<(), String> {
+    if message.len() <= LARGEST_MESSAGE && json::count_values(message) <= MOST_VALUES {
+        return Ok(());
+    }
+    let size = LARGEST_MESSAGE >> 20;
+    Err(format!(
+        "the answer has more than {size} MiB or {MOST_VALUES} values"
+    ))
+}
+
+/// A response as text.
+///
+/// # Errors
+/// It is too large for an answer with bytes that are not UTF-8, each of which becomes three.
+pub(super) fn readable(body: &[u8]) -> Result<Cow<'_, str>, String> {
+    if body.len() > LARGEST_MESSAGE && std::str::from_utf8(body).is_err() {
+        return Err("a large answer that is not UTF-8".to_owned());
+    }
+    Ok(json::readable(body))
+}
 
 /// The outcome of one attempt.
 #[derive(Debug)]
@@ -59,9 +102,32 @@ pub(crate) enum Remedy {
     MaxTokens(u64),
 }
 
+/// A server's error as JSON; of a large one, the members that say something.
+fn error_json(body: &[u8]) -> Option<Value> {
+    #[derive(Deserialize)]
+    struct ErrorBody<'b> {
+        #[serde(borrow, default)]
+        error: Option<&'b RawValue>,
+        #[serde(borrow, default)]
+        message: Option<&'b RawValue>,
+        #[serde(borrow, default)]
+        detail: Option<&'b RawValue>,
+    }
+    if body.len() <= LONGEST_ERROR {
+        return serde_json::from_slice(body).ok();
+    }
+    let ErrorBody {
+        error,
+        message,
+        detail,
+    } = serde_json::from_slice(body).ok()?;
+    let [error, message, detail] = [error, message, detail].map(json::small);
+    Some(serde_json::json!({"error": error, "message": message, "detail": detail}))
+}
+
 /// The codes of a server's error: `error.code` and `error.type`.
 pub(crate) fn error_codes(body: &[u8]) -> Vec<String> {
-    let json: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let json = error_json(body).unwrap_or_default();
     let codes =
         ["code", "type"].map(|name| json.get("error")?.get(name)?.as_str().map(str::to_owned));
     codes.into_iter().flatten().collect()
@@ -69,7 +135,7 @@ pub(crate) fn error_codes(body: &[u8]) -> Vec<String> {
 
 /// The words of a server or a program about why it said no, on one line and not too long.
 pub(crate) fn their_words(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body);
+    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST_ERROR)]);
     let start = text
         .trim_start()
         .get(..9)
@@ -78,20 +144,18 @@ pub(crate) fn their_words(body: &[u8]) -> String {
     if start.starts_with("<!doctype") || start.starts_with("<html") {
         return "an HTML page; is the base URL right? It usually ends in /v1".to_owned();
     }
-    let said = serde_json::from_str::<serde_json::Value>(&text)
-        .ok()
-        .and_then(|json| {
-            let error = json.get("error").unwrap_or(&json);
-            let said = [
-                error.get("message"),
-                Some(error),
-                json.get("message"),
-                json.get("detail"),
-            ];
-            said.into_iter()
-                .flatten()
-                .find_map(|value| value.as_str().map(str::to_owned))
-        });
+    let said = error_json(body).and_then(|json| {
+        let error = json.get("error").unwrap_or(&json);
+        let said = [
+            error.get("message"),
+            Some(error),
+            json.get("message"),
+            json.get("detail"),
+        ];
+        said.into_iter()
+            .flatten()
+            .find_map(|value| value.as_str().map(str::to_owned))
+    });
     let said = said.unwrap_or_else(|| text.into_owned());
     let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut cut: String = line.chars().take(500).collect();

@@ -2,6 +2,7 @@
 //!
 //! Unaware of which tools there are.
 
+use super::attempt::MOST_VALUES;
 use crate::text::ids::hex;
 use crate::text::json::{self, Object};
 use serde_json::{Map, Value};
@@ -23,13 +24,19 @@ pub(crate) struct NewCall {
     pub extra: Vec<(String, String)>,
 }
 
+const LONGEST_ID: usize = 64 << 10;
+
 impl NewCall {
     /// A call as a model asked for it, with its arguments as text.
     pub(super) fn understand(id: String, name: &str, text: String) -> Self {
         // JSON in a text is JSON, too.
         let text = json::readable(text.as_bytes()).into_owned();
-        let is_object = serde_json::from_str::<Map<String, Value>>(&text).is_ok();
-        let (arguments, invalid) = if text.trim().is_empty() {
+        let is_large = json::count_values(&text) > MOST_VALUES;
+        let is_object = !is_large && serde_json::from_str::<Map<String, Value>>(&text).is_ok();
+        let (arguments, invalid) = if is_large {
+            let said = format!("arguments with more than {MOST_VALUES} values");
+            ("{}".to_owned(), Some(said))
+        } else if text.trim().is_empty() {
             ("{}".to_owned(), None)
         } else if is_object {
             (text, None)
@@ -43,7 +50,12 @@ impl NewCall {
             Some(invalid.unwrap_or(said))
         };
         Self {
-            id,
+            // Longer than any service's, it is as good as none.
+            id: if id.len() > LONGEST_ID {
+                String::new()
+            } else {
+                id
+            },
             name: usable_name(name).into_owned(),
             arguments,
             invalid,

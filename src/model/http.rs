@@ -14,15 +14,14 @@ mod tls;
 
 pub(crate) use resolver::{RESOLVE_COMMAND, resolve_host};
 
-use super::attempt::Attempt;
+use super::attempt::{Attempt, LARGEST_RESPONSE, readable};
 use super::wire::{
-    Broken, Heard, Listener, Stream, error_status, joined_texts, stream_error_status,
+    Broken, Heard, Listener, Stream, error_status, is_in_joined_texts, stream_error_status,
 };
 use crate::VERSION;
 use crate::config::agent::Llm;
 use crate::config::environment::{Endpoint, Secret, is_loopback};
 use crate::model::rate::SharedRate;
-use crate::text::json;
 use crate::unix::signals::Signals;
 use head::ResponseHead;
 use hearing::Hearing;
@@ -36,8 +35,8 @@ use ureq::config::Config;
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector};
 use ureq::{Agent, RequestBuilder};
 
-/// An answer larger than this is none.
-const LARGEST_ANSWER: u64 = 64 << 20;
+/// A longer stream is no answer.
+const LONGEST_STREAM: usize = 64 << 20;
 
 /// Once an answer is whole, its connection has this long to end it.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -226,14 +225,14 @@ impl Http {
         let mut body = Vec::new();
         // The library wraps its own errors; unwrap the one that says that the time is over.
         reader
-            .take(LARGEST_ANSWER + 1)
+            .take(LARGEST_RESPONSE + 1)
             .read_to_end(&mut body)
             .map_err(ureq::Error::from)?;
-        if body.len() as u64 > LARGEST_ANSWER {
+        if body.len() as u64 > LARGEST_RESPONSE {
             self.redact(&mut body);
             body.truncate(1024);
             return Ok(Received {
-                attempt: self.too_large(&head),
+                attempt: self.too_large(&head, "16 MiB"),
                 response: Some(body),
                 stream: None,
             });
@@ -275,7 +274,8 @@ impl Http {
     /// The attempt's outcome; errors come with status 200, too.
     fn judge_body(&self, mut head: ResponseHead, body: &[u8]) -> Attempt {
         if head.is_success()
-            && let Some(status) = error_status(self.endpoint.api, json::readable(body).as_bytes())
+            && let Ok(text) = readable(body)
+            && let Some(status) = error_status(self.endpoint.api, text.as_bytes())
         {
             head.status = status;
             return Self::counting(self.judge_status(&head, body));
@@ -306,11 +306,11 @@ impl Http {
                         let last = LAST_WORDS.as_millis() as u64;
                         self.link.silence.store(last, Ordering::Relaxed);
                     }
-                    if raw.len() as u64 > LARGEST_ANSWER {
+                    if raw.len() > LONGEST_STREAM {
                         let mut kept = self.kept_stream(raw, None);
                         kept.truncate(1024);
                         return Received {
-                            attempt: self.too_large(head),
+                            attempt: self.too_large(head, "64 MiB"),
                             response: None,
                             stream: Some(kept),
                         };
@@ -352,7 +352,7 @@ impl Http {
         self.redact(&mut raw);
         let holds_secret = |stream: &[u8]| {
             !self.endpoint.secrets.is_empty()
-                && joined_texts(stream).any(|text| self.redact(&mut text.into_bytes()))
+                && is_in_joined_texts(stream, &mut |text| self.redact(&mut text.into()))
         };
         if !holds_secret(&raw) {
             return raw;

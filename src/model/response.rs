@@ -4,6 +4,7 @@
 //! that is null, missing or a list of parts; calls that are null, without ids, or with arguments as
 //! an object.
 
+use crate::model::attempt::{check_size, readable};
 use crate::model::calls::{NewCall, calls_json};
 use crate::model::usage::{AnswerUsage, chat_cached, chat_usage};
 use crate::record::event::{FinishReason, REASONING, Terms, Tokens};
@@ -101,19 +102,19 @@ impl Answer {
 #[derive(Deserialize)]
 struct ChatCompletion<'r> {
     #[serde(borrow, default)]
-    choices: Option<Vec<Choice<'r>>>,
-    #[serde(default)]
-    model: Option<Value>,
-    #[serde(default)]
-    usage: Option<Value>,
+    choices: Option<&'r RawValue>,
+    #[serde(borrow, default)]
+    model: Option<&'r RawValue>,
+    #[serde(borrow, default)]
+    usage: Option<&'r RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Choice<'r> {
     #[serde(borrow, default)]
     message: Option<&'r RawValue>,
-    #[serde(default)]
-    finish_reason: Option<Value>,
+    #[serde(borrow, default)]
+    finish_reason: Option<&'r RawValue>,
 }
 
 #[derive(Deserialize, Default)]
@@ -187,19 +188,23 @@ impl NoAnswer {
 /// The reason to ask again: the body is not JSON, has no message, or one with neither text nor
 /// calls.
 pub(crate) fn parse(body: &[u8]) -> Result<Answer, NoAnswer> {
-    let readable = json::readable(body);
+    let readable = readable(body)?;
     let body = readable.as_bytes();
     let response: ChatCompletion<'_> = serde_json::from_slice(body).map_err(|_| not_chat(body))?;
-    let mut choices = response.choices.unwrap_or_default();
-    if choices.is_empty() {
+    let choices = response.choices.map_or("[]", RawValue::get);
+    let choices = choices.strip_prefix('[').ok_or_else(|| not_chat(body))?;
+    if choices.trim_start() == "]" {
         let said = super::attempt::their_words(body);
         return Err(format!("the answer has no choices: {said}").into());
     }
-    let model = response.model.as_ref().and_then(Value::as_str);
-    let model = model.map(str::to_owned);
-    choices
-        .swap_remove(0)
-        .into_answer(model, response.usage.as_ref())
+    // The others, however many there are, are not read.
+    let mut choices = serde_json::Deserializer::from_str(choices).into_iter::<Choice<'_>>();
+    let first = choices.next().and_then(Result::ok);
+    let choice = first.ok_or_else(|| not_chat(body))?;
+    check_size(choice.message.map_or("null", RawValue::get))?;
+    let model = json::small(response.model).as_str().map(str::to_owned);
+    choice
+        .into_answer(model, &json::small(response.usage))
         .unwrap_or_else(|_| Err(not_chat(body).into()))
 }
 
@@ -237,7 +242,7 @@ impl Choice<'_> {
     fn into_answer(
         self,
         model: Option<String>,
-        usage: Option<&Value>,
+        usage: &Value,
     ) -> serde_json::Result<Result<Answer, NoAnswer>> {
         let raw = self.message.map_or("null", RawValue::get);
         let message: Option<ChatMessage<'_>> = serde_json::from_str(raw)?;
@@ -272,16 +277,16 @@ impl Choice<'_> {
             finish_reason,
             finish_detail: refusal.map(str::to_owned),
             model,
-            usage: usage.and_then(chat_usage).map(|counted| counted.tokens),
-            cached_tokens: usage.and_then(chat_cached),
+            usage: chat_usage(usage).map(|counted| counted.tokens),
+            cached_tokens: chat_cached(usage),
             items: as_items(&other_members(raw, is_known_member)?),
             ..Answer::default()
         }))
     }
 
     fn finish_reason(&self) -> Option<FinishReason<'static>> {
-        let name = self.finish_reason.as_ref().and_then(Value::as_str)?;
-        Some(FinishReason::of(name.to_owned()))
+        let name = json::small(self.finish_reason);
+        Some(FinishReason::of(name.as_str()?.to_owned()))
     }
 }
 

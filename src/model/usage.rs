@@ -4,8 +4,10 @@
 
 use crate::config::api::Api;
 use crate::record::event::{Terms, Tokens};
+use crate::text::json;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// The count of one answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,12 +39,12 @@ pub(crate) enum Uncounted {
 /// It has no valid ones.
 pub(super) fn read_usage(api: Api, body: &[u8]) -> Result<AnswerUsage, Uncounted> {
     #[derive(Deserialize)]
-    struct WithUsage {
-        #[serde(default)]
-        usage: Option<Value>,
+    struct WithUsage<'b> {
+        #[serde(borrow, default)]
+        usage: Option<&'b RawValue>,
     }
-    let with_usage: WithUsage = serde_json::from_slice(body).map_err(|_| Uncounted::Silent)?;
-    let usage = with_usage.usage.ok_or(Uncounted::Silent)?;
+    let with_usage: WithUsage<'_> = serde_json::from_slice(body).map_err(|_| Uncounted::Silent)?;
+    let usage = json::small(Some(with_usage.usage.ok_or(Uncounted::Silent)?));
     let counted = match api {
         Api::Chat => chat_usage(&usage),
         Api::Responses => responses_usage(&usage),
@@ -55,18 +57,20 @@ pub(super) fn read_usage(api: Api, body: &[u8]) -> Result<AnswerUsage, Uncounted
 pub(super) fn read_terms(body: &[u8]) -> Terms {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Said {
-        usage: Option<Value>,
-        service_tier: Option<Value>,
+    struct Said<'b> {
+        #[serde(borrow)]
+        usage: Option<&'b RawValue>,
+        #[serde(borrow)]
+        service_tier: Option<&'b RawValue>,
     }
-    let said: Said = serde_json::from_slice(body).unwrap_or_default();
-    let usage = said.usage.unwrap_or_default();
+    let said: Said<'_> = serde_json::from_slice(body).unwrap_or_default();
+    let [usage, tier] = [said.usage, said.service_tier].map(json::small);
     let word = |value: Option<&Value>| {
         let word = value.and_then(Value::as_str).filter(|it| it.len() <= 64);
         word.map(str::to_owned)
     };
     Terms {
-        service_tier: word(usage.get("service_tier").or(said.service_tier.as_ref())),
+        service_tier: word(usage.get("service_tier").or(Some(&tier))),
         speed: word(usage.get("speed")),
         inference_geo: word(usage.get("inference_geo")),
     }

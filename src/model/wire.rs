@@ -22,13 +22,13 @@ mod records;
 
 pub(crate) use errors::{error_status, stream_error_status};
 pub(crate) use neutral::Neutral;
-pub(crate) use pieces::joined_texts;
+pub(crate) use pieces::is_in_joined_texts;
 pub(crate) use stream::{Broken, Heard, Listener, Stream};
 
 use crate::config::agent::{Agent, Llm};
 use crate::config::api::{Api, CacheTime};
 use crate::config::environment::Environment;
-use crate::model::attempt::{Remedy, their_words};
+use crate::model::attempt::{Remedy, check_size, readable, their_words};
 use crate::model::calls::calls_json;
 use crate::model::response::{self, Answer, NoAnswer};
 use crate::model::usage::{read_terms, read_usage};
@@ -299,7 +299,7 @@ impl Wire {
     /// # Errors
     /// The reason to ask again.
     pub(crate) fn parse(&self, body: &[u8]) -> Result<Answer, NoAnswer> {
-        let readable = json::readable(body);
+        let readable = readable(body)?;
         let body = readable.as_bytes();
         let mut answer = match self.rules.api {
             Api::Chat => response::parse(body)?,
@@ -390,6 +390,16 @@ fn not_of(body: &[u8], what: &str) -> String {
     }
     let said = their_words(&body[..body.len().min(200)]);
     format!("the answer is not {what} of this API: {said}")
+}
+
+/// The items of an answer.
+///
+/// # Errors
+/// There is no list of them, for which `none` has the words, or it is too large.
+fn items(list: Option<&RawValue>, none: impl Fn() -> String) -> Result<Vec<&RawValue>, String> {
+    let list = list.ok_or_else(&none)?;
+    check_size(list.get())?;
+    serde_json::from_str(list.get()).map_err(|_| none())
 }
 
 /// Items as a JSON array of one line.

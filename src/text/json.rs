@@ -5,6 +5,7 @@
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -195,6 +196,44 @@ pub(crate) fn compact(json: &str) -> String {
         !c.is_ascii_whitespace()
     };
     json.chars().filter(|c| is_kept(*c)).collect()
+}
+
+/// How many values JSON has, or a few more.
+pub(crate) fn count_values(json: &str) -> usize {
+    let (mut in_string, mut is_escaped) = (false, false);
+    let is_separator = |byte: &u8| {
+        if in_string {
+            in_string = is_escaped || *byte != b'"';
+            is_escaped = !is_escaped && *byte == b'\\';
+            return false;
+        }
+        in_string = *byte == b'"';
+        matches!(byte, b',' | b'[' | b'{')
+    };
+    1 + json.as_bytes().iter().copied().filter(is_separator).count()
+}
+
+/// A value of at most 64 KiB of JSON; null in place of a larger one, which may take thirty times its size in memory.
+pub(crate) fn small(json: Option<&RawValue>) -> Value {
+    let small = json.filter(|json| json.get().len() <= 64 << 10);
+    let value = small.and_then(|json| serde_json::from_str(json.get()).ok());
+    value.unwrap_or_default()
+}
+
+/// About how many bytes of memory an object takes.
+pub(crate) fn weight(members: &Map<String, Value>) -> usize {
+    fn of(value: &Value) -> usize {
+        100 + match value {
+            Value::String(text) => text.len(),
+            Value::Array(list) => list.iter().map(of).sum(),
+            Value::Object(members) => weight(members),
+            _ => 0,
+        }
+    }
+    members
+        .iter()
+        .map(|(key, value)| 50 + key.len() + of(value))
+        .sum()
 }
 
 /// JSON that came over several lines, without the line breaks.
@@ -400,7 +439,6 @@ pub(crate) fn parser_words(error: &serde_json::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::Value;
 
     #[test]
     fn an_answer_in_a_fenced_block_is_what_is_inside() {

@@ -132,6 +132,7 @@ mod journal;
 mod imports;
 mod init;
 mod install;
+mod large_answers;
 mod legacy;
 mod limits;
 mod limits_kept;

@@ -45,7 +45,9 @@ pub(super) struct Answered {
 /// The end of a text on one line.
 fn last_words(text: &str) -> String {
     const CHARACTERS: usize = 60;
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let tail = text.ceil_char_boundary(text.len().saturating_sub(20 * CHARACTERS));
+    let words: Vec<&str> = text[tail..].split_whitespace().collect();
+    let line = words.join(" ");
     let skipped = line.chars().count().saturating_sub(CHARACTERS);
     let end = if text.ends_with(char::is_whitespace) {
         " "

@@ -6,7 +6,7 @@ use super::record::InvocationRecord;
 use super::{Asked, Invocation, Model, Patience};
 use crate::config::api::Api;
 use crate::error::Result;
-use crate::model::attempt::Attempt;
+use crate::model::attempt::{Attempt, readable};
 use crate::model::http::{Exchange, Http, Received};
 use crate::model::wire::error_status;
 use crate::record::invocations::OpenAnswer;
@@ -14,6 +14,8 @@ use crate::text::digest::sha256;
 use crate::text::json;
 use crate::unix::files;
 use crate::unix::signals::Signals;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use std::time::{Duration, Instant};
 
 /// The wait before the first look, and the longest that it doubles to.
@@ -21,13 +23,18 @@ const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
 /// The id of a response, empty if it has none, and whether it has ended. None for what is no response.
 fn standing(body: &[u8]) -> Option<(String, bool)> {
-    let response: serde_json::Value =
-        serde_json::from_slice(json::readable(body).as_bytes()).ok()?;
-    let has_ended = !matches!(response["status"].as_str()?, "queued" | "in_progress");
-    Some((
-        response["id"].as_str().unwrap_or_default().to_owned(),
-        has_ended,
-    ))
+    #[derive(Deserialize)]
+    struct Begun<'b> {
+        #[serde(borrow, default)]
+        status: Option<&'b RawValue>,
+        #[serde(borrow, default)]
+        id: Option<&'b RawValue>,
+    }
+    let readable = readable(body).ok()?;
+    let begun: Begun<'_> = serde_json::from_str(&readable).ok()?;
+    let [status, id] = [begun.status, begun.id].map(json::small);
+    let has_ended = !matches!(status.as_str()?, "queued" | "in_progress");
+    Some((id.as_str().unwrap_or_default().to_owned(), has_ended))
 }
 
 /// True for an id that can be a part of a URL as it is.

@@ -1,7 +1,7 @@
 //! What a response or a failure means: an answer, another attempt, or none.
 
 use super::{Http, ResponseHead};
-use crate::model::attempt::{Attempt, Remedy, error_codes, their_words};
+use crate::model::attempt::{Attempt, LONGEST_ERROR, Remedy, error_codes, their_words};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ impl Http {
             400 => Attempt::Refused {
                 why: self.status_line(status, &with_way_out(&said)),
                 is_too_long: false,
-                remedy: Remedy::of(self.endpoint.api, body),
+                remedy: Remedy::of(self.endpoint.api, &body[..body.len().min(LONGEST_ERROR)]),
                 http_status: Some(status),
             },
             _ => self.refused(status, &said),
@@ -107,8 +107,9 @@ impl Http {
     }
 
     /// An answer that is too large to be one.
-    pub(super) fn too_large(&self, head: &ResponseHead) -> Attempt {
-        let attempt = self.again(head.status, "an answer of more than 64 MiB", None);
+    pub(super) fn too_large(&self, head: &ResponseHead, limit: &str) -> Attempt {
+        let why = format!("an answer of more than {limit}");
+        let attempt = self.again(head.status, &why, None);
         if head.is_success() {
             Self::counting(attempt)
         } else {

@@ -2,8 +2,10 @@
 
 use crate::config::api::Api;
 use crate::model::attempt::{Remedy, error_codes};
+use crate::text::json;
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 impl Remedy {
     /// The remedy that an error 400 asks for.
@@ -107,20 +109,23 @@ fn largest_answer(said: &str) -> Option<u64> {
 pub(crate) fn error_status(api: Api, body: &[u8]) -> Option<u16> {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct ErrorBody {
-        r#type: Option<String>,
-        status: Option<Value>,
-        error: Option<Value>,
+    struct ErrorBody<'b> {
+        #[serde(borrow)]
+        r#type: Option<&'b RawValue>,
+        #[serde(borrow)]
+        status: Option<&'b RawValue>,
+        #[serde(borrow)]
+        error: Option<&'b RawValue>,
     }
     if api == Api::Chat {
         return None;
     }
-    let shown: ErrorBody = serde_json::from_slice(body).ok()?;
-    let status = shown.status.as_ref().and_then(Value::as_str);
-    match (api, shown.r#type.as_deref(), status) {
+    let shown: ErrorBody<'_> = serde_json::from_slice(body).ok()?;
+    let [kind, status, error] = [shown.r#type, shown.status, shown.error].map(json::small);
+    match (api, kind.as_str(), status.as_str()) {
         (Api::Responses, _, Some("cancelled")) => Some(500),
         (Api::Responses, _, Some("failed")) | (Api::Messages, Some("error"), _) => {
-            Some(status_of_error(api, body, shown.error.as_ref()))
+            Some(status_of_error(api, body, Some(&error)))
         }
         _ => None,
     }

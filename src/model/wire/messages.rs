@@ -394,13 +394,13 @@ fn rebuild(message: &Message<'_>, wrapped: &[String], blocks: &mut Vec<(Cow<'_, 
 #[derive(Deserialize)]
 struct ReceivedMessage<'r> {
     #[serde(borrow, default)]
-    content: Option<Vec<&'r RawValue>>,
+    content: Option<&'r RawValue>,
     #[serde(borrow, default)]
-    stop_reason: Option<Cow<'r, str>>,
-    #[serde(default)]
-    stop_details: Option<Value>,
-    #[serde(default)]
-    model: Option<String>,
+    stop_reason: Option<&'r RawValue>,
+    #[serde(borrow, default)]
+    stop_details: Option<&'r RawValue>,
+    #[serde(borrow, default)]
+    model: Option<&'r RawValue>,
 }
 
 /// Reads a response.
@@ -410,9 +410,7 @@ struct ReceivedMessage<'r> {
 pub(super) fn parse(body: &[u8], wrapped: &[String]) -> Result<Answer, String> {
     let response: ReceivedMessage<'_> =
         serde_json::from_slice(body).map_err(|_| super::not_of(body, "a message"))?;
-    let Some(items) = response.content else {
-        return Err(super::not_of(body, "a message"));
-    };
+    let items = super::items(response.content, || super::not_of(body, "a message"))?;
     let (mut text, mut thinking) = (String::new(), String::new());
     let mut calls = Vec::new();
     let odd = |e| format!("a block of the answer: {}", json_text::parser_message(&e));
@@ -436,8 +434,9 @@ pub(super) fn parse(body: &[u8], wrapped: &[String]) -> Result<Answer, String> {
             _ => {}
         }
     }
-    let reason = response.stop_reason.unwrap_or_default();
-    let (finish, detail) = match &*reason {
+    let reason = json_text::small(response.stop_reason);
+    let reason = reason.as_str().unwrap_or_default();
+    let (finish, detail) = match reason {
         "end_turn" | "stop_sequence" => ("stop", None),
         "tool_use" => ("tool_calls", None),
         "max_tokens" => ("length", None),
@@ -445,12 +444,16 @@ pub(super) fn parse(body: &[u8], wrapped: &[String]) -> Result<Answer, String> {
             "length",
             Some("the model's context window is full".to_owned()),
         ),
-        "refusal" => ("content_filter", refusal(response.stop_details.as_ref())),
+        "refusal" => (
+            "content_filter",
+            refusal(&json_text::small(response.stop_details)),
+        ),
         other => (other, None),
     };
     // With a call of ours it cannot go on before that has a result.
     let is_paused = reason == "pause_turn" && calls.is_empty();
-    let mut answer = Answer::of_parts(text, thinking, calls, response.model);
+    let model = json_text::small(response.model).as_str().map(str::to_owned);
+    let mut answer = Answer::of_parts(text, thinking, calls, model);
     answer.is_paused = is_paused;
     answer.finish_reason = Some(FinishReason::of(finish.to_owned()));
     answer.finish_detail = detail;
@@ -458,8 +461,7 @@ pub(super) fn parse(body: &[u8], wrapped: &[String]) -> Result<Answer, String> {
     Ok(answer)
 }
 
-fn refusal(details: Option<&Value>) -> Option<String> {
-    let details = details?;
+fn refusal(details: &Value) -> Option<String> {
     let words = ["category", "explanation"].map(|key| details.get(key)?.as_str());
     let words: Vec<&str> = words.into_iter().flatten().collect();
     (!words.is_empty()).then(|| words.join(": "))

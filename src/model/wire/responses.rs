@@ -317,13 +317,13 @@ fn rebuild(message: &Message<'_>, out: &mut Vec<Cow<'_, [u8]>>) {
 #[derive(Deserialize)]
 struct Response<'r> {
     #[serde(borrow, default)]
-    output: Option<Vec<&'r RawValue>>,
-    #[serde(default)]
-    status: Option<String>,
-    #[serde(default)]
-    incomplete_details: Option<Value>,
-    #[serde(default)]
-    model: Option<String>,
+    output: Option<&'r RawValue>,
+    #[serde(borrow, default)]
+    status: Option<&'r RawValue>,
+    #[serde(borrow, default)]
+    incomplete_details: Option<&'r RawValue>,
+    #[serde(borrow, default)]
+    model: Option<&'r RawValue>,
 }
 
 /// Reads a response.
@@ -333,9 +333,7 @@ struct Response<'r> {
 pub(super) fn parse(body: &[u8]) -> Result<Answer, String> {
     let response: Response<'_> =
         serde_json::from_slice(body).map_err(|_| super::not_of(body, "a response"))?;
-    let Some(items) = response.output else {
-        return Err(super::not_of(body, "a response"));
-    };
+    let items = super::items(response.output, || super::not_of(body, "a response"))?;
     let (mut text, mut thinking) = (String::new(), String::new());
     let (mut calls, mut refusal) = (Vec::new(), None);
     let odd = |e| format!("an item of the answer: {}", json::parser_message(&e));
@@ -370,9 +368,10 @@ pub(super) fn parse(body: &[u8]) -> Result<Answer, String> {
             _ => {}
         }
     }
-    let why = response.incomplete_details.as_ref();
-    let why = why.and_then(|details| details.get("reason")?.as_str());
-    let status = response.status.as_deref().unwrap_or("completed");
+    let why = json::small(response.incomplete_details);
+    let why = why.get("reason").and_then(Value::as_str);
+    let status = json::small(response.status);
+    let status = status.as_str().unwrap_or("completed");
     let finish = match (status, why) {
         _ if refusal.is_some() => "content_filter",
         ("completed", _) if calls.is_empty() => "stop",
@@ -384,7 +383,8 @@ pub(super) fn parse(body: &[u8]) -> Result<Answer, String> {
     if text.is_empty() {
         text = refusal.clone().unwrap_or_default();
     }
-    let mut answer = Answer::of_parts(text, thinking, calls, response.model);
+    let model = json::small(response.model).as_str().map(str::to_owned);
+    let mut answer = Answer::of_parts(text, thinking, calls, model);
     answer.finish_reason = Some(FinishReason::of(finish.to_owned()));
     answer.finish_detail = refusal;
     answer.items = super::array(&items);

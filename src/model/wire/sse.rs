@@ -39,6 +39,11 @@ impl Events {
         self.line.extend_from_slice(rest);
     }
 
+    /// The length of the event so far.
+    pub(super) fn held(&self) -> usize {
+        self.line.len() + self.name.len() + self.data.len()
+    }
+
     /// The data of an event that no blank line ends. The standard drops it.
     pub(super) fn unended(mut self) -> Option<Vec<u8>> {
         self.end_line(&mut |_, _| {});

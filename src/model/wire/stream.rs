@@ -9,6 +9,7 @@ mod responses;
 
 use super::sse::Events;
 use crate::config::api::Api;
+use crate::model::attempt::{LARGEST_MESSAGE, MOST_VALUES};
 use crate::text::json;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::{Map, Value};
@@ -57,7 +58,15 @@ pub(crate) struct Stream {
     broken: Option<Broken>,
     /// The end of the text so far, if it is half of a character.
     half: String,
+    /// How many bytes have come since the response was last weighed.
+    unweighed: usize,
 }
+
+/// What has come of a response is weighed each time that so many bytes have been added.
+const WEIGHED_EACH: usize = 256 << 10;
+
+/// The heaviest response that is assembled.
+const MOST_WEIGHT: usize = 3 * LARGEST_MESSAGE;
 
 impl Stream {
     pub(crate) fn new(api: Api) -> Self {
@@ -70,6 +79,7 @@ impl Stream {
             },
             broken: None,
             half: String::new(),
+            unweighed: 0,
         }
     }
 
@@ -80,6 +90,7 @@ impl Stream {
             assembly,
             broken,
             half,
+            unweighed,
         } = self;
         events.push(bytes, &mut |name, data| {
             if broken.is_none() && !assembly.has_ended() {
@@ -87,6 +98,14 @@ impl Stream {
                 *broken = assembly.add(name, data, &mut listener).err();
             }
         });
+        *unweighed += bytes.len();
+        let is_due = *unweighed > WEIGHED_EACH;
+        if is_due {
+            *unweighed = 0;
+        }
+        if events.held() > LARGEST_MESSAGE || is_due && assembly.weight() > MOST_WEIGHT {
+            *broken = Some(Broken::Unreadable("it is too large".to_owned()));
+        }
     }
 
     /// True if there will be no response, whatever is still to come.
@@ -168,6 +187,13 @@ impl Assembly {
     /// # Errors
     /// It reports one, or cannot be read. Only what is of an unknown type is passed over.
     fn add(&mut self, name: &[u8], data: &[u8], listener: &mut Listener<'_>) -> Result<(), Broken> {
+        // Small ones are not worth counting.
+        if data.len() > MOST_VALUES / 2
+            && !matches!(self, Self::Responses(_))
+            && json::count_values(&String::from_utf8_lossy(data)) > MOST_VALUES
+        {
+            return Err(Broken::Unreadable("it has too many values".to_owned()));
+        }
         match (self, data.trim_ascii()) {
             (_, b"") => Ok(()),
             (Self::Chat(chunks), DONE) => {
@@ -181,6 +207,15 @@ impl Assembly {
             (Self::Chat(chunks), _) => chunks.add(&json::marked(data), listener),
             (Self::Responses(items), _) => items.add(name, &json::marked(data), listener),
             (Self::Messages(blocks), _) => blocks.add(name, &json::marked(data), listener),
+        }
+    }
+
+    /// About how many bytes of memory it takes.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Chat(chunks) => chunks.weight(),
+            Self::Responses(items) => items.weight(),
+            Self::Messages(blocks) => blocks.weight(),
         }
     }
 

@@ -115,11 +115,13 @@ impl Chunks {
             return Ok(());
         };
         for part in parts {
-            let same = |other: &&mut Value| {
-                part["index"].is_u64()
-                    && ["index", "type"].iter().all(|key| other[key] == part[key])
+            let same =
+                |other: &&mut Value| ["index", "type"].iter().all(|key| other[key] == part[key]);
+            let known = match part["index"].is_u64() {
+                true => list.iter_mut().rfind(same),
+                false => None,
             };
-            match (list.iter_mut().rfind(same), part) {
+            match (known, part) {
                 (Some(Value::Object(whole)), Value::Object(part)) => {
                     for (key, value) in part {
                         match value.as_str() {
@@ -184,6 +186,14 @@ impl Chunks {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn weight(&self) -> usize {
+        let of_call = |call: &StreamedCall| {
+            500 + json::weight(&call.members) + call.name.len() + call.arguments.len()
+        };
+        let calls: usize = self.calls.iter().map(of_call).sum();
+        json::weight(&self.members) + json::weight(&self.message) + calls
     }
 
     /// The completion, if all of it came.

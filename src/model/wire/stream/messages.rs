@@ -76,6 +76,12 @@ impl Blocks {
         Ok(())
     }
 
+    pub(super) fn weight(&self) -> usize {
+        let blocks = self.blocks.values();
+        let blocks = blocks.map(|block| 200 + json::weight(&block.members) + block.input.len());
+        self.message.as_ref().map_or(0, json::weight) + blocks.sum::<usize>()
+    }
+
     /// The message, if all of it came.
     pub(super) fn finish(self) -> Option<Vec<u8>> {
         let message = self.message.filter(|_| self.is_whole)?;

@@ -1,10 +1,10 @@
 //! Events of a response of Responses. The last one holds the whole.
 
 use super::{Broken, Heard, Listener};
+use crate::model::attempt::check_size;
 use crate::text::json::{self, Members, Object};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use std::borrow::Cow;
 
 /// What has come of a response.
@@ -37,6 +37,14 @@ fn read<'e, T: Deserialize<'e> + Default>(member: Option<&'e RawValue>) -> serde
     member.map_or(Ok(T::default()), |raw| serde_json::from_str(raw.get()))
 }
 
+/// A member that is an object, if it is there.
+fn object(member: Option<&RawValue>) -> Result<Option<&RawValue>, Broken> {
+    match member.is_none_or(|raw| raw.get().starts_with('{')) {
+        true => Ok(member),
+        false => Err(Broken::Unreadable("expected an object".to_owned())),
+    }
+}
+
 impl Items {
     /// Adds an event.
     pub(super) fn add(
@@ -57,21 +65,18 @@ impl Items {
                 listener(Heard::Reasoning(&read::<String>(event.delta)?));
             }
             "response.output_item.added" => {
-                let item: Map<String, Value> = read(event.item)?;
-                if item.get("type").is_some_and(|it| it == "function_call") {
-                    let name = item.get("name").and_then(Value::as_str);
-                    listener(Heard::Call(name.unwrap_or_default()));
+                let item = json::small(object(event.item)?);
+                if item["type"] == "function_call" {
+                    listener(Heard::Call(item["name"].as_str().unwrap_or_default()));
                 }
             }
             "response.output_item.done" => {
-                read::<Members>(event.item)?;
+                let item = object(event.item)?;
                 let place = read(event.output_index)?;
-                self.done
-                    .extend(event.item.map(|item| (place, item.to_owned())));
+                self.done.extend(item.map(|item| (place, item.to_owned())));
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
-                read::<Members>(event.response)?;
-                self.response = event.response.map(ToOwned::to_owned);
+                self.response = object(event.response)?.map(ToOwned::to_owned);
             }
             "error" => {
                 let mut out = Vec::new();
@@ -86,21 +91,32 @@ impl Items {
         Ok(())
     }
 
+    pub(super) fn weight(&self) -> usize {
+        self.done
+            .iter()
+            .map(|(_, item)| 100 + item.get().len())
+            .sum()
+    }
+
     pub(super) fn is_whole(&self) -> bool {
         self.response.is_some()
     }
 
     /// The response, if it came. Servers that leave its items out have sent them before.
     pub(super) fn finish(mut self) -> Option<Vec<u8>> {
+        #[derive(Deserialize)]
+        struct WithOutput<'r> {
+            #[serde(borrow, default)]
+            output: Option<&'r RawValue>,
+        }
         let response = self.response?;
-        let mut members: Members = serde_json::from_str(response.get()).ok()?;
-        let has_items = members.get("output").is_some_and(|output| {
-            let items: Option<Vec<&RawValue>> = serde_json::from_str(output).unwrap_or_default();
-            items.is_some_and(|items| !items.is_empty())
-        });
-        if has_items || self.done.is_empty() {
+        let whole: WithOutput<'_> = serde_json::from_str(response.get()).ok()?;
+        let output = whole.output.map_or("[]", RawValue::get);
+        let is_empty = output.trim_matches(['[', ']', ' ', '\n']).is_empty();
+        if !is_empty || self.done.is_empty() || check_size(response.get()).is_err() {
             return Some(response.get().as_bytes().to_vec());
         }
+        let mut members: Members = serde_json::from_str(response.get()).ok()?;
         self.done.sort_by_key(|(place, _)| *place);
         members.0.retain(|(key, _)| key != "output");
         let mut out = Vec::new();
