@@ -9,7 +9,7 @@ use crate::engine::run_context::RunContext;
 use crate::error::Result;
 use crate::model::response;
 use crate::record::engine_log::Level;
-use crate::record::execution::{self, Stdin};
+use crate::record::execution::{self, ExecutionRecord, Stdin};
 use crate::record::run_dir::reference;
 use crate::text::json::{Object, parser_message};
 use crate::text::timestamp::Timestamp;
@@ -145,7 +145,9 @@ pub(crate) fn run_hook(
     )?;
     let argv = ctx.argv(&hook.command);
     let meta = dir.join("execution_meta");
-    let how = execute_hook(ctx, hook, &argv, &dir, input)?;
+    let stdin = Stdin::Recorded(dir.join("input").join(input.names[0]));
+    let record = execution::begin_record(&meta, &argv, stdin, None)?;
+    let how = execute_hook(ctx, hook, &argv, (&dir, record), input);
     let (code, took) = match &how {
         Ok(outcome) => (outcome.how.code(), outcome.duration),
         Err(error) => (error.code(), Duration::ZERO),
@@ -206,18 +208,15 @@ fn execute_hook(
     ctx: &RunContext<'_>,
     hook: &Hook,
     argv: &[String],
-    dir: &Path,
+    (dir, record): (&Path, ExecutionRecord),
     input: &Input<'_>,
-) -> Result<std::result::Result<Outcome, SpawnError>> {
-    let meta = dir.join("execution_meta");
+) -> std::result::Result<Outcome, SpawnError> {
     let mut env = ctx.run_variables(input.iteration);
     let path = dir.to_string_lossy().into_owned();
     env.push(("DELTA_HOOK_IO_PATH".to_owned(), Some(path)));
     for (name, value) in input.variables {
         env.push(((*name).to_owned(), Some(shorten_variable(value))));
     }
-    let stdin = Stdin::Recorded(dir.join("input").join(input.names[0]));
-    let record = execution::begin_record(&meta, argv, stdin, None)?;
     // What is left is shared: the hooks that are still to come have their part, too.
     let part = ctx.time_left().map(|left| left / 2);
     let command = Command {
@@ -238,7 +237,7 @@ fn execute_hook(
         ctx.log
             .ended(&format!("hook {}", hook.event.name()), outcome);
     }
-    Ok(ran)
+    ran
 }
 
 fn context_json(ctx: &RunContext<'_>, event: &str, number: u64, iteration: u64) -> Vec<u8> {

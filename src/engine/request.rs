@@ -9,7 +9,7 @@ use crate::config::tool::definition::{Tool, Word, schema};
 use crate::engine::observation::last_words;
 use crate::engine::run_context::RunContext;
 use crate::engine::upward::read_upward;
-use crate::error::{At, Result, is_passing, reason};
+use crate::error::{At, Error, is_passing, reason};
 use crate::model::wire::Neutral;
 use crate::record::engine_log::Level;
 use crate::record::messages::{self, Form};
@@ -34,9 +34,31 @@ pub(crate) struct Builder {
     lacking: Vec<String>,
 }
 
-/// A source that is required and cannot be had: the run fails with this.
+/// Why a request cannot be built.
 #[derive(Debug)]
-pub(crate) struct Unavailable(pub String);
+pub(crate) enum Unbuilt {
+    /// A source that is required cannot be had: the run fails with this.
+    Unavailable(String),
+    /// The disk's error.
+    Failed(Error),
+}
+
+impl From<Error> for Unbuilt {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Unbuilt> for Error {
+    fn from(unbuilt: Unbuilt) -> Self {
+        match unbuilt {
+            Unbuilt::Unavailable(why) => Self::failure(why),
+            Unbuilt::Failed(error) => error,
+        }
+    }
+}
+
+type Built<T> = std::result::Result<T, Unbuilt>;
 
 impl Builder {
     /// A builder for an agent. `tools` is everything the model can call.
@@ -84,7 +106,7 @@ impl Builder {
     /// generators wrote is taken from there, and none is run.
     ///
     /// # Errors
-    /// Disk errors; and, inside, a required source that is not available.
+    /// Disk errors, or a required source that is not available.
     pub(crate) fn request(
         &mut self,
         ctx: &RunContext<'_>,
@@ -92,7 +114,7 @@ impl Builder {
         iteration: u64,
         recorded: Option<&[u8]>,
         mut out: Vec<u8>,
-    ) -> Result<std::result::Result<Neutral, Unavailable>> {
+    ) -> Built<Neutral> {
         let context = &ctx.agent.context;
         out.extend_from_slice(&self.head);
         let mut blocks: Vec<String> = Vec::new();
@@ -111,13 +133,13 @@ impl Builder {
                 Source::Upward { .. } => upward_block(ctx, source)?,
                 Source::Computed { id, .. } if recorded.is_some() => {
                     let later = context.sources[index + 1..].iter().filter_map(Source::id);
-                    Ok(recorded.and_then(|request| block_in(request, id, later)))
+                    recorded.and_then(|request| block_in(request, id, later))
                 }
                 Source::Computed { id, output, .. } if self.only_looks => {
                     let block = file_block(ctx, id, output, true)?;
                     let used = match block {
-                        Ok(None) => "there is no earlier file, so it is left out",
-                        _ => "using the existing file",
+                        None => "there is no earlier file, so it is left out",
+                        Some(_) => "using the existing file",
                     };
                     self.lacking.push(format!(
                         "context source {id}: its program is not run; {used}"
@@ -126,11 +148,7 @@ impl Builder {
                 }
                 Source::Computed { .. } => self.computed_block(ctx, index, source, iteration)?,
             };
-            match block {
-                Ok(Some(block)) => blocks.push(block),
-                Ok(None) => {}
-                Err(unavailable) => return Ok(Err(unavailable)),
-            }
+            blocks.extend(block);
         }
         if journal_seen {
             if !blocks.is_empty() {
@@ -141,12 +159,13 @@ impl Builder {
             stable = out.len();
         }
         out.extend_from_slice(b"]}");
-        Ok(Ok(Neutral {
+        Ok(Neutral {
             bytes: out,
             messages: self.head.len(),
             stable,
-        }))
+        })
     }
+
     /// The block of a computed file, which its generator brings up to date first.
     fn computed_block(
         &mut self,
@@ -154,7 +173,7 @@ impl Builder {
         index: usize,
         source: &Source,
         iteration: u64,
-    ) -> Result<std::result::Result<Option<String>, Unavailable>> {
+    ) -> Built<Option<String>> {
         let Source::Computed {
             id,
             command,
@@ -164,19 +183,20 @@ impl Builder {
             once,
         } = source
         else {
-            return Ok(Ok(None));
+            return Ok(None);
         };
         let earlier = self.computed.iter().find(|(at, _)| *at == index);
         let is_there = match earlier {
             Some((_, is_there)) => *is_there,
-            None => match generate(ctx, id, command, *timeout, output, iteration)? {
+            None => match generate(ctx, id, command, *timeout, output, iteration) {
                 Ok(()) => true,
-                Err(why) if *optional => {
+                Err(Unbuilt::Unavailable(why)) if *optional => {
                     let text = format!("context source {id} is skipped: {why}");
                     ctx.log.line(Level::Warn, &text);
                     false
                 }
-                Err(why) => return Ok(Err(Unavailable(format!("context source {id}: {why}")))),
+                Err(Unbuilt::Unavailable(why)) => return Err(unavailable(id, &why)),
+                Err(failed) => return Err(failed),
             },
         };
         if *once && earlier.is_none() {
@@ -185,7 +205,7 @@ impl Builder {
         if is_there {
             file_block(ctx, id, output, *optional)
         } else {
-            Ok(Ok(None))
+            Ok(None)
         }
     }
 }
@@ -222,30 +242,25 @@ fn file_block(
     id: &str,
     path: &Word,
     optional: bool,
-) -> Result<std::result::Result<Option<String>, Unavailable>> {
+) -> Built<Option<String>> {
     let path = ctx.workspace.root.join(ctx.place(path));
     match files::read_regular(&path) {
         Ok(bytes) => {
             let content = String::from_utf8_lossy(&bytes);
-            Ok(Ok(Some(format!("# Context Block: {id}\n\n{content}"))))
+            Ok(Some(format!("# Context Block: {id}\n\n{content}")))
         }
-        Err(e) if optional && is_missing(&e) => Ok(Ok(None)),
-        Err(e) if is_passing(&e) => Err(e).at("read", &path),
+        Err(e) if optional && is_missing(&e) => Ok(None),
+        Err(e) if is_passing(&e) => Ok(Err(e).at("read", &path)?),
         Err(e) => {
             let path = path.display();
-            Ok(Err(Unavailable(format!(
-                "context source {id}: cannot read {path}: {}",
-                reason(&e)
-            ))))
+            let why = format!("cannot read {path}: {}", reason(&e));
+            Err(unavailable(id, &why))
         }
     }
 }
 
 /// The block of the files that are searched for upwards.
-fn upward_block(
-    ctx: &RunContext<'_>,
-    source: &Source,
-) -> Result<std::result::Result<Option<String>, Unavailable>> {
+fn upward_block(ctx: &RunContext<'_>, source: &Source) -> Built<Option<String>> {
     let Source::Upward {
         id,
         name,
@@ -253,7 +268,7 @@ fn upward_block(
         optional,
     } = source
     else {
-        return Ok(Ok(None));
+        return Ok(None);
     };
     let root = &ctx.workspace.root;
     let found = read_upward(root, name, *max_bytes).at("read", &root.join(name))?;
@@ -263,16 +278,20 @@ fn upward_block(
     }
     if !found.text.is_empty() {
         let text = found.text;
-        return Ok(Ok(Some(format!("# Context Block: {id}\n\n{text}"))));
+        return Ok(Some(format!("# Context Block: {id}\n\n{text}")));
     }
     if *optional {
-        return Ok(Ok(None));
+        return Ok(None);
     }
     let why = match found.left_out.first() {
         Some(why) => format!("cannot read {why}"),
         None => format!("there is no {name} from {} up", root.display()),
     };
-    Ok(Err(Unavailable(format!("context source {id}: {why}"))))
+    Err(unavailable(id, &why))
+}
+
+fn unavailable(id: &str, why: &str) -> Unbuilt {
+    Unbuilt::Unavailable(format!("context source {id}: {why}"))
 }
 
 /// A context block as a recorded request has it: up to the block of one of the sources that come
@@ -336,7 +355,7 @@ fn generate(
     timeout: Duration,
     output: &Word,
     iteration: u64,
-) -> Result<std::result::Result<(), String>> {
+) -> Built<()> {
     let argv = ctx.argv(command);
     let output = ctx.workspace.root.join(ctx.place(output));
     let printed = ctx.run.path.join("generator.out");
@@ -360,11 +379,11 @@ fn generate(
     let outcome = match ran {
         Ok(outcome) => outcome,
         Err(SpawnError::Other(e)) if is_passing(&e) => {
-            return Err(e).at("start", Path::new(program));
+            return Ok(Err(e).at("start", Path::new(program))?);
         }
         Err(error) => {
             files::remove(&printed)?;
-            return Ok(Err(error.message(program)));
+            return Err(Unbuilt::Unavailable(error.message(program)));
         }
     };
     let said = last_words(&log, said_before)?;
@@ -392,7 +411,7 @@ fn generate(
         Ended::Interrupted(_) => Err(format!("{program} was interrupted")),
     };
     files::remove(&printed)?;
-    Ok(result)
+    result.map_err(Unbuilt::Unavailable)
 }
 
 /// Changes whenever a file is written or replaced.

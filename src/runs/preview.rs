@@ -99,9 +99,7 @@ fn build(
     let mut messages = Vec::new();
     messages::write(&mut messages, &state, &form(&agent.llm));
     let mut builder = builder(agent).only_looking();
-    let mut request = builder
-        .request(&ctx, &messages, state.iterations + 1, None, Vec::new())?
-        .map_err(|unavailable| Error::failure(unavailable.0))?;
+    let mut request = builder.request(&ctx, &messages, state.iterations + 1, None, Vec::new())?;
     let mut wire = Wire::of_agent(agent, &environment);
     wire.recall(&state.remedies, &state.pauses);
     let sent = wire.render(&mut request);

@@ -9,7 +9,7 @@ use super::run_log::RunLog;
 use super::{builder, unreadable};
 use crate::config::agent::HookEvent;
 use crate::config::api::Api;
-use crate::engine::request::{Builder, Unavailable, form};
+use crate::engine::request::{Builder, Unbuilt, form};
 use crate::engine::run_context::RunContext;
 use crate::engine::streamed::StreamedText;
 use crate::error::{At, Error, Result};
@@ -346,18 +346,19 @@ impl<'a> Conversation<'a> {
             None => None,
         };
         let messages = self.transcript.messages();
-        let built = self.builder.request(
-            self.ctx,
-            messages,
-            log.iteration,
-            recorded,
-            self.invocations.buffer(),
-        )?;
-        built.map_err(|Unavailable(why)| {
-            let ending = hooks.must_end(log);
-            ending
-                .unwrap_or_else(|| Ending::new(StopReason::Context, why))
-                .into()
+        let iteration = log.iteration;
+        let buffer = self.invocations.buffer();
+        let built = self
+            .builder
+            .request(self.ctx, messages, iteration, recorded, buffer);
+        built.map_err(|unbuilt| match unbuilt {
+            Unbuilt::Unavailable(why) => {
+                let ending = hooks.must_end(log);
+                ending
+                    .unwrap_or_else(|| Ending::new(StopReason::Context, why))
+                    .into()
+            }
+            Unbuilt::Failed(error) => error.into(),
         })
     }
 
