@@ -47,7 +47,7 @@ use crate::unix::terminal::Screen;
 use calls::run_calls;
 use conversation::Conversation;
 use executed::report_executed_files;
-use hook_points::Hooks;
+use hook_points::{Hooks, has_hook, on_error, on_run_end};
 use judge::{judge, refused_for_good};
 use limits::Limits;
 use open_call::OpenCall;
@@ -85,7 +85,7 @@ pub(crate) struct Engine<'a> {
     options: Options,
     log: RunLog<'a>,
     limits: Limits<'a>,
-    hooks: Hooks<'a>,
+    hooks: Hooks,
     talk: Conversation<'a>,
     ask_human: Option<Tool>,
     /// The files that other programs execute are remembered.
@@ -102,10 +102,10 @@ impl<'a> Engine<'a> {
         model: Model<'a>,
     ) -> Result<Self> {
         let (rules, screen) = (options.spending.take(), options.screen);
-        let hooks = Hooks::new(ctx)?;
-        let shows_text = options.shows_text && !hooks.has(HookEvent::PostLlmResponse);
+        let shows_text = options.shows_text && !has_hook(ctx, HookEvent::PostLlmResponse);
         let streamed = StreamedText::new(shows_text, screen);
         let talk = Conversation::new(ctx, model, options.lenient, streamed)?;
+        let hooks = Hooks::new(ctx)?;
         ctx.run.reserve();
         let log = RunLog::new(ctx, journal, metadata, screen);
         Ok(Self {
@@ -219,19 +219,7 @@ impl<'a> Engine<'a> {
 
     /// The end that a signal, a hook or a changed journal demands.
     fn must_end(&self) -> Option<Ending> {
-        self.hooks.must_end(&self.log)
-    }
-
-    /// Runs the hooks of a moment at which nothing can be changed.
-    fn run_hooks(&mut self, event: HookEvent) -> Result<()> {
-        let model = &mut self.talk.model;
-        self.hooks.run_hooks(&mut self.log, model, event)
-    }
-
-    /// Runs the hooks for an error.
-    fn on_error(&mut self, message: &str) -> Result<()> {
-        let model = &mut self.talk.model;
-        self.hooks.on_error(&mut self.log, model, message)
+        self.log.must_end().or_else(|| self.hooks.stop())
     }
 
     /// How a run ends whose next step has failed.
@@ -253,8 +241,7 @@ impl<'a> Engine<'a> {
             may_fail(self.record_error(&ending.text));
         }
         if ending.status != Status::WaitingForInput {
-            let model = &mut self.talk.model;
-            may_fail(self.hooks.on_run_end(&mut self.log, model, ending));
+            may_fail(on_run_end(self, ending));
         }
         self.log.record_end(ending, self.limits.worked_ms());
     }
@@ -265,7 +252,7 @@ impl<'a> Engine<'a> {
             error_details_json: b"{}",
         });
         self.log.journal.flush()?;
-        self.on_error(message)
+        on_error(self, message)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::confirmations::consent;
 use super::executed::remember_executed_files;
+use super::hook_points::run_hooks;
 use super::open_call::{Barred, MOST_CALLS, OpenCall};
 use super::outcome::Step;
 use super::questions::{ask, ask_first, withdraw_question};
@@ -37,7 +38,7 @@ pub(super) fn run_calls(engine: &mut Engine<'_>, calls: Vec<OpenCall>) -> Step<(
             withdraw_question(engine)?;
         }
     }
-    engine.run_hooks(HookEvent::OnIterationEnd)?;
+    run_hooks(engine, HookEvent::OnIterationEnd)?;
     Ok(())
 }
 

@@ -1,21 +1,19 @@
 //! The conversation with the model: the request, its way to the service, the answer.
 //!
-//! Unaware of what an answer leads to.
+//! Unaware of hooks, and of what an answer leads to.
 
-use super::hook_points::{Hooks, warn_of};
 use super::limits::Limits;
 use super::outcome::{Ending, Step, halt_on};
 use super::run_log::RunLog;
 use super::{builder, unreadable};
-use crate::config::agent::HookEvent;
 use crate::config::api::Api;
 use crate::engine::request::{Builder, Unbuilt, form};
 use crate::engine::run_context::RunContext;
 use crate::engine::streamed::StreamedText;
-use crate::error::{At, Error, Result};
+use crate::error::{Error, Result};
 use crate::model::ask::{self, Asked, Invocation, Model, Patience};
 use crate::model::attempt::Remedy;
-use crate::model::response::{Answer, parse};
+use crate::model::response::Answer;
 use crate::model::wire::{Heard, Neutral, Sent, Wire};
 use crate::record::engine_log::Level;
 use crate::record::event::Fact;
@@ -25,7 +23,6 @@ use crate::record::run_dir::reference;
 use crate::record::state::Reading;
 use crate::record::stop_reason::StopReason;
 use crate::unix::terminal::Tone;
-use std::path::Path;
 use std::time::Instant;
 
 /// A service that pauses more often than this within one answer is not asked to go on.
@@ -99,19 +96,13 @@ impl<'a> Conversation<'a> {
         limits.reached(self.invocations.has_open())
     }
 
-    /// Gets the model's next answer, or the end that came instead.
+    /// Sends a request until there is an answer, of which hooks have seen nothing yet.
     pub(super) fn ask(
         &mut self,
         log: &mut RunLog<'_>,
-        hooks: &mut Hooks<'_>,
         limits: &mut Limits<'_>,
+        mut request: Neutral,
     ) -> Step<Answered> {
-        hooks.run_hooks(log, &mut self.model, HookEvent::OnIterationStart)?;
-        halt_on(hooks.must_end(log))?;
-        let request = self.build_request(log, hooks)?;
-        let api = self.wire.api();
-        let mut request = hooks.before_request(log, &mut self.model, api, request)?;
-        halt_on(hooks.must_end(log))?;
         let mut sent = self.render(&mut request)?;
         self.streamed.begin();
         loop {
@@ -131,26 +122,20 @@ impl<'a> Conversation<'a> {
             let ending = match asked {
                 Asked::Answered(answer) if answer.is_paused => {
                     self.take_pause(log, *answer, &sent.prefix)?;
-                    halt_on(hooks.must_end(log))?;
+                    halt_on(log.must_end())?;
                     halt_on(self.limit_reached(limits))?;
                     sent = self.render(&mut request)?;
                     continue;
                 }
-                Asked::Answered(answer) => {
-                    let response = invoked.dir.join("response.json");
-                    let answer = self.complete_answer(log, hooks, *answer, &response)?;
-                    match self.ctx.signals.stop() {
-                        // A hook that was to look at the answer may have been kept from it.
-                        Some(stop) => Ending::stopped(stop),
-                        None => {
-                            return Ok(Answered {
-                                answer,
-                                invocation: reference("invocations", &invoked.name),
-                                began,
-                                prefix: sent.prefix,
-                            });
-                        }
-                    }
+                Asked::Answered(last_part) => {
+                    let mut answer = self.wire.whole(*last_part);
+                    self.model.redact_joined(&mut answer);
+                    return Ok(Answered {
+                        answer,
+                        invocation: reference("invocations", &invoked.name),
+                        began,
+                        prefix: sent.prefix,
+                    });
                 }
                 Asked::Stopped(stop) => Ending::stopped(stop),
                 Asked::OutOfTime => limits.out_of_time(),
@@ -158,7 +143,7 @@ impl<'a> Conversation<'a> {
                 Asked::Refused(why, remedy) => {
                     if let Some(remedy) = remedy.filter(|remedy| self.wire.apply(*remedy)) {
                         self.note_remedy(log, remedy)?;
-                        halt_on(hooks.must_end(log))?;
+                        halt_on(log.must_end())?;
                         sent = self.render(&mut request)?;
                         continue;
                     }
@@ -169,21 +154,6 @@ impl<'a> Conversation<'a> {
             };
             return Err(ending.into());
         }
-    }
-
-    /// The answer with the parts that came before it, as hooks leave it. `response` is the file that has it.
-    fn complete_answer(
-        &mut self,
-        log: &mut RunLog<'_>,
-        hooks: &mut Hooks<'_>,
-        last_part: Answer,
-        response: &Path,
-    ) -> Result<Answer> {
-        let mut answer = self.wire.whole(last_part);
-        self.model.redact_joined(&mut answer);
-        let mut answer = self.after_response(log, hooks, answer, response)?;
-        self.name_as_recorded(&mut answer);
-        Ok(answer)
     }
 
     /// Records a part of an answer, after which the service has paused, so that no start asks for it again.
@@ -338,7 +308,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// The next request, from the journal as it is now.
-    fn build_request(&mut self, log: &mut RunLog<'_>, hooks: &Hooks<'_>) -> Step<Neutral> {
+    pub(super) fn build_request(&mut self, log: &mut RunLog<'_>) -> Step<Neutral> {
         self.catch_up(log)?;
         let _line = log.wait_for("the context");
         let recorded = match self.model.playback() {
@@ -353,64 +323,21 @@ impl<'a> Conversation<'a> {
             .request(self.ctx, messages, iteration, recorded, buffer);
         built.map_err(|unbuilt| match unbuilt {
             Unbuilt::Unavailable(why) => {
-                let ending = hooks.must_end(log);
-                ending
-                    .unwrap_or_else(|| Ending::new(StopReason::Context, why))
-                    .into()
+                let ending = log.must_end();
+                let ending = ending.unwrap_or_else(|| Ending::new(StopReason::Context, why));
+                ending.into()
             }
             Unbuilt::Failed(error) => error.into(),
         })
     }
 
     /// Gives calls that came without ids those under which they were recorded.
-    fn name_as_recorded(&mut self, answer: &mut Answer) {
+    pub(super) fn name_as_recorded(&mut self, answer: &mut Answer) {
         if let Some(playback) = self.model.playback() {
             for (call, id) in answer.calls.iter_mut().zip(playback.ids()) {
                 if call.id.is_empty() {
                     call.id.clone_from(id);
                 }
-            }
-        }
-    }
-
-    fn after_response(
-        &mut self,
-        log: &mut RunLog<'_>,
-        hooks: &mut Hooks<'_>,
-        answer: Answer,
-        response: &Path,
-    ) -> Result<Answer> {
-        const EVENT: HookEvent = HookEvent::PostLlmResponse;
-        if !hooks.has(EVENT) {
-            return Ok(answer);
-        }
-        let raw = match self.wire.api() {
-            Api::Chat => crate::unix::files::read_regular(response).at("read", response)?,
-            // Hooks know one form.
-            Api::Responses | Api::Messages => answer.as_completion(),
-        };
-        let Some(changed) =
-            hooks.transform_payload(log, &mut self.model, EVENT, &["payload.json"], raw)?
-        else {
-            return Ok(answer);
-        };
-        match parse(&changed) {
-            // What was spent has been spent, whatever the hook leaves of it.
-            Ok(mut changed) => {
-                self.model.redact_joined(&mut changed);
-                if self.wire.api() != Api::Chat {
-                    changed.items = answer.items;
-                    changed.view = answer.view;
-                }
-                Ok(Answer {
-                    usage: answer.usage.or(changed.usage),
-                    terms: answer.terms,
-                    ..changed
-                })
-            }
-            Err(no_answer) => {
-                warn_of(log, EVENT, &no_answer.why)?;
-                Ok(answer)
             }
         }
     }

@@ -2,8 +2,7 @@
 //!
 //! Hooks change attention, never memory: nothing that is in the journal is rewritten.
 
-use super::Ending;
-use super::run_log::RunLog;
+use super::{Ending, Engine};
 use crate::config::agent::{Hook, HookEvent};
 use crate::config::api::Api;
 use crate::config::tool::bind::{BoundCall, bind_arguments, shell_quoted};
@@ -13,12 +12,13 @@ use crate::engine::observation::read_ends;
 use crate::engine::question;
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
-use crate::error::Result;
-use crate::model::ask::Model;
+use crate::error::{At, Result};
+use crate::model::response::{Answer, parse};
 use crate::model::wire::Neutral;
 use crate::record::event::Event;
 use crate::record::stop_reason::StopReason;
 use crate::text::json::{self, Object};
+use crate::unix::files;
 use serde_json::Value;
 
 /// The most bytes of a tool's stream that stand in a hook's payload.
@@ -57,25 +57,18 @@ impl<'a> HookInput<'a> {
     }
 }
 
-/// The hooks of one start, and the end that one of them wants.
-pub(super) struct Hooks<'a> {
-    ctx: &'a RunContext<'a>,
+/// The number of the next hook, and the end that one of them wants.
+pub(super) struct Hooks {
     next_number: u64,
     stop_wanted: Option<String>,
 }
 
-impl<'a> Hooks<'a> {
-    pub(super) fn new(ctx: &'a RunContext<'a>) -> Result<Self> {
+impl Hooks {
+    pub(super) fn new(ctx: &RunContext<'_>) -> Result<Self> {
         Ok(Self {
-            ctx,
             next_number: hooks::next_number(&ctx.run.io("hooks"))?,
             stop_wanted: None,
         })
-    }
-
-    /// The end that a signal, a hook or a changed journal demands.
-    pub(super) fn must_end(&self, log: &RunLog<'_>) -> Option<Ending> {
-        log.must_end().or_else(|| self.stop())
     }
 
     /// The end that a hook demands.
@@ -83,352 +76,363 @@ impl<'a> Hooks<'a> {
         let message = self.stop_wanted.clone()?;
         Some(Ending::new(StopReason::Hook, message))
     }
+}
 
-    pub(super) fn has(&self, event: HookEvent) -> bool {
-        self.ctx.agent.hooks.iter().any(|hook| hook.event == event)
-    }
+pub(super) fn has_hook(ctx: &RunContext<'_>, event: HookEvent) -> bool {
+    ctx.agent.hooks.iter().any(|hook| hook.event == event)
+}
 
-    /// Runs the hooks of one moment in order. `look` sees each execution, may change what the next one
-    /// is given, and ends the list by returning false.
-    fn run_each(
-        &mut self,
-        log: &mut RunLog<'_>,
-        model: &mut Model<'_>,
-        event: HookEvent,
-        names: &[&str],
-        mut given: HookInput<'_>,
-        mut look: impl FnMut(&mut RunLog<'_>, &Execution, &mut HookInput<'_>) -> Result<bool>,
-    ) -> Result<()> {
-        let agent = self.ctx.agent;
-        let begins = matches!(
-            event,
-            HookEvent::PreLlmRequest | HookEvent::PreToolExecution | HookEvent::OnIterationStart
-        );
-        let mut ended = false;
-        for hook in agent.hooks.iter().filter(|hook| hook.event == event) {
-            // Nothing begins any more once the engine is to end; the time that is left is for what ends.
-            if ended || begins && self.ctx.signals.stop().is_some() {
-                let (hook_name, status, io_path_ref) = (event.name(), "SKIPPED", "");
-                log.add(&Event::HookAudit {
-                    hook_name,
-                    status,
-                    io_path_ref,
-                });
-                continue;
-            }
-            let recorded = model.playback().and_then(|playback| {
+/// Runs the hooks of one moment in order. `look` sees each execution, may change what the next one
+/// is given, and ends the list by returning false.
+fn run_each(
+    engine: &mut Engine<'_>,
+    event: HookEvent,
+    names: &[&str],
+    mut given: HookInput<'_>,
+    mut look: impl FnMut(&mut Engine<'_>, &Execution, &mut HookInput<'_>) -> Result<bool>,
+) -> Result<()> {
+    let agent = engine.ctx.agent;
+    let begins = matches!(
+        event,
+        HookEvent::PreLlmRequest | HookEvent::PreToolExecution | HookEvent::OnIterationStart
+    );
+    let mut ended = false;
+    for hook in agent.hooks.iter().filter(|hook| hook.event == event) {
+        // Nothing begins any more once the engine is to end; the time that is left is for what ends.
+        if ended || begins && engine.ctx.signals.stop().is_some() {
+            let (hook_name, status, io_path_ref) = (event.name(), "SKIPPED", "");
+            engine.log.add(&Event::HookAudit {
+                hook_name,
+                status,
+                io_path_ref,
+            });
+            continue;
+        }
+        let recorded =
+            engine.talk.model.playback().and_then(|playback| {
                 playback.hook(event.name(), event == HookEvent::PostLlmResponse)
             });
-            let execution = match recorded {
-                Some(None) => continue,
-                Some(Some(dir)) => hooks::read_recorded(&dir, event),
-                None => self.execute_hook(log, hook, names, &given)?,
-            };
-            let may_stop = !matches!(event, HookEvent::OnError | HookEvent::OnRunEnd);
-            if may_stop && execution.control.stops {
-                let message = execution.control.message();
-                self.stop_wanted = Some(format!("{} ended the run: {message}", event.name()));
-            }
-            ended = !look(log, &execution, &mut given)?;
-        }
-        Ok(())
-    }
-
-    /// Runs one hook and records that it ran.
-    fn execute_hook(
-        &mut self,
-        log: &mut RunLog<'_>,
-        hook: &Hook,
-        names: &[&str],
-        given: &HookInput<'_>,
-    ) -> Result<Execution> {
-        log.journal.flush()?;
-        let input = Input {
-            names,
-            payload: &given.payload,
-            variables: &given.variables,
-            iteration: log.iteration,
+        let execution = match recorded {
+            Some(None) => continue,
+            Some(Some(dir)) => hooks::read_recorded(&dir, event),
+            None => execute_hook(engine, hook, names, &given)?,
         };
-        let number = self.next_number;
-        self.next_number += 1;
-        let line = log.wait_for(&format!("the hook {}", hook.event.name()));
-        let execution = hooks::run_hook(self.ctx, hook, number, &input)?;
-        drop(line);
-        let status = if execution.failure.is_some() {
-            "FAILED"
-        } else {
-            "SUCCESS"
-        };
-        log.add(&Event::HookAudit {
-            hook_name: hook.event.name(),
-            status,
-            io_path_ref: &execution.reference,
-        });
-        log.journal.flush()?;
-        Ok(execution)
-    }
-
-    /// Runs the hooks of a moment at which nothing can be changed.
-    pub(super) fn run_hooks(
-        &mut self,
-        log: &mut RunLog<'_>,
-        model: &mut Model<'_>,
-        event: HookEvent,
-    ) -> Result<()> {
-        self.run_with(log, model, event, b"{}", &[])
-    }
-
-    fn run_with(
-        &mut self,
-        log: &mut RunLog<'_>,
-        model: &mut Model<'_>,
-        event: HookEvent,
-        payload: &[u8],
-        variables: &[(&str, &str)],
-    ) -> Result<()> {
-        if !self.has(event) {
-            return Ok(());
+        let may_stop = !matches!(event, HookEvent::OnError | HookEvent::OnRunEnd);
+        if may_stop && execution.control.stops {
+            let message = execution.control.message();
+            engine.hooks.stop_wanted = Some(format!("{} ended the run: {message}", event.name()));
         }
-        self.run_each(
-            log,
-            model,
-            event,
-            &["payload.json"],
-            HookInput::new(payload.to_vec(), variables),
-            |log, execution, _| {
-                if let Some(failure) = &execution.failure {
-                    warn_of(log, event, failure)?;
-                }
-                Ok(true)
-            },
-        )
+        ended = !look(engine, &execution, &mut given)?;
     }
+    Ok(())
+}
 
-    /// A moment at which hooks may replace the payload. `None` if none did.
-    pub(super) fn transform_payload(
-        &mut self,
-        log: &mut RunLog<'_>,
-        model: &mut Model<'_>,
-        event: HookEvent,
-        names: &[&str],
-        payload: Vec<u8>,
-    ) -> Result<Option<Vec<u8>>> {
-        let mut changed = None;
-        let given = HookInput::new(payload, &[]);
-        self.run_each(log, model, event, names, given, |log, execution, given| {
+/// Runs one hook and records that it ran.
+fn execute_hook(
+    engine: &mut Engine<'_>,
+    hook: &Hook,
+    names: &[&str],
+    given: &HookInput<'_>,
+) -> Result<Execution> {
+    engine.log.journal.flush()?;
+    let input = Input {
+        names,
+        payload: &given.payload,
+        variables: &given.variables,
+        iteration: engine.log.iteration,
+    };
+    let number = engine.hooks.next_number;
+    engine.hooks.next_number += 1;
+    let line = engine
+        .log
+        .wait_for(&format!("the hook {}", hook.event.name()));
+    let execution = hooks::run_hook(engine.ctx, hook, number, &input)?;
+    drop(line);
+    let status = if execution.failure.is_some() {
+        "FAILED"
+    } else {
+        "SUCCESS"
+    };
+    engine.log.add(&Event::HookAudit {
+        hook_name: hook.event.name(),
+        status,
+        io_path_ref: &execution.reference,
+    });
+    engine.log.journal.flush()?;
+    Ok(execution)
+}
+
+/// Runs the hooks of a moment at which nothing can be changed.
+pub(super) fn run_hooks(engine: &mut Engine<'_>, event: HookEvent) -> Result<()> {
+    run_with(engine, event, b"{}", &[])
+}
+
+fn run_with(
+    engine: &mut Engine<'_>,
+    event: HookEvent,
+    payload: &[u8],
+    variables: &[(&str, &str)],
+) -> Result<()> {
+    if !has_hook(engine.ctx, event) {
+        return Ok(());
+    }
+    run_each(
+        engine,
+        event,
+        &["payload.json"],
+        HookInput::new(payload.to_vec(), variables),
+        |engine, execution, _| {
             if let Some(failure) = &execution.failure {
-                warn_of(log, event, failure)?;
-            } else if let Some(new) = &execution.payload {
-                given.payload.clone_from(new);
-                changed = Some(new.clone());
+                warn_of(engine, event, failure)?;
             }
             Ok(true)
-        })?;
-        Ok(changed)
-    }
+        },
+    )
+}
 
-    /// The request after the hooks have seen it.
-    pub(super) fn before_request(
-        &mut self,
-        log: &mut RunLog<'_>,
-        model: &mut Model<'_>,
-        api: Api,
-        request: Neutral,
-    ) -> Result<Neutral> {
-        const EVENT: HookEvent = HookEvent::PreLlmRequest;
-        if !self.has(EVENT) {
-            return Ok(request);
+/// A moment at which hooks may replace the payload. `None` if none did.
+fn transform_payload(
+    engine: &mut Engine<'_>,
+    event: HookEvent,
+    names: &[&str],
+    payload: Vec<u8>,
+) -> Result<Option<Vec<u8>>> {
+    let mut changed = None;
+    let given = HookInput::new(payload, &[]);
+    run_each(engine, event, names, given, |engine, execution, given| {
+        if let Some(failure) = &execution.failure {
+            warn_of(engine, event, failure)?;
+        } else if let Some(new) = &execution.payload {
+            given.payload.clone_from(new);
+            changed = Some(new.clone());
         }
-        let names = ["proposed_payload.json", "payload.dat"];
-        let Some(changed) =
-            self.transform_payload(log, model, EVENT, &names, request.bytes.clone())?
-        else {
-            return Ok(request);
-        };
-        match Neutral::changed(api, changed) {
-            Ok(changed) => Ok(changed),
-            Err(why) => {
-                warn_of(log, EVENT, &why)?;
-                Ok(request)
-            }
-        }
-    }
+        Ok(true)
+    })?;
+    Ok(changed)
+}
 
-    /// Asks the guards about a call. A guard that fails lets nothing through. `tool` is one of the agent's;
-    /// none stands for `ask_human`, which is no program, and asks a person whatever a guard wants.
-    pub(super) fn before_tool(
-        &mut self,
-        log: &mut RunLog<'_>,
-        model: &mut Model<'_>,
-        name: &str,
-        tool: Option<&Tool>,
-        bound: BoundCall,
-    ) -> Result<GuardVerdict> {
-        const EVENT: HookEvent = HookEvent::PreToolExecution;
-        if !self.has(EVENT) {
-            return Ok(GuardVerdict::Go(bound, Vec::new()));
-        }
-        let ctx = self.ctx;
-        let payload = call_payload(ctx, name, tool, &bound);
-        let asking = question::ask_human_tool();
-        let mut questions = Vec::new();
-        let mut verdict = Ok(bound);
-        self.run_each(log, model, EVENT,
-            &["payload.json"],
-            HookInput::new(payload, &[("TOOL_NAME", name)]),
-            |_, execution, given| {
-                if let Some(failure) = &execution.failure {
-                    verdict = Err(format!("the guard failed ({failure})"));
-                    return Ok(false);
-                }
-                if execution.control.denies {
-                    verdict = Err(execution.control.message().to_owned());
-                    return Ok(false);
-                }
-                if execution.control.asks {
-                    questions.push(execution.control.question().to_owned());
-                }
-                let Some(new) = &execution.payload else {
-                    return Ok(true);
-                };
-                let new: Value = serde_json::from_slice(new).unwrap_or_default();
-                if let Some(other) = new.get("tool_name").filter(|other| *other != name) {
-                    verdict = Err(format!(
-                        "the guard failed (it named another tool, {other}; only tool_args can be changed)"
-                    ));
-                    return Ok(false);
-                }
-                let arguments = new["tool_args"].to_string();
-                match bind_arguments(tool.unwrap_or(&asking), &arguments, &ctx.places()) {
-                    Ok(bound) => {
-                        given.payload = call_payload(ctx, name, tool, &bound);
-                        verdict = Ok(bound);
-                        Ok(true)
-                    }
-                    Err(why) => {
-                        verdict = Err(format!(
-                            "the guard failed (it changed the arguments: {why})"
-                        ));
-                        Ok(false)
-                    }
-                }
-            },
-        )?;
-        Ok(match verdict {
-            Ok(bound) => GuardVerdict::Go(bound, questions),
-            Err(why) => GuardVerdict::Denied(why),
-        })
+/// The request after the hooks have seen it.
+pub(super) fn before_request(engine: &mut Engine<'_>, request: Neutral) -> Result<Neutral> {
+    const EVENT: HookEvent = HookEvent::PreLlmRequest;
+    if !has_hook(engine.ctx, EVENT) {
+        return Ok(request);
     }
-
-    /// The observation that a hook puts in the place of the tool's.
-    pub(super) fn after_tool(
-        &mut self,
-        log: &mut RunLog<'_>,
-        model: &mut Model<'_>,
-        name: &str,
-        done: &Done,
-        reference: &str,
-    ) -> Result<Option<String>> {
-        const EVENT: HookEvent = HookEvent::PostToolExecution;
-        if !self.has(EVENT) {
-            return Ok(None);
+    let names = ["proposed_payload.json", "payload.dat"];
+    let Some(changed) = transform_payload(engine, EVENT, &names, request.bytes.clone())? else {
+        return Ok(request);
+    };
+    match Neutral::changed(engine.talk.wire.api(), changed) {
+        Ok(changed) => Ok(changed),
+        Err(why) => {
+            warn_of(engine, EVENT, &why)?;
+            Ok(request)
         }
-        let dir = self.ctx.run.path.join(reference);
-        let secrets = self.ctx.environment.secrets();
-        let [stdout, stderr] = ["stdout", "stderr"].map(|stream| {
-            let path = dir.join(format!("{stream}.log"));
-            let ends = read_ends(&path, LONGEST_STREAM, &secrets).unwrap_or_default();
-            (path, ends.text())
-        });
-        let observed = |observation: &str| {
-            let mut out = Vec::new();
-            let mut object = Object::begin(&mut out);
-            object
-                .put("tool_name", name)
-                .put("exit_code", &done.exit_code)
-                .put("observation", observation)
-                .put("stdout", &stdout.1)
-                .put("stderr", &stderr.1)
-                .put("stdout_path", &stdout.0)
-                .put("stderr_path", &stderr.0);
-            object.end();
-            out
-        };
-        let variables = [
-            ("TOOL_NAME", name),
-            ("TOOL_RESULT", done.observation.as_str()),
-        ];
-        let mut changed = None;
-        let payload = observed(&done.observation);
-        self.run_each(
-            log,
-            model,
-            EVENT,
-            &["payload.json"],
-            HookInput::new(payload, &variables),
-            |log, execution, given| {
-                if let Some(failure) = &execution.failure {
-                    warn_of(log, EVENT, failure)?;
-                } else if let Some(new) = &execution.payload {
-                    let new: Value = serde_json::from_slice(new).unwrap_or_default();
-                    if let Some(observation) = new["observation"].as_str() {
-                        given.payload = observed(observation);
-                        given.set("TOOL_RESULT", observation);
-                        changed = Some(observation.to_owned());
-                    }
-                }
-                Ok(true)
-            },
-        )?;
-        Ok(changed)
-    }
-
-    pub(super) fn on_error(
-        &mut self,
-        log: &mut RunLog<'_>,
-        model: &mut Model<'_>,
-        message: &str,
-    ) -> Result<()> {
-        if !self.has(HookEvent::OnError) {
-            return Ok(());
-        }
-        let mut payload = Vec::new();
-        let mut object = Object::begin(&mut payload);
-        object.put("error_message", message);
-        object.end();
-        self.run_with(
-            log,
-            model,
-            HookEvent::OnError,
-            &payload,
-            &[("ERROR_MESSAGE", message)],
-        )
-    }
-
-    pub(super) fn on_run_end(
-        &mut self,
-        log: &mut RunLog<'_>,
-        model: &mut Model<'_>,
-        ending: &Ending,
-    ) -> Result<()> {
-        if !self.has(HookEvent::OnRunEnd) {
-            return Ok(());
-        }
-        let mut payload = Vec::new();
-        let mut object = Object::begin(&mut payload);
-        object
-            .put("status", ending.status.name())
-            .put("stop_reason", &ending.stop_reason)
-            .put("exit_code", &ending.exit.code())
-            .put("text", &ending.text)
-            .put("iterations", &log.iteration);
-        object.end();
-        self.run_with(log, model, HookEvent::OnRunEnd, &payload, &[])
     }
 }
 
-pub(super) fn warn_of(log: &mut RunLog<'_>, event: HookEvent, failure: &str) -> Result<()> {
-    log.record_note(
+/// The answer of an invocation as hooks leave it.
+pub(super) fn after_response(
+    engine: &mut Engine<'_>,
+    answer: Answer,
+    invocation: &str,
+) -> Result<Answer> {
+    const EVENT: HookEvent = HookEvent::PostLlmResponse;
+    if !has_hook(engine.ctx, EVENT) {
+        return Ok(answer);
+    }
+    let raw = match engine.talk.wire.api() {
+        Api::Chat => {
+            let dir = engine.ctx.run.path.join(invocation);
+            let response = dir.join("response.json");
+            files::read_regular(&response).at("read", &response)?
+        }
+        // Hooks know one form.
+        Api::Responses | Api::Messages => answer.as_completion(),
+    };
+    let Some(changed) = transform_payload(engine, EVENT, &["payload.json"], raw)? else {
+        return Ok(answer);
+    };
+    match parse(&changed) {
+        // What was spent has been spent, whatever the hook leaves of it.
+        Ok(mut changed) => {
+            engine.talk.model.redact_joined(&mut changed);
+            if engine.talk.wire.api() != Api::Chat {
+                changed.items = answer.items;
+                changed.view = answer.view;
+            }
+            Ok(Answer {
+                usage: answer.usage.or(changed.usage),
+                terms: answer.terms,
+                ..changed
+            })
+        }
+        Err(no_answer) => {
+            warn_of(engine, EVENT, &no_answer.why)?;
+            Ok(answer)
+        }
+    }
+}
+
+/// Asks the guards about a call. A guard that fails lets nothing through. `tool` is one of the agent's;
+/// none stands for `ask_human`, which is no program, and asks a person whatever a guard wants.
+pub(super) fn before_tool(
+    engine: &mut Engine<'_>,
+    name: &str,
+    tool: Option<&Tool>,
+    bound: BoundCall,
+) -> Result<GuardVerdict> {
+    const EVENT: HookEvent = HookEvent::PreToolExecution;
+    if !has_hook(engine.ctx, EVENT) {
+        return Ok(GuardVerdict::Go(bound, Vec::new()));
+    }
+    let ctx = engine.ctx;
+    let payload = call_payload(ctx, name, tool, &bound);
+    let asking = question::ask_human_tool();
+    let mut questions = Vec::new();
+    let mut verdict = Ok(bound);
+    run_each(
+        engine,
+        EVENT,
+        &["payload.json"],
+        HookInput::new(payload, &[("TOOL_NAME", name)]),
+        |_, execution, given| {
+            if let Some(failure) = &execution.failure {
+                verdict = Err(format!("the guard failed ({failure})"));
+                return Ok(false);
+            }
+            if execution.control.denies {
+                verdict = Err(execution.control.message().to_owned());
+                return Ok(false);
+            }
+            if execution.control.asks {
+                questions.push(execution.control.question().to_owned());
+            }
+            let Some(new) = &execution.payload else {
+                return Ok(true);
+            };
+            let new: Value = serde_json::from_slice(new).unwrap_or_default();
+            if let Some(other) = new.get("tool_name").filter(|other| *other != name) {
+                verdict = Err(format!(
+                    "the guard failed (it named another tool, {other}; only tool_args can be changed)"
+                ));
+                return Ok(false);
+            }
+            let arguments = new["tool_args"].to_string();
+            match bind_arguments(tool.unwrap_or(&asking), &arguments, &ctx.places()) {
+                Ok(bound) => {
+                    given.payload = call_payload(ctx, name, tool, &bound);
+                    verdict = Ok(bound);
+                    Ok(true)
+                }
+                Err(why) => {
+                    verdict = Err(format!(
+                        "the guard failed (it changed the arguments: {why})"
+                    ));
+                    Ok(false)
+                }
+            }
+        },
+    )?;
+    Ok(match verdict {
+        Ok(bound) => GuardVerdict::Go(bound, questions),
+        Err(why) => GuardVerdict::Denied(why),
+    })
+}
+
+/// The observation that a hook puts in the place of the tool's.
+pub(super) fn after_tool(
+    engine: &mut Engine<'_>,
+    name: &str,
+    done: &Done,
+    reference: &str,
+) -> Result<Option<String>> {
+    const EVENT: HookEvent = HookEvent::PostToolExecution;
+    if !has_hook(engine.ctx, EVENT) {
+        return Ok(None);
+    }
+    let dir = engine.ctx.run.path.join(reference);
+    let secrets = engine.ctx.environment.secrets();
+    let [stdout, stderr] = ["stdout", "stderr"].map(|stream| {
+        let path = dir.join(format!("{stream}.log"));
+        let ends = read_ends(&path, LONGEST_STREAM, &secrets).unwrap_or_default();
+        (path, ends.text())
+    });
+    let observed = |observation: &str| {
+        let mut out = Vec::new();
+        let mut object = Object::begin(&mut out);
+        object
+            .put("tool_name", name)
+            .put("exit_code", &done.exit_code)
+            .put("observation", observation)
+            .put("stdout", &stdout.1)
+            .put("stderr", &stderr.1)
+            .put("stdout_path", &stdout.0)
+            .put("stderr_path", &stderr.0);
+        object.end();
+        out
+    };
+    let variables = [
+        ("TOOL_NAME", name),
+        ("TOOL_RESULT", done.observation.as_str()),
+    ];
+    let mut changed = None;
+    let payload = observed(&done.observation);
+    run_each(
+        engine,
+        EVENT,
+        &["payload.json"],
+        HookInput::new(payload, &variables),
+        |engine, execution, given| {
+            if let Some(failure) = &execution.failure {
+                warn_of(engine, EVENT, failure)?;
+            } else if let Some(new) = &execution.payload {
+                let new: Value = serde_json::from_slice(new).unwrap_or_default();
+                if let Some(observation) = new["observation"].as_str() {
+                    given.payload = observed(observation);
+                    given.set("TOOL_RESULT", observation);
+                    changed = Some(observation.to_owned());
+                }
+            }
+            Ok(true)
+        },
+    )?;
+    Ok(changed)
+}
+
+pub(super) fn on_error(engine: &mut Engine<'_>, message: &str) -> Result<()> {
+    if !has_hook(engine.ctx, HookEvent::OnError) {
+        return Ok(());
+    }
+    let mut payload = Vec::new();
+    let mut object = Object::begin(&mut payload);
+    object.put("error_message", message);
+    object.end();
+    run_with(
+        engine,
+        HookEvent::OnError,
+        &payload,
+        &[("ERROR_MESSAGE", message)],
+    )
+}
+
+pub(super) fn on_run_end(engine: &mut Engine<'_>, ending: &Ending) -> Result<()> {
+    if !has_hook(engine.ctx, HookEvent::OnRunEnd) {
+        return Ok(());
+    }
+    let mut payload = Vec::new();
+    let mut object = Object::begin(&mut payload);
+    object
+        .put("status", ending.status.name())
+        .put("stop_reason", &ending.stop_reason)
+        .put("exit_code", &ending.exit.code())
+        .put("text", &ending.text)
+        .put("iterations", &engine.log.iteration);
+    object.end();
+    run_with(engine, HookEvent::OnRunEnd, &payload, &[])
+}
+
+fn warn_of(engine: &mut Engine<'_>, event: HookEvent, failure: &str) -> Result<()> {
+    engine.log.record_note(
         "WARN",
         &format!(
             "hook {} failed: {failure}; continuing without it",

@@ -1,7 +1,7 @@
 //! What a call gets: a refusal, what its program printed, or what it got in a recorded run.
 
 use super::Engine;
-use super::hook_points::GuardVerdict;
+use super::hook_points::{GuardVerdict, after_tool, before_tool, on_error};
 use super::open_call::OpenCall;
 use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::Tool;
@@ -20,13 +20,7 @@ pub(super) fn past_guard(
     tool: Option<&Tool>,
     bound: BoundCall,
 ) -> Result<Option<(BoundCall, Vec<String>)>> {
-    let verdict = engine.hooks.before_tool(
-        &mut engine.log,
-        &mut engine.talk.model,
-        &call.name,
-        tool,
-        bound,
-    )?;
+    let verdict = before_tool(engine, &call.name, tool, bound)?;
     if engine.ctx.signals.stop().is_some() {
         return Ok(None);
     }
@@ -57,13 +51,7 @@ pub(super) fn record_observation(
     outcome: &str,
     reference: &str,
 ) -> Result<()> {
-    if let Some(observation) = engine.hooks.after_tool(
-        &mut engine.log,
-        &mut engine.talk.model,
-        &call.name,
-        &done,
-        reference,
-    )? {
+    if let Some(observation) = after_tool(engine, &call.name, &done, reference)? {
         done.observation = observation;
         for secret in engine.ctx.environment.secrets() {
             secret.redact_text(&mut done.observation);
@@ -113,7 +101,7 @@ pub(super) fn record_result(
     });
     engine.log.journal.flush()?;
     if done.status == ActionStatus::Error {
-        engine.on_error(&done.observation)?;
+        on_error(engine, &done.observation)?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::calls::run_calls;
 use super::conversation::Answered;
+use super::hook_points::{after_response, before_request, run_hooks};
 use super::open_call::OpenCall;
 use super::outcome::{Ending, Halt, Step, halt_on};
 use super::written_call::called_in;
@@ -51,13 +52,28 @@ pub(super) fn cut_off(reason: &FinishReason<'_>, detail: Option<&str>, api: Api)
 /// Asks the model for the next answer and records it.
 pub(super) fn think(engine: &mut Engine<'_>) -> Step<Thought> {
     engine.log.iteration += 1;
-    let Engine { talk, log, .. } = engine;
-    let answered = talk.ask(log, &mut engine.hooks, &mut engine.limits);
+    let answered = ask_model(engine);
     if matches!(answered, Err(Halt::Ended(_))) {
         // Only an iteration with an answer counts.
         engine.log.iteration -= 1;
     }
     record_answer(engine, answered?)
+}
+
+/// Gets the model's next answer, as hooks leave it.
+fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
+    run_hooks(engine, HookEvent::OnIterationStart)?;
+    halt_on(engine.must_end())?;
+    let request = engine.talk.build_request(&mut engine.log)?;
+    let request = before_request(engine, request)?;
+    halt_on(engine.must_end())?;
+    let Engine { log, limits, .. } = engine;
+    let mut answered = engine.talk.ask(log, limits, request)?;
+    answered.answer = after_response(engine, answered.answer, &answered.invocation)?;
+    engine.talk.name_as_recorded(&mut answered.answer);
+    // A hook that was to look at the answer may have been kept from it.
+    halt_on(engine.ctx.signals.stop().map(Ending::stopped))?;
+    Ok(answered)
 }
 
 /// Records an answer, and says what follows.
@@ -87,7 +103,7 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<Thought> {
             engine.talk.wire.api(),
         );
         if open.is_empty() {
-            engine.run_hooks(HookEvent::OnIterationEnd)?;
+            run_hooks(engine, HookEvent::OnIterationEnd)?;
         } else {
             run_calls(engine, open)?;
         }
@@ -96,7 +112,7 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<Thought> {
     if open.is_empty() {
         engine.log.journal.flush()?;
         note_written_call(engine, &answer.text)?;
-        engine.run_hooks(HookEvent::OnIterationEnd)?;
+        run_hooks(engine, HookEvent::OnIterationEnd)?;
         // A hook that ends the run has not agreed with the answer.
         halt_on(engine.hooks.stop())?;
         return Ok(Thought::Answer(answer.text));
