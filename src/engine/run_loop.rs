@@ -61,7 +61,7 @@ pub(crate) struct Options {
     pub interactive: bool,
     /// The limit of iterations of this start.
     pub max_iterations: u64,
-    /// Where progress is told.
+    /// Where progress is printed.
     pub screen: Screen,
     /// Pass over damaged lines of the journal.
     pub lenient: bool,

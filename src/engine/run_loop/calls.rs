@@ -1,4 +1,4 @@
-//! The calls of one message: each gets exactly one result, whatever happened before.
+//! The calls of one message: each gets exactly one result, also after a crash.
 
 use super::confirmations::consent;
 use super::executed::remember_executed_files;

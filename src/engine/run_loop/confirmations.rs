@@ -24,7 +24,7 @@ use crate::unix::procfs::{CALL_ID, calls_around};
 use crate::unix::terminal::counted;
 
 /// Asks a person about a call that is about to run, if the tool wants it, a guard with these words, or if a
-/// person has been asked before: then it is for that person to decide, whatever the agent says now. Returns
+/// person has been asked before: then that person decides, also if the agent now asks for less. Returns
 /// whether it may run; if not, it has its result. Stops while there is no answer.
 pub(super) fn consent(
     engine: &mut Engine<'_>,

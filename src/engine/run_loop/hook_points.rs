@@ -21,7 +21,7 @@ use crate::text::json::{self, Object};
 use crate::unix::files;
 use serde_json::Value;
 
-/// The most bytes of a tool's stream that stand in a hook's payload.
+/// The most bytes of a tool's stream in a hook's payload.
 const LONGEST_STREAM: u64 = 32 << 10;
 
 /// A guard's verdict on a call.
@@ -253,7 +253,7 @@ pub(super) fn after_response(
         return Ok(answer);
     };
     match parse(&changed) {
-        // What was spent has been spent, whatever the hook leaves of it.
+        // The usage stays: the hook changes the text, not what it has cost.
         Ok(mut changed) => {
             engine.talk.model.redact_joined(&mut changed);
             if engine.talk.wire.api() != Api::Chat {
@@ -274,7 +274,7 @@ pub(super) fn after_response(
 }
 
 /// Asks the guards about a call. A guard that fails lets nothing through. `tool` is one of the agent's;
-/// none stands for `ask_human`, which is no program, and asks a person whatever a guard wants.
+/// None is `ask_human`, which is no program, and always asks a person.
 pub(super) fn before_tool(
     engine: &mut Engine<'_>,
     name: &str,

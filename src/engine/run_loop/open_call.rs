@@ -19,7 +19,7 @@ pub(super) struct OpenCall {
     pub(super) name: String,
     arguments: String,
     pub(super) invalid: Option<String>,
-    /// Why it must never run, whatever it is.
+    /// Why it must never run, with any tool.
     pub(super) barred: Option<Barred>,
     /// An earlier process started it.
     pub(super) started: Option<StartedCall>,
@@ -27,7 +27,7 @@ pub(super) struct OpenCall {
     pub(super) asked: Option<(Question, Option<String>)>,
 }
 
-/// Why a call is not run, whatever it is.
+/// Why a call is not run, with any tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Barred {
     /// The message that it is in was cut off.

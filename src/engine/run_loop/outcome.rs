@@ -46,7 +46,7 @@ impl Ending {
         )
     }
 
-    /// The end of a run that may not spend anything more, or of which nobody knows what it has spent.
+    /// The end of a run that may not spend anything more, or whose spending is not known.
     pub(super) fn denied(denial: Denial) -> Self {
         match denial {
             Denial::Exhausted(text) | Denial::Pending(text) | Denial::Foreign(text) => {
@@ -118,14 +118,14 @@ pub(crate) struct EndedRun {
     pub run: RunDir,
     /// What it and the runs below it have spent over their whole lives, and whether that has a price.
     pub spent: Option<(Amount, bool)>,
-    /// The result stands on the terminal already.
+    /// The terminal shows the result already.
     pub is_shown: bool,
     /// Keeps the run ours until all is said.
     pub(super) journal: Journal,
 }
 
 impl EndedRun {
-    /// Writes the summary. Until then the run counts as one whose end nobody has been told, so that the
+    /// Writes the summary. Until then the run counts as one whose end has not been printed, so that the
     /// same command prints it again rather than starting anew.
     pub(crate) fn seal(self) {
         self.run.release_reserve();

@@ -137,7 +137,7 @@ fn note_unread(engine: &mut Engine<'_>, name: &str) -> Result<()> {
     engine.log.record_note("WARN", &note)
 }
 
-/// The answer to a question that is in the journal. Stops while there is none.
+/// The answer to a question that is in the journal. Stops as long as there is no answer.
 pub(super) fn find_answer(engine: &mut Engine<'_>, question: &Question) -> Step<String> {
     let is_meant = |answer: &mut HumanAnswer| answer.request_id == question.request_id;
     if let Some(answer) = engine.options.answer.take_if(is_meant) {
