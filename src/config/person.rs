@@ -46,6 +46,12 @@ pub(crate) fn env_files() -> impl Iterator<Item = PathBuf> {
     env_file().into_iter().chain(usual)
 }
 
+/// A path, in which the home directory takes the place of a `~` at the front.
+pub(crate) fn at_home(path: &Path) -> PathBuf {
+    let below = path.strip_prefix("~").ok().zip(absolute("HOME"));
+    below.map_or_else(|| path.to_owned(), |(rest, home)| home.join(rest))
+}
+
 /// True if the person's settings lie in a directory, or would: what can write there can set them.
 pub(crate) fn lies_in(dir: &Path) -> bool {
     let Some(own) = config_dir() else {

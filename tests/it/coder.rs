@@ -74,6 +74,35 @@ impl World {
 }
 
 #[test]
+fn its_tools_find_no_credentials() {
+    let Some(world) = coder() else { return };
+    let places = [
+        ".ssh/id",
+        ".docker/config.json",
+        ".config/gh/hosts.yml",
+        ".cargo/credentials.toml",
+    ];
+    for place in places {
+        world.write(place, "my secret\n");
+    }
+    world.write(".cargo/config.toml", "my settings\n");
+    let command = format!("cd ~; cat .cargo/config.toml {}; :", places.join(" "));
+    for (tool, arguments) in [
+        ("bash", json!({"command": command})),
+        ("bash_net", json!({"command": command, "reason": "r"})),
+    ] {
+        world
+            .server
+            .says([calls(&[("c", tool, arguments)]), text("done")]);
+        let run = world.run_coder("ws").args(["--set", "confirm=none"]);
+        run.exits(0);
+        let told = world.server.last().observation("c");
+        assert!(told.contains("my settings"), "{tool}: {told}");
+        assert!(!told.contains("my secret"), "{tool}: {told}");
+    }
+}
+
+#[test]
 fn its_tools_work_in_the_workspace_and_nowhere_else() {
     let Some(world) = coder() else { return };
     world.write("outside.txt", "outside\n");

@@ -78,7 +78,7 @@ fn plan_view(wanted: &SandboxArgs) -> (View, Vec<AbsentFile>) {
         view.hide(&file, is_readable);
     }
     for path in &wanted.hide {
-        view.hide(path, true);
+        view.hide(&person::at_home(path), true);
     }
     (view, all_absent)
 }
