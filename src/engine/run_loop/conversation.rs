@@ -42,8 +42,11 @@ pub(super) struct Answered {
 /// The end of a text on one line.
 fn last_words(text: &str) -> String {
     const CHARACTERS: usize = 60;
-    let tail = text.ceil_char_boundary(text.len().saturating_sub(20 * CHARACTERS));
-    let words: Vec<&str> = text[tail..].split_whitespace().collect();
+    let mut tails = text.len().saturating_sub(20 * CHARACTERS)..text.len();
+    let tail = tails.find(|at| text.is_char_boundary(*at));
+    let words: Vec<&str> = text[tail.unwrap_or(text.len())..]
+        .split_whitespace()
+        .collect();
     let line = words.join(" ");
     let skipped = line.chars().count().saturating_sub(CHARACTERS);
     let end = if text.ends_with(char::is_whitespace) {

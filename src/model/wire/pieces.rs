@@ -85,7 +85,9 @@ impl Texts<'_> {
         joined.push_str(text);
         if joined.len() > LONGEST_TEXT {
             self.has_found |= (self.is_found)(joined);
-            let end = joined.ceil_char_boundary(joined.len() - LONGEST_TEXT / 4);
+            let mut ends = joined.len() - LONGEST_TEXT / 4..joined.len();
+            let end = ends.find(|at| joined.is_char_boundary(*at));
+            let end = end.unwrap_or(joined.len());
             self.size -= end;
             joined.drain(..end);
             joined.shrink_to_fit();
