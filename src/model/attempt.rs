@@ -12,9 +12,9 @@ use std::time::Duration;
 /// The largest whole response that is read.
 pub(super) const LARGEST_RESPONSE: u64 = 16 << 20;
 
-/// The largest message in a response, and the largest event of a stream: the engine holds a message several times,
-/// and one answer is to take at most 64 MB of memory beyond its size.
-pub(super) const LARGEST_MESSAGE: usize = 3 << 20;
+/// The largest message in a response, and the largest event of a stream. The engine holds a message several times: one
+/// of 3 MiB takes at most 64 MB of memory beyond its size, one of this size some hundred.
+pub(super) const LARGEST_MESSAGE: usize = 16 << 20;
 
 /// A message has at most so many values, each of which takes up to 200 bytes once it is read.
 pub(super) const MOST_VALUES: usize = 1 << 17;

@@ -66,7 +66,7 @@ pub(crate) struct Stream {
 const WEIGHED_EACH: usize = 256 << 10;
 
 /// The heaviest response that is assembled.
-const MOST_WEIGHT: usize = 3 * LARGEST_MESSAGE;
+const MOST_WEIGHT: usize = 2 * LARGEST_MESSAGE;
 
 impl Stream {
     pub(crate) fn new(api: Api) -> Self {
