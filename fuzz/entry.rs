@@ -15,8 +15,9 @@ pub mod fuzz {
             let Ok(run) = state::read(data, Reading { lenient, window }) else {
                 continue;
             };
-            let mut written = Vec::new();
+            let mut written = b"[".to_vec();
             messages::write(&mut written, &run, &Form::Chat(None));
+            written.push(b']');
             let valid = serde_json::from_slice::<serde_json::Value>(&written);
             assert!(valid.is_ok(), "{}", String::from_utf8_lossy(&written));
         }
