@@ -10,7 +10,7 @@ const TOOLS: &str = "- {name: peak, shell: 'grep VmHWM /proc/$PPID/status > ../p
 /// The most memory beyond its own size that an answer may take.
 const MOST: usize = 64_000_000;
 
-/// The largest message that is read, but for what is around it.
+/// The size up to which a message keeps to [`MOST`], but for what is around it.
 const LARGE: usize = (3 << 20) - 1000;
 
 fn long(piece: &str, length: usize) -> String {
