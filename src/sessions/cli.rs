@@ -9,7 +9,6 @@ use crate::sessions::complete;
 use crate::sessions::end::{end_session, remove_sessions};
 use crate::sessions::exec::{ExecReport, exec_text};
 use crate::sessions::output_cut::{OutputCut, write_text};
-use crate::sessions::program::OrStop;
 use crate::sessions::session::{Session, SessionMetadata};
 use crate::sessions::shell::ShellKind;
 use crate::sessions::start::start_session;
@@ -21,7 +20,7 @@ use crate::text::options::short_help::{command_help, overview};
 use crate::text::options::table::CommandTable;
 use crate::unix::defect::exit_at_panic;
 use crate::unix::files;
-use crate::unix::signals::{Signals, Stop};
+use crate::unix::signals::Signals;
 use crate::unix::terminal::{print, print_error, print_json};
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Read, Write};
@@ -67,13 +66,14 @@ fn execute(args: Vec<OsString>) -> std::result::Result<u8, (Error, ErrorStyle)> 
 
 fn run_request(args: SessionsArgs) -> Result<u8> {
     let store = || SessionStore::open(&args.dir, args.adopt);
-    let done = match args.request {
-        Request::Help { command, full } => print(help_text(command, full).as_bytes()).map(Ok),
-        Request::Version => print(format!("{PROGRAM} {VERSION}\n").as_bytes()).map(Ok),
-        Request::Complete(words) => complete::print_candidates(&words).map(Ok),
-        Request::List => print_list(&store()?).map(Ok),
+    match args.request {
+        Request::Help { command, full } => print(help_text(command, full).as_bytes())?,
+        Request::Version => print(format!("{PROGRAM} {VERSION}\n").as_bytes())?,
+        Request::Complete(words) => complete::print_candidates(&words)?,
+        Request::List => print_list(&store()?)?,
         Request::Start(words) => {
-            print_started(start_session(&mut store()?, &words, &catch_signals()?)?)
+            let started = start_session(&mut store()?, &words, &catch_signals()?)?;
+            print_started(&started.0, &started.1)?;
         }
         Request::Exec(exec) => {
             let session = store()?.open_session(&exec.id)?;
@@ -82,19 +82,27 @@ fn run_request(args: SessionsArgs) -> Result<u8> {
                 // Before signals are caught: reading from a terminal must end with Ctrl-C.
                 None => read_stdin()?,
             };
-            return match exec_text(&session, &text, exec.timeout, &catch_signals()?)? {
-                Ok(report) if exec.raw => pass_through(&report),
-                Ok(report) => print_report(&report, exec.max_bytes),
-                Err(stop) => Ok(exit_of(stop)),
+            let report = exec_text(&session, &text, exec.timeout, &catch_signals()?)?;
+            return match exec.raw {
+                true => pass_through(&report),
+                false => print_report(&report, exec.max_bytes),
             };
         }
         Request::End(id) => {
             let session = store()?.open_session(&id)?;
-            print_ended(&session, end_session(&session, &catch_signals()?)?)
+            end_session(&session, &catch_signals()?)?;
+            print_object(|o| {
+                o.put("status", "terminated").put("session_id", &session.id);
+            })?;
         }
-        Request::Cleanup => print_removed(remove_sessions(&store()?, &catch_signals()?)?),
-    };
-    Ok(done?.map_or_else(exit_of, |()| Exit::Success.code()))
+        Request::Cleanup => {
+            let removed = remove_sessions(&store()?, &catch_signals()?)?;
+            print_object(|o| {
+                o.put("removed", &removed);
+            })?;
+        }
+    }
+    Ok(Exit::Success.code())
 }
 
 /// The text of `-h`, or the manual page, which is one for all commands.
@@ -124,21 +132,7 @@ fn read_stdin() -> Result<Vec<u8>> {
     }
 }
 
-fn exit_of(stop: Stop) -> u8 {
-    match stop {
-        Stop::Interrupt => Exit::Interrupt,
-        Stop::Terminate => Exit::Terminate,
-        Stop::Hangup => Exit::Hangup,
-        Stop::Deadline => Exit::TempFail,
-    }
-    .code()
-}
-
-fn print_started(started: OrStop<(Session, SessionMetadata)>) -> Result<OrStop<()>> {
-    let (session, metadata) = match started {
-        Ok(started) => started,
-        Err(stop) => return Ok(Err(stop)),
-    };
+fn print_started(session: &Session, metadata: &SessionMetadata) -> Result<()> {
     print_object(|o| {
         o.put("session_id", &session.id)
             .put("command", &metadata.command)
@@ -155,26 +149,6 @@ fn print_started(started: OrStop<(Session, SessionMetadata)>) -> Result<OrStop<(
             o.put("note", &note);
         }
     })
-    .map(Ok)
-}
-
-fn print_ended(session: &Session, ended: OrStop<()>) -> Result<OrStop<()>> {
-    if ended.is_ok() {
-        print_object(|o| {
-            o.put("status", "terminated").put("session_id", &session.id);
-        })?;
-    }
-    Ok(ended)
-}
-
-fn print_removed(removed: OrStop<Vec<String>>) -> Result<OrStop<()>> {
-    match removed {
-        Ok(removed) => print_object(|o| {
-            o.put("removed", &removed);
-        })
-        .map(Ok),
-        Err(stop) => Ok(Err(stop)),
-    }
 }
 
 fn print_list(store: &SessionStore) -> Result<()> {
@@ -263,7 +237,8 @@ fn print_report(report: &ExecReport, max_bytes: u64) -> Result<u8> {
             .and_then(|()| out.write_all(b"\n"))
             .and_then(|()| out.flush()),
     )?;
-    Ok(report.stopped.map_or(Exit::Success.code(), exit_of))
+    let exit = report.stopped.map_or(Exit::Success, Exit::from);
+    Ok(exit.code())
 }
 
 fn pass_through(report: &ExecReport) -> Result<u8> {
@@ -278,7 +253,7 @@ fn pass_through(report: &ExecReport) -> Result<u8> {
     }
     // An exit code is at most 255, a signal's at most 128+64.
     let code = u8::try_from(report.exit_code).unwrap_or(Exit::Failure.code());
-    Ok(report.stopped.map_or(code, exit_of))
+    Ok(report.stopped.map_or(code, |stop| Exit::from(stop).code()))
 }
 
 /// A closed pipe is not an error.

@@ -2,7 +2,6 @@
 
 use crate::error::{Result, may_fail};
 use crate::sessions::lock::{SessionLock, WhenBusy};
-use crate::sessions::program::OrStop;
 use crate::sessions::session::{Session, SessionStatus};
 use crate::sessions::shell;
 use crate::sessions::store::SessionStore;
@@ -13,11 +12,8 @@ use std::fs;
 use std::path::Path;
 
 /// Terminates what runs in a session. Background processes get SIGHUP, as when a terminal is closed.
-pub(crate) fn end_session(session: &Session, signals: &Signals) -> Result<OrStop<()>> {
-    let mut lock = match SessionLock::acquire(session, signals, WhenBusy::EndIt)? {
-        Ok(lock) => lock,
-        Err(stop) => return Ok(Err(stop)),
-    };
+pub(crate) fn end_session(session: &Session, signals: &Signals) -> Result<()> {
+    let mut lock = SessionLock::acquire(session, signals, WhenBusy::EndIt)?;
     lock.end_leftovers()?;
     session.finish_commit()?;
     hang_up(session);
@@ -26,14 +22,11 @@ pub(crate) fn end_session(session: &Session, signals: &Signals) -> Result<OrStop
         metadata.status = SessionStatus::Terminated;
         session.commit(&metadata)?;
     }
-    Ok(Ok(()))
+    Ok(())
 }
 
 /// Ends and removes all sessions but foreign ones. Returns their ids.
-pub(crate) fn remove_sessions(
-    store: &SessionStore,
-    signals: &Signals,
-) -> Result<OrStop<Vec<String>>> {
+pub(crate) fn remove_sessions(store: &SessionStore, signals: &Signals) -> Result<Vec<String>> {
     store.refuse_foreign()?;
     let mut removed = Vec::new();
     for session in store.list_sessions()? {
@@ -42,13 +35,9 @@ pub(crate) fn remove_sessions(
         }
         // A session whose start was cut short has no lock, and nothing runs in it.
         let lock = if session.path("lock").exists() {
-            match SessionLock::acquire(&session, signals, WhenBusy::EndIt)? {
-                Ok(mut lock) => {
-                    lock.end_leftovers()?;
-                    Some(lock)
-                }
-                Err(stop) => return Ok(Err(stop)),
-            }
+            let mut lock = SessionLock::acquire(&session, signals, WhenBusy::EndIt)?;
+            lock.end_leftovers()?;
+            Some(lock)
         } else {
             None
         };
@@ -57,7 +46,7 @@ pub(crate) fn remove_sessions(
         drop(lock);
         removed.push(session.id.as_str().to_owned());
     }
-    Ok(Ok(removed))
+    Ok(removed)
 }
 
 /// Sends SIGHUP to all processes that were started in a session.

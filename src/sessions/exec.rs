@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::sessions::lock::{SessionLock, WhenBusy};
-use crate::sessions::program::{OrStop, nearest_dir, new_call_id, output_paths, run_program};
+use crate::sessions::program::{nearest_dir, new_call_id, output_paths, run_program};
 use crate::sessions::saved_state::{read_saved_state, remove_keys};
 use crate::sessions::scripts;
 use crate::sessions::session::{Session, SessionMetadata, SessionStatus};
@@ -38,11 +38,8 @@ pub(crate) fn exec_text(
     text: &[u8],
     timeout: Option<Duration>,
     signals: &Signals,
-) -> Result<OrStop<ExecReport>> {
-    let mut lock = match SessionLock::acquire(session, signals, WhenBusy::Wait)? {
-        Ok(lock) => lock,
-        Err(stop) => return Ok(Err(stop)),
-    };
+) -> Result<ExecReport> {
+    let mut lock = SessionLock::acquire(session, signals, WhenBusy::Wait)?;
     let mut metadata = session.read_metadata()?;
     if metadata.status == SessionStatus::Terminated {
         let id = &session.id;
@@ -73,7 +70,7 @@ pub(crate) fn exec_text(
     }
     let text = remove_keys(session, text)?;
     record_exec(session, &mut metadata, &text, &report)?;
-    Ok(Ok(report))
+    Ok(report)
 }
 
 fn run_text(

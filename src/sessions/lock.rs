@@ -1,10 +1,11 @@
 //! The lock of a session, which one command holds at a time.
 
 use crate::error::{At, Result};
+use crate::sessions::program::stop_error;
 use crate::sessions::session::Session;
 use crate::unix::files;
 use crate::unix::process;
-use crate::unix::signals::{Signals, Stop};
+use crate::unix::signals::Signals;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, Write};
@@ -35,7 +36,7 @@ impl SessionLock {
         session: &Session,
         signals: &Signals,
         when_busy: WhenBusy,
-    ) -> Result<std::result::Result<Self, Stop>> {
+    ) -> Result<Self> {
         let path = session.path("lock");
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let mut options = OpenOptions::new();
@@ -47,16 +48,14 @@ impl SessionLock {
         let mut pause = Duration::from_millis(1);
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Ok(Self { file, path })),
+                Ok(()) => return Ok(Self { file, path }),
                 Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(e)) => return Err(e).at("lock", &path),
             }
             if when_busy == WhenBusy::EndIt && end_running(&file) {
                 pause = Duration::from_millis(1);
             }
-            if let Err(stop) = signals.sleep(pause) {
-                return Ok(Err(stop));
-            }
+            signals.sleep(pause).map_err(stop_error)?;
             pause = (pause * 2).min(Duration::from_millis(25));
         }
     }

@@ -10,8 +10,10 @@ use rustix::fs::{Access, access};
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Either a result, or the signal that came before there was one.
-pub(crate) type OrStop<T> = std::result::Result<T, Stop>;
+/// A signal came before there was a result.
+pub(crate) fn stop_error(stop: Stop) -> Error {
+    Error::new(stop.into(), format!("ended by {}", stop.name()))
+}
 
 /// Runs an interpreter to its end.
 pub(crate) fn run_program(

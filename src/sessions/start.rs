@@ -1,7 +1,7 @@
 //! `start`: creates a session and runs its interpreter once, for the first state.
 
 use crate::error::{At, Error, Result, may_fail};
-use crate::sessions::program::{OrStop, find_program, new_call_id, output_paths, run_program};
+use crate::sessions::program::{find_program, new_call_id, output_paths, run_program, stop_error};
 use crate::sessions::saved_state::read_saved_state;
 use crate::sessions::scripts;
 use crate::sessions::session::{Session, SessionMetadata, SessionStatus};
@@ -19,7 +19,7 @@ pub(crate) fn start_session(
     store: &mut SessionStore,
     argv: &[String],
     signals: &Signals,
-) -> Result<OrStop<(Session, SessionMetadata)>> {
+) -> Result<(Session, SessionMetadata)> {
     let here = env::current_dir().at("find", Path::new("."))?;
     let typed = argv.first().map_or("", String::as_str);
     let program = find_program(typed, &here).ok_or_else(|| {
@@ -30,10 +30,10 @@ pub(crate) fn start_session(
     })?;
     let session = store.create_session()?;
     let made = save_first_state(&session, argv, &program, &here, signals);
-    if !matches!(made, Ok(Ok(_))) {
+    if made.is_err() {
         may_fail(session.remove_dir());
     }
-    Ok(made?.map(|metadata| (session, metadata)))
+    Ok((session, made?))
 }
 
 fn save_first_state(
@@ -42,7 +42,7 @@ fn save_first_state(
     program: &str,
     here: &Path,
     signals: &Signals,
-) -> Result<OrStop<SessionMetadata>> {
+) -> Result<SessionMetadata> {
     let dir = session.dir_text();
     files::make_dir(&session.path("output"))?;
     files::write(&session.path("lock"), b"")?;
@@ -73,7 +73,7 @@ fn save_first_state(
     };
     let outcome = run_program(signals, command, program)?;
     if let (Ended::Interrupted(_), Some(stop)) = (outcome.how, signals.stop()) {
-        return Ok(Err(stop));
+        return Err(stop_error(stop));
     }
     let found = read_saved_state(session, "next");
     let kind = match found {
@@ -104,7 +104,7 @@ fn save_first_state(
         execution_count: 0,
     };
     session.commit(&metadata)?;
-    Ok(Ok(metadata))
+    Ok(metadata)
 }
 
 fn no_state_error(argv: &[String], stderr: &Path) -> Error {

@@ -913,8 +913,12 @@ fn waiting_for_another_command_ends_with_a_signal() {
     };
     while !caught() {}
     signal(&second, "-INT");
-    let mut second = second;
-    assert_eq!(second.wait().unwrap().code(), Some(130));
+    let second = second.wait_with_output().unwrap();
+    assert_eq!(second.status.code(), Some(130));
+    assert_eq!(
+        json(&second),
+        serde_json::json!({"error": "ended by SIGINT"})
+    );
     fs::write(&go, "done\n").unwrap();
     assert_eq!(json(&first.wait_with_output().unwrap())["stdout"], "done\n");
     assert!(!place.path("ran").exists());
