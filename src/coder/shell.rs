@@ -1,7 +1,7 @@
 //! `bash`: a command in a fresh shell, with a time limit of its own.
 
 use super::target::ToolRefusal;
-use crate::error::{At, Error, Result, may_fail, reason};
+use crate::error::{At, may_fail, reason};
 use crate::text::ids::hex;
 use crate::unix::process::{self, Command, Ended, SpawnError};
 use crate::unix::procfs::CALL_ID;
@@ -23,11 +23,8 @@ pub(super) const USUAL_SECONDS: usize = 120;
 const SHOWN_BYTES: u64 = 30_000;
 
 /// Runs a command, whose output goes where this program's does, and returns its exit code.
-pub(super) fn run_command(
-    seconds: usize,
-    script: &[u8],
-) -> Result<std::result::Result<u8, ToolRefusal>> {
-    let refuse = |text: String| Ok(Err(ToolRefusal(text)));
+pub(super) fn run_command(seconds: usize, script: &[u8]) -> Result<u8, ToolRefusal> {
+    let refuse = |text: String| Err(ToolRefusal(text));
     if !(1..=MOST_SECONDS).contains(&seconds) {
         return refuse(format!(
             "timeout_s is {seconds}, and may be 1 to {MOST_SECONDS}; nothing was run. What takes longer \
@@ -65,7 +62,7 @@ pub(super) fn run_command(
     match ran {
         Ok(outcome) => {
             name_long_output();
-            Ok(Ok(match outcome.how {
+            Ok(match outcome.how {
                 Ended::Exited(code) | Ended::Interrupted(code) => u8::try_from(code).unwrap_or(1),
                 Ended::TimedOut => {
                     let text = format!(
@@ -75,7 +72,7 @@ pub(super) fn run_command(
                     may_fail(print(text.as_bytes()));
                     124
                 }
-            }))
+            })
         }
         Err(SpawnError::TooLong) => refuse(format!(
             "the command has {} bytes, more than the system takes; nothing was run. Put it into a \
@@ -84,7 +81,7 @@ pub(super) fn run_command(
         )),
         Err(SpawnError::NotFound) => refuse("there is no program 'bash' here".to_owned()),
         Err(SpawnError::NotExecutable(e) | SpawnError::Other(e)) => {
-            Err(Error::failure(format!("cannot run bash: {}", reason(&e))))
+            refuse(format!("cannot run bash: {}", reason(&e)))
         }
     }
 }

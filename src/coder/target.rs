@@ -1,7 +1,7 @@
 //! The file that a path from a model leads to. A link is followed, and what it leads to is changed.
 
 use super::listing::nearest_paths;
-use crate::error::reason;
+use crate::error::{Error, reason};
 use crate::unix::files;
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -11,6 +11,12 @@ use std::path::{Path, PathBuf};
 /// Why a tool does not do what the model asked for, with the way out.
 #[derive(Debug)]
 pub(crate) struct ToolRefusal(pub String);
+
+impl From<Error> for ToolRefusal {
+    fn from(error: Error) -> Self {
+        Self(error.message)
+    }
+}
 
 /// A file to read or to replace.
 #[derive(Debug)]

@@ -43,11 +43,9 @@ pub(crate) fn run_tool(words: &[String]) -> Result<u8> {
         ["bash", options @ ..] => {
             // The reason is for the person who is asked whether the command may run.
             let [seconds, _reason] = values(options, ["--timeout=", "--reason="])?;
-            match number(seconds, USUAL_SECONDS) {
-                Ok(seconds) => match run_command(seconds, &stdin()?)? {
-                    Ok(code) => return Ok(code),
-                    Err(refusal) => Err(refusal),
-                },
+            let script = stdin()?;
+            match number(seconds, USUAL_SECONDS).and_then(|seconds| run_command(seconds, &script)) {
+                Ok(code) => return Ok(code),
                 Err(refusal) => Err(refusal),
             }
         }

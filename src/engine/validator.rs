@@ -62,14 +62,12 @@ pub(crate) fn argv() -> Vec<String> {
     vec![program, COMMAND.to_owned()]
 }
 
-/// Lets the validator look at a schema. Inside: why answers cannot be checked against it, and what to do.
+/// Lets the validator look at a schema. Returns why answers cannot be checked against it, and what to do; nothing if
+/// they can.
 ///
 /// # Errors
 /// The system's, and a signal.
-pub(crate) fn look_at_schema(
-    schema: &str,
-    signals: &Signals,
-) -> Result<std::result::Result<(), String>> {
+pub(crate) fn look_at_schema(schema: &str, signals: &Signals) -> Result<Option<String>> {
     let unnamed = |bytes: &[u8]| files::unnamed(bytes).at("create", Path::new("an unnamed file"));
     let (said, errors) = (unnamed(b"")?, unnamed(b"")?);
     let copy = |file: &File| file.try_clone().at("open", Path::new("an unnamed file"));
@@ -91,27 +89,27 @@ pub(crate) fn look_at_schema(
     let how = match process::run(signals, command, Duration::ZERO) {
         Ok(outcome) => outcome.how,
         Err(SpawnError::NotFound) => {
-            return Ok(Err(format!(
+            return Ok(Some(format!(
                 "needs {PROGRAM}, which is neither beside this program nor in PATH; install it, or \
                  check the answer with a command: accept"
             )));
         }
         Err(SpawnError::NotExecutable(error) | SpawnError::Other(error)) => {
             let (program, why) = (&argv[0], reason(&error));
-            return Ok(Err(format!("needs {program}, which cannot be run: {why}")));
+            return Ok(Some(format!("needs {program}, which cannot be run: {why}")));
         }
         Err(SpawnError::TooLong) => {
-            return Ok(Err(
-                "the environment is too long to start a program".to_owned()
+            return Ok(Some(
+                "the environment is too long to start a program".to_owned(),
             ));
         }
     };
     Ok(match how {
-        Ended::Exited(0) => Ok(()),
-        Ended::Exited(NO_SCHEMA) => Err(words(&said)),
+        Ended::Exited(0) => None,
+        Ended::Exited(NO_SCHEMA) => Some(words(&said)),
         Ended::TimedOut => {
             let seconds = TIMEOUT.as_secs();
-            Err(format!(
+            Some(format!(
                 "the schema could not be compiled in {seconds} s; make it simpler"
             ))
         }
@@ -121,7 +119,7 @@ pub(crate) fn look_at_schema(
                 .map_or(crate::error::Exit::Failure, Into::into);
             return Err(Error::new(stop, "ended while the schema was looked at"));
         }
-        Ended::Exited(code) | Ended::Interrupted(code) => Err(format!(
+        Ended::Exited(code) | Ended::Interrupted(code) => Some(format!(
             "{} cannot look at the schema (exit code {code}): {}; install the one that belongs to this delta",
             argv[0],
             words(&errors)

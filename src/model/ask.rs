@@ -8,10 +8,10 @@ mod follow;
 
 use crate::error::{Result, may_fail};
 use crate::model::attempt::{Attempt, Remedy};
-use crate::model::http::{Exchange, Http};
+use crate::model::http::{Http, HttpRequest};
 use crate::model::program::Program;
 use crate::model::rate::{Pass, SharedRate};
-use crate::model::replay::Playback;
+use crate::model::replay::{Playback, PlayedAnswer};
 use crate::model::response::{Answer, NoAnswer};
 use crate::model::usage::{AnswerUsage, Uncounted, read_usage};
 use crate::model::wire::{Heard, Listener, Wire};
@@ -19,6 +19,7 @@ use crate::record::spending::Denial;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::signals::{Signals, Stop};
+use follow::Followed;
 use record::InvocationRecord;
 use std::fs::File;
 use std::path::Path;
@@ -147,9 +148,9 @@ pub(crate) fn ask_model(
             sent = Some(attempt);
         }
         let attempt = match model.follow(sent, invocation, &mut record, patience, signals)? {
-            Ok(attempt) => attempt,
+            Followed::Ended(attempt) => attempt,
             // The answer goes on at the service, and what is reserved for it stays so.
-            Err(asked) => break asked,
+            Followed::Open(asked) => break asked,
         };
         // Only a reservation is denied.
         may_fail(purse(number, expense(invocation.wire, &attempt)));
@@ -345,7 +346,8 @@ impl Model<'_> {
         let response = invocation.dir.join("response.json");
         match self {
             Self::Http(http) => {
-                let mut received = http.attempt(Exchange::Ask(invocation.request), left, listener);
+                let mut received =
+                    http.attempt(HttpRequest::Ask(invocation.request), left, listener);
                 if let Some(stream) = received.stream {
                     files::write(&invocation.dir.join("response.sse"), &stream)?;
                 }
@@ -359,14 +361,14 @@ impl Model<'_> {
             }
             Self::Command(program) => program.attempt(invocation.dir, &response, signals, left),
             Self::Recorded(playback) => Ok(match playback.answer(invocation.request)? {
-                Ok(body) => {
+                PlayedAnswer::Recorded(body) => {
                     files::write(&response, &body)?;
                     Attempt::Body {
                         body,
                         http_status: None,
                     }
                 }
-                Err(why) => Attempt::Refused {
+                PlayedAnswer::Missing(why) => Attempt::Refused {
                     why,
                     is_too_long: false,
                     remedy: None,

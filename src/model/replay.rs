@@ -21,6 +21,15 @@ pub(crate) struct Playback {
     pub divergence: Option<Divergence>,
 }
 
+/// The answer that a recording has to a request.
+#[derive(Debug)]
+pub(crate) enum PlayedAnswer {
+    /// As it came from the model.
+    Recorded(Vec<u8>),
+    /// Why there is none.
+    Missing(String),
+}
+
 /// A request that is not the recorded one.
 #[derive(Debug)]
 pub(crate) struct Divergence {
@@ -54,22 +63,18 @@ impl Playback {
         self.given
     }
 
-    /// The recorded answer to a request, as it came from the model; inside, why there is none.
+    /// The recorded answer to a request.
     ///
     /// # Errors
     /// The record cannot be read.
-    pub(crate) fn answer(
-        &mut self,
-        request: &[u8],
-    ) -> Result<std::result::Result<Vec<u8>, String>> {
+    pub(crate) fn answer(&mut self, request: &[u8]) -> Result<PlayedAnswer> {
+        let missing = |why: &str| Ok(PlayedAnswer::Missing(why.to_owned()));
         let Some(step) = self.recording.steps.get(self.given) else {
-            return Ok(Err("the recording is at its end".to_owned()));
+            return missing("the recording is at its end");
         };
         let Some(name) = &step.invocation else {
             let iteration = step.iteration;
-            return Ok(Err(format!(
-                "iteration {iteration} has no recorded request"
-            )));
+            return missing(&format!("iteration {iteration} has no recorded request"));
         };
         let recorded = self.requests.read(name)?;
         if recorded != request {
@@ -78,7 +83,7 @@ impl Playback {
                 recorded: recorded.to_vec(),
                 rebuilt: request.to_vec(),
             });
-            return Ok(Err("the request is not the recorded one".to_owned()));
+            return missing("the request is not the recorded one");
         }
         let path = self
             .recording
@@ -88,7 +93,7 @@ impl Playback {
             .join("response.json");
         let body = crate::unix::files::read_regular(&path).at("read", &path)?;
         self.given += 1;
-        Ok(Ok(body))
+        Ok(PlayedAnswer::Recorded(body))
     }
 
     /// The ids under which the calls of the newest answer were recorded.

@@ -178,9 +178,9 @@ pub(crate) fn schema_problem(agent: &Agent, signals: &Signals) -> Result<Option<
     let Some(schema) = &agent.acceptance.schema else {
         return Ok(None);
     };
-    let looked = validator::look_at_schema(&schema.text, signals)?;
+    let why = validator::look_at_schema(&schema.text, signals)?;
     let (file, line) = schema.place.clone();
-    Ok(looked.err().map(|why| Problem {
+    Ok(why.map(|why| Problem {
         severity: Severity::Error,
         file,
         line,

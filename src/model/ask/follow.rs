@@ -7,7 +7,7 @@ use super::{Asked, Invocation, Model, Patience};
 use crate::config::api::Api;
 use crate::error::Result;
 use crate::model::attempt::{Attempt, readable};
-use crate::model::http::{Exchange, Http, Received};
+use crate::model::http::{Http, HttpRequest, Received};
 use crate::model::wire::error_status;
 use crate::record::invocations::OpenAnswer;
 use crate::text::digest::sha256;
@@ -21,18 +21,26 @@ use std::time::{Duration, Instant};
 /// The wait before the first look, and the longest that it doubles to.
 const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
+/// What has come of an attempt.
+pub(super) enum Followed {
+    /// Its answer has ended, or it has none.
+    Ended(Attempt),
+    /// Its answer has not ended, for this reason.
+    Open(Asked),
+}
+
 /// The id of a response, empty if it has none, and whether it has ended. None for what is no response.
 fn standing(body: &[u8]) -> Option<(String, bool)> {
     #[derive(Deserialize)]
-    struct Begun<'b> {
+    struct ResponseHead<'b> {
         #[serde(borrow, default)]
         status: Option<&'b RawValue>,
         #[serde(borrow, default)]
         id: Option<&'b RawValue>,
     }
     let readable = readable(body).ok()?;
-    let begun: Begun<'_> = serde_json::from_str(&readable).ok()?;
-    let [status, id] = [begun.status, begun.id].map(json::small);
+    let head: ResponseHead<'_> = serde_json::from_str(&readable).ok()?;
+    let [status, id] = [head.status, head.id].map(json::small);
     let has_ended = !matches!(status.as_str()?, "queued" | "in_progress");
     Some((id.as_str().unwrap_or_default().to_owned(), has_ended))
 }
@@ -44,8 +52,7 @@ fn is_usable(id: &str) -> bool {
 }
 
 impl Model<'_> {
-    /// What has come of an attempt once its answer has ended; if nothing was sent, of the one that the record
-    /// says is open. Inside, why it has not ended.
+    /// Waits until the answer to an attempt has ended; if nothing was sent, to the one that the record says is open.
     pub(super) fn follow(
         &mut self,
         sent: Option<Attempt>,
@@ -53,10 +60,10 @@ impl Model<'_> {
         record: &mut InvocationRecord,
         patience: Patience,
         signals: &Signals,
-    ) -> Result<std::result::Result<Attempt, Asked>> {
+    ) -> Result<Followed> {
         let (Self::Http(http), Api::Responses) = (self, invocation.wire.api()) else {
             record.open = None;
-            return Ok(Ok(sent.unwrap_or(Attempt::Lost)));
+            return Ok(Followed::Ended(sent.unwrap_or(Attempt::Lost)));
         };
         if let Some(attempt) = sent {
             let begun = match &attempt {
@@ -64,7 +71,7 @@ impl Model<'_> {
                 _ => None,
             };
             let Some((response_id, false)) = begun else {
-                return Ok(Ok(attempt));
+                return Ok(Followed::Ended(attempt));
             };
             let conversation = sha256(invocation.conversation);
             record.open = Some(OpenAnswer {
@@ -81,7 +88,7 @@ impl Model<'_> {
         };
         let mut received = match ended {
             Ok(received) => received,
-            Err(asked) => return Ok(Err(asked)),
+            Err(asked) => return Ok(Followed::Open(asked)),
         };
         if let Some(came_back) = received.response {
             files::replace(&invocation.dir.join("response.json"), &came_back)?;
@@ -89,7 +96,7 @@ impl Model<'_> {
                 *body = came_back;
             }
         }
-        Ok(Ok(received.attempt))
+        Ok(Followed::Ended(received.attempt))
     }
 }
 
@@ -118,7 +125,7 @@ fn until_ended(
                 "the answer {id} has not ended within {limit} ms; the next start looks for it again"
             )));
         }
-        let mut received = http.attempt(Exchange::Look(id), Some(left), &mut |_| {});
+        let mut received = http.attempt(HttpRequest::Look(id), Some(left), &mut |_| {});
         let body = received.response.as_deref().unwrap_or_default();
         match &received.attempt {
             // Not ended, or not the words of the service, but perhaps of something in between.
