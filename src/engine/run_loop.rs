@@ -53,7 +53,7 @@ use limits::Limits;
 use open_call::OpenCall;
 use outcome::{Halt, Step, halt_on};
 use run_log::RunLog;
-use think::{Thought, think};
+use think::{ThoughtOutcome, think};
 
 /// How one start of the engine is to behave.
 pub(crate) struct Options {
@@ -165,8 +165,8 @@ impl<'a> Engine<'a> {
         let mut next = self.recover()?;
         loop {
             match next {
-                Thought::Calls(calls) => run_calls(self, calls)?,
-                Thought::Answer(text) => {
+                ThoughtOutcome::Calls(calls) => run_calls(self, calls)?,
+                ThoughtOutcome::Answer(text) => {
                     if let Some(result) = judge(self, text)? {
                         return Ok(result);
                     }
@@ -180,7 +180,7 @@ impl<'a> Engine<'a> {
 
     /// What an earlier process left to do: the calls that it left open, an answer that it did not report,
     /// or the end that it could not record.
-    fn recover(&mut self) -> Step<Thought> {
+    fn recover(&mut self) -> Step<ThoughtOutcome> {
         let mut journal = Vec::new();
         self.log.journal.read_into(&mut journal)?;
         let reading = Reading {
@@ -191,7 +191,7 @@ impl<'a> Engine<'a> {
         let ending = match run.turns.last() {
             Some(Turn::Thought(thought)) if run.has_final_answer() => {
                 let text = state::decoded(thought.content).into_owned();
-                return Ok(Thought::Answer(text));
+                return Ok(ThoughtOutcome::Answer(text));
             }
             Some(Turn::Thought(thought)) => thought
                 .cut_off()
@@ -210,7 +210,7 @@ impl<'a> Engine<'a> {
             self.talk.note_other_api(&mut self.log, &thought.api())?;
         }
         let Some(ending) = ending else {
-            return Ok(Thought::Calls(open));
+            return Ok(ThoughtOutcome::Calls(open));
         };
         // None of its calls may ever run; say so in the journal.
         run_calls(self, open)?;

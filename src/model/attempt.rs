@@ -105,7 +105,7 @@ pub(crate) enum Remedy {
 /// A server's error as JSON; of a large one, the members that say something.
 fn error_json(body: &[u8]) -> Option<Value> {
     #[derive(Deserialize)]
-    struct ErrorBody<'b> {
+    struct ErrorMembers<'b> {
         #[serde(borrow, default)]
         error: Option<&'b RawValue>,
         #[serde(borrow, default)]
@@ -116,7 +116,7 @@ fn error_json(body: &[u8]) -> Option<Value> {
     if body.len() <= LONGEST_ERROR {
         return serde_json::from_slice(body).ok();
     }
-    let ErrorBody {
+    let ErrorMembers {
         error,
         message,
         detail,

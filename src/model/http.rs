@@ -59,7 +59,7 @@ pub(crate) struct Http {
 
 /// What is asked of a server.
 #[derive(Clone, Copy)]
-pub(super) enum Exchange<'e> {
+pub(super) enum HttpRequest<'e> {
     /// An answer to these bytes.
     Ask(&'e [u8]),
     /// How far the answer with this id is.
@@ -153,7 +153,7 @@ impl Http {
     /// Sends a request once.
     pub(super) fn attempt(
         &mut self,
-        exchange: Exchange<'_>,
+        exchange: HttpRequest<'_>,
         left: Option<Duration>,
         listener: &mut Listener<'_>,
     ) -> Received {
@@ -193,11 +193,11 @@ impl Http {
 
     fn send(
         &self,
-        exchange: Exchange<'_>,
+        exchange: HttpRequest<'_>,
         left: Option<Duration>,
         listener: &mut Listener<'_>,
     ) -> Result<Received, ureq::Error> {
-        let streams = self.stream && matches!(exchange, Exchange::Ask(_));
+        let streams = self.stream && matches!(exchange, HttpRequest::Ask(_));
         let (whole, silence) = match streams {
             true => (self.total_timeout, self.timeout.as_millis() as u64),
             false => (self.timeout, 0),
@@ -207,11 +207,11 @@ impl Http {
         // The library takes no time at all for no limit.
         let whole = whole.max(Duration::from_millis(1));
         let response = match exchange {
-            Exchange::Ask(request) => {
+            HttpRequest::Ask(request) => {
                 let post = self.agent.post(&self.url).content_type("application/json");
                 self.prepared(post, whole).send(request)?
             }
-            Exchange::Look(id) => {
+            HttpRequest::Look(id) => {
                 let get = self.agent.get(format!("{}/{id}", self.url));
                 let get = get.header("accept", "application/json");
                 self.prepared(get, whole).call()?

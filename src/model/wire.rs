@@ -35,7 +35,7 @@ use crate::model::usage::{read_terms, read_usage};
 use crate::record::event::FinishReason;
 use crate::record::messages::view;
 use crate::text::json;
-use cache_key::CacheKey;
+use cache_key::PromptCacheKey;
 use neutral::Message;
 use pause::Paused;
 use rendering::{Position, Rendering};
@@ -55,7 +55,7 @@ struct Rules {
     refusals: u64,
     without_include: bool,
     without_stream_options: bool,
-    cache_key: CacheKey,
+    cache_key: PromptCacheKey,
     max_tokens: Option<u64>,
 }
 
@@ -117,7 +117,7 @@ impl Wire {
     pub(crate) fn of_agent(agent: &Agent, environment: &Environment) -> Self {
         let mut wire = Self::new(&agent.llm);
         if environment.is_openai(&agent.llm) {
-            wire.rules.cache_key = CacheKey::OfAgent(agent.name.clone());
+            wire.rules.cache_key = PromptCacheKey::OfAgent(agent.name.clone());
         }
         wire
     }

@@ -72,7 +72,7 @@ impl Status {
 /// A run's use of its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Usage {
+pub struct RunUsage {
     /// Tokens.
     #[serde(flatten)]
     pub tokens: Tokens,
@@ -116,7 +116,7 @@ pub struct Metadata {
     pub forked_from: Option<ForkedFrom>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub set: Map<String, Value>,
-    pub usage: Usage,
+    pub usage: RunUsage,
     pub result: Option<String>,
     /// Only in a workflow's run: its files, start and input.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -216,7 +216,7 @@ impl Metadata {
         self.set.clone_from(&run.set);
         self.iterations = run.iterations;
         self.max_iterations = run.max_iterations.unwrap_or(self.max_iterations);
-        self.usage = Usage {
+        self.usage = RunUsage {
             tokens: run.tokens,
             llm_calls: run.llm_calls,
         };

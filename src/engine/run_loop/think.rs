@@ -19,7 +19,7 @@ use crate::unix::terminal::{Tone, time};
 use std::time::Instant;
 
 /// What follows from a thought.
-pub(super) enum Thought {
+pub(super) enum ThoughtOutcome {
     /// Calls to be run.
     Calls(Vec<OpenCall>),
     /// A final answer, which is still to be judged.
@@ -50,7 +50,7 @@ pub(super) fn cut_off(reason: &FinishReason<'_>, detail: Option<&str>, api: Api)
 }
 
 /// Asks the model for the next answer and records it.
-pub(super) fn think(engine: &mut Engine<'_>) -> Step<Thought> {
+pub(super) fn think(engine: &mut Engine<'_>) -> Step<ThoughtOutcome> {
     engine.log.iteration += 1;
     let answered = ask_model(engine);
     if matches!(answered, Err(Halt::Ended(_))) {
@@ -77,7 +77,7 @@ fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
 }
 
 /// Records an answer, and says what follows.
-fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<Thought> {
+fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<ThoughtOutcome> {
     let Answered {
         mut answer, began, ..
     } = answered;
@@ -115,10 +115,10 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<Thought> {
         run_hooks(engine, HookEvent::OnIterationEnd)?;
         // A hook that ends the run has not agreed with the answer.
         halt_on(engine.hooks.stop())?;
-        return Ok(Thought::Answer(answer.text));
+        return Ok(ThoughtOutcome::Answer(answer.text));
     }
     engine.log.update_metadata()?;
-    Ok(Thought::Calls(open))
+    Ok(ThoughtOutcome::Calls(open))
 }
 
 /// Puts an answer into the journal. It is durable before its first action is.

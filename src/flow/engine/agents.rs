@@ -4,7 +4,7 @@
 //! An answer that does not fit is sent back with its faults, as often as the agent allows. The agent's own
 //! journal has the messages, so that the count survives every kill of the engine.
 
-use super::attempts::StepAttempts;
+use super::attempts::AttemptState;
 use super::prepare::{BeginningStep, text_of};
 use super::programs::ActiveProgram;
 use super::{Need, RunPlace, SuspendedStep};
@@ -78,7 +78,7 @@ pub(super) struct AgentMessage {
 }
 
 /// How the run of a node's own stopped: an agent's or a flow's.
-pub(super) enum RunEnd {
+pub(super) enum ChildRunEnd {
     /// It goes on when it has what it needs.
     Suspended(SuspendedStep),
     Ended(std::result::Result<Payload, Failure>),
@@ -89,7 +89,7 @@ pub(super) enum RunEnd {
 /// The message that begins the run of an agent, or goes on with the one that an earlier start began.
 pub(super) fn begin_agent(
     place: &RunPlace<'_>,
-    attempts: &StepAttempts,
+    attempts: &AttemptState,
     beginning: &BeginningStep,
     dir: &Path,
     context: &AssembledContext,
@@ -120,10 +120,10 @@ fn message_command(
 /// The end of an agent's run that has stopped.
 pub(super) fn end_agent(
     place: &RunPlace<'_>,
-    attempts: &StepAttempts,
+    attempts: &AttemptState,
     active: &ActiveProgram,
     outcome: &Outcome,
-) -> Result<RunEnd> {
+) -> Result<ChildRunEnd> {
     let (flow, step) = (place.flow, &active.step);
     let path = active.io.join("stdout.log");
     let printed = std::fs::read(&path).at("read", &path)?;
@@ -138,7 +138,7 @@ pub(super) fn end_agent(
             (_, Some(error)) => error.message.clone(),
             (_, None) => format!("its run ended with {code}"),
         };
-        return Ok(RunEnd::Suspended(SuspendedStep { need, text, reason }));
+        return Ok(ChildRunEnd::Suspended(SuspendedStep { need, text, reason }));
     }
     let fault = match &active.failure {
         Some(failure) => Some(failure.clone()),
@@ -151,23 +151,23 @@ pub(super) fn end_agent(
         {
             failure = Failure::new(FailureCode::Operation, error.message);
         }
-        return Ok(RunEnd::Ended(Err(failure)));
+        return Ok(ChildRunEnd::Ended(Err(failure)));
     }
     let is_completed = printed.status.as_deref() == Some("COMPLETED");
     let Some(answer) = printed.result.filter(|_| is_completed) else {
         let failure = Failure::new(FailureCode::Operation, "the agent's run has no result");
-        return Ok(RunEnd::Ended(Err(failure)));
+        return Ok(ChildRunEnd::Ended(Err(failure)));
     };
     Ok(match understand(flow, step.node, answer) {
-        Ok(output) => RunEnd::Ended(Ok(output)),
-        Err(failure) => RunEnd::Unfit(failure),
+        Ok(output) => ChildRunEnd::Ended(Ok(output)),
+        Err(failure) => ChildRunEnd::Unfit(failure),
     })
 }
 
 /// The message that asks for a better answer, if the agent may be asked again. `io` has the records of the last one.
 pub(super) fn send_back(
     place: &RunPlace<'_>,
-    attempts: &StepAttempts,
+    attempts: &AttemptState,
     step: &StepRef,
     (failure, io): (&Failure, &Path),
 ) -> Result<Option<AgentMessage>> {
@@ -196,7 +196,7 @@ pub(super) fn send_back(
 
 fn how_to_answer(
     place: &RunPlace<'_>,
-    attempts: &StepAttempts,
+    attempts: &AttemptState,
     step: &StepRef,
     printed: AgentResult,
 ) -> String {

@@ -16,7 +16,7 @@ pub(super) struct KeptRun {
 }
 
 #[derive(Default)]
-pub(super) struct StepAttempts {
+pub(super) struct AttemptState {
     pub counts: HashMap<StepKey, Attempts>,
     /// The earlier life of steps that a retry begins anew, by task and node.
     pub begun_before: HashMap<(String, String), BegunBefore>,
@@ -26,7 +26,7 @@ pub(super) struct StepAttempts {
     pub cache_keys: HashMap<StepKey, String>,
 }
 
-impl StepAttempts {
+impl AttemptState {
     pub(super) fn of(&self, key: StepKey) -> Attempts {
         self.counts.get(&key).copied().unwrap_or_default()
     }

@@ -1,6 +1,6 @@
 //! The second half of a step: the end of its program, whether its output will do, and where it leads.
 
-use super::agents::{self, RunEnd};
+use super::agents::{self, ChildRunEnd};
 use super::nested;
 use super::prepare::{BeginningStep, prepare};
 use super::programs::ActiveProgram;
@@ -58,7 +58,7 @@ pub(super) fn end_program(
     };
     if flow.is_conversation(node) {
         let end = agents::end_agent(&engine.place, &engine.attempts, &active, outcome)?;
-        if !matches!(end, RunEnd::Suspended(_)) {
+        if !matches!(end, ChildRunEnd::Suspended(_)) {
             let (events, records) = (&mut engine.events, (&*active.io, &[][..]));
             add_tool_calls(events, &engine.place, &active.step, records)?;
         }
@@ -91,17 +91,17 @@ pub(super) fn end_program(
 fn end_run(
     engine: &mut FlowEngine<'_>,
     active: ActiveProgram,
-    end: RunEnd,
+    end: ChildRunEnd,
     ended: AttemptEnd,
 ) -> Result<()> {
     let step = active.step;
     let failure = match end {
-        RunEnd::Suspended(why) => {
+        ChildRunEnd::Suspended(why) => {
             engine.queue.suspend(&engine.place, step, why);
             return Ok(());
         }
-        RunEnd::Ended(result) => return judge(engine, &step, result, ended),
-        RunEnd::Unfit(failure) => failure,
+        ChildRunEnd::Ended(result) => return judge(engine, &step, result, ended),
+        ChildRunEnd::Unfit(failure) => failure,
     };
     let again = agents::send_back(
         &engine.place,

@@ -5,18 +5,18 @@
 use crate::flow::graph::NodeIx;
 use crate::flow::manifest::Flow;
 
-/// An index in [`Limits::groups`].
+/// An index in [`ProgramLimits::groups`].
 pub(super) type LimitGroup = usize;
 
 /// The limits of a flow, each for a group of nodes.
-pub(super) struct Limits {
+pub(super) struct ProgramLimits {
     /// How many programs of each group may run.
     groups: Vec<usize>,
     /// The groups of each node: none of one that runs nothing.
     of_node: Vec<Vec<LimitGroup>>,
 }
 
-impl Limits {
+impl ProgramLimits {
     pub(super) fn new(flow: &Flow) -> Self {
         let mut groups = Vec::new();
         let mut of_node = vec![Vec::new(); flow.nodes.len()];

@@ -46,7 +46,7 @@ use crate::text::timestamp::Timestamp;
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::{Screen, print_json};
 use answered::AnsweredSteps;
-use attempts::StepAttempts;
+use attempts::AttemptState;
 use inputs::{Inputs, Taken};
 use programs::Programs;
 use queue::Queue;
@@ -228,7 +228,7 @@ pub(crate) struct FlowEngine<'e> {
     roots: RootTasks<'e>,
     queue: Queue,
     programs: Programs<'e>,
-    attempts: StepAttempts,
+    attempts: AttemptState,
     /// What contexts are made of.
     context: Recall,
     table: ProgressTable,
@@ -254,7 +254,7 @@ impl<'e> FlowEngine<'e> {
             },
             queue: Queue::new(inputs, place.flow),
             programs: Programs::new(&place, &options, signals),
-            attempts: StepAttempts::default(),
+            attempts: AttemptState::default(),
             context: Recall::default(),
             table: ProgressTable::new(options.screen),
             options,

@@ -3,8 +3,8 @@
 //! The run has a name of its own and lies in the task's directory, so that the same command resumes it, and a retry of
 //! the step goes on with it.
 
-use super::agents::RunEnd;
-use super::attempts::StepAttempts;
+use super::agents::ChildRunEnd;
+use super::attempts::AttemptState;
 use super::prepare::BeginningStep;
 use super::programs::ActiveProgram;
 use super::{FlowOptions, Need, RunPlace, SuspendedStep};
@@ -60,7 +60,7 @@ struct InnerStart {
 /// returned, too.
 pub(super) fn begin_nested(
     (place, options): (&RunPlace<'_>, &FlowOptions),
-    attempts: &StepAttempts,
+    attempts: &AttemptState,
     beginning: &BeginningStep,
     (inner, dir): (&Path, &Path),
 ) -> Result<(Vec<String>, Option<OwnRun>)> {
@@ -107,7 +107,7 @@ pub(super) fn begin_nested(
 /// the journal has its number before it begins.
 fn inner_start(
     place: &RunPlace<'_>,
-    attempts: &StepAttempts,
+    attempts: &AttemptState,
     beginning: &BeginningStep,
     dir: &Path,
 ) -> Result<InnerStart> {
@@ -145,7 +145,7 @@ pub(super) fn end_nested(
     place: &RunPlace<'_>,
     active: &ActiveProgram,
     outcome: &Outcome,
-) -> Result<(RunEnd, bool)> {
+) -> Result<(ChildRunEnd, bool)> {
     let path = active.io.join("stdout.log");
     let printed = std::fs::read(&path).at("read", &path)?;
     let printed: InnerResult = serde_json::from_slice(&printed).unwrap_or_default();
@@ -160,7 +160,7 @@ pub(super) fn end_nested(
             let node = place.node_id(&active.step);
             why = why.replace("--repeat ", &format!("--repeat {node}/"));
         }
-        return Ok((RunEnd::Suspended(SuspendedStep::new(need, why)), false));
+        return Ok((ChildRunEnd::Suspended(SuspendedStep::new(need, why)), false));
     }
     let timeout = place.flow.nodes[active.step.node].timeout;
     let is_partial = printed.status.as_deref() == Some("partial");
@@ -178,7 +178,7 @@ pub(super) fn end_nested(
         (None, Some(output), _) => Ok(Payload::from(output.get())),
         (None, None, _) => Ok("null".into()),
     };
-    Ok((RunEnd::Ended(result), is_partial))
+    Ok((ChildRunEnd::Ended(result), is_partial))
 }
 
 impl InnerResult {

@@ -1,7 +1,7 @@
 //! The work that has not begun: inputs, steps that are ready, and steps that do not go on by themselves.
 
 use super::inputs::Inputs;
-use super::limits::{LimitGroup, Limits};
+use super::limits::{LimitGroup, ProgramLimits};
 use super::programs::Programs;
 use super::ready::ReadySteps;
 use super::{RunPlace, SuspendedStep};
@@ -15,7 +15,7 @@ pub(super) struct Queue {
     pub faults: HashMap<usize, String>,
     pub ready: ReadySteps,
     pub suspended: BTreeMap<StepKey, (StepRef, SuspendedStep)>,
-    limits: Limits,
+    limits: ProgramLimits,
 }
 
 impl Queue {
@@ -25,7 +25,7 @@ impl Queue {
             faults: HashMap::new(),
             ready: ReadySteps::default(),
             suspended: BTreeMap::new(),
-            limits: Limits::new(flow),
+            limits: ProgramLimits::new(flow),
         }
     }
 

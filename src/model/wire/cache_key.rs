@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 /// Where the key of requests comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum CacheKey {
+pub(super) enum PromptCacheKey {
     /// They have none.
     #[default]
     Absent,
@@ -18,7 +18,7 @@ pub(super) enum CacheKey {
     Recorded(String),
 }
 
-impl CacheKey {
+impl PromptCacheKey {
     /// The key for requests with these tools and system blocks.
     pub(super) fn of<'b>(
         &self,

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 const LONGEST_TEXT: usize = 256 << 10;
 
 /// Joined texts, by the way in which they are joined and their name.
-struct Texts<'f> {
+struct JoinedTexts<'f> {
     texts: HashMap<(String, String), String>,
     size: usize,
     is_found: &'f mut dyn FnMut(&str) -> bool,
@@ -20,7 +20,7 @@ struct Texts<'f> {
 /// True if it `is_found` in the texts of all events under one name, joined in each way in which a reader may: all of
 /// them, those of one type of event, and those of one place in the answer; or if that would take too much memory.
 pub(crate) fn is_in_joined_texts(stream: &[u8], is_found: &mut dyn FnMut(&str) -> bool) -> bool {
-    let mut texts = Texts {
+    let mut texts = JoinedTexts {
         texts: HashMap::new(),
         size: 0,
         is_found,
@@ -43,7 +43,7 @@ pub(crate) fn is_in_joined_texts(stream: &[u8], is_found: &mut dyn FnMut(&str) -
     texts.has_found || texts.texts.values().any(|text| (texts.is_found)(text))
 }
 
-impl Texts<'_> {
+impl JoinedTexts<'_> {
     fn add(&mut self, value: &Value, name: &str, kind: &str, place: &str) {
         self.has_found |= self.size > LARGEST_MESSAGE;
         match value {

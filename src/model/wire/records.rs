@@ -3,7 +3,7 @@
 //!
 //! Unaware of lines and files.
 
-use super::cache_key::CacheKey;
+use super::cache_key::PromptCacheKey;
 use super::neutral::{Message, Recorded};
 use super::pause::{self, Paused};
 use super::{Rules, Wire, ids, messages};
@@ -157,7 +157,7 @@ impl Wire {
         }
         let shown: Shown<'_> = serde_json::from_slice(recorded).unwrap_or_default();
         let key = shown.prompt_cache_key;
-        self.rules.cache_key = key.map_or(CacheKey::Absent, CacheKey::Recorded);
+        self.rules.cache_key = key.map_or(PromptCacheKey::Absent, PromptCacheKey::Recorded);
         match self.rules.api {
             Api::Chat => self.rules.without_stream_options = shown.stream_options.is_none(),
             Api::Responses => {

@@ -1,7 +1,7 @@
 //! `OpenAI`'s Responses: from the neutral form, and back to it. Nothing is stored at the service.
 
 use super::Rules;
-use super::cache_key::CacheKey;
+use super::cache_key::PromptCacheKey;
 use super::ids::usable_call_id;
 use super::neutral::{Message, Recorded, is_blank};
 use super::rendering::{MessageRole, Rendering};
@@ -70,7 +70,7 @@ impl<'i> Item<'i> {
 pub(super) struct ResponsesHead {
     members: Vec<u8>,
     pub tools: Vec<u8>,
-    cache_key: CacheKey,
+    cache_key: PromptCacheKey,
 }
 
 impl ResponsesHead {
@@ -103,7 +103,7 @@ impl ResponsesHead {
             members,
             tools: tools(head.get("tools")),
             cache_key: match has_own {
-                true => CacheKey::Absent,
+                true => PromptCacheKey::Absent,
                 false => rules.cache_key.clone(),
             },
         }
