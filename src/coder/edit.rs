@@ -5,13 +5,13 @@ use super::folded::{Fold, Folded, folded_wanted};
 use super::matching::{Matches, Tolerance, occurrences, search};
 use super::not_found::lines_for;
 use super::target::{self, TargetFile, ToolRefusal};
+use crate::text::shorten::MOST_LISTED;
 use crate::unix::terminal::counted;
 
 /// A file that is larger than this is no text that a person wrote.
 const LARGEST: u64 = 64 << 20;
 
-/// How many places are listed, and of how many the line is shown.
-const MOST_PLACES: usize = 20;
+/// Of how many places the line is shown.
 const SHOWN_PLACES: usize = 5;
 
 /// An edit as the model asks for it.
@@ -92,10 +92,10 @@ fn changed_text(text: &str, edit: &Edit<'_>) -> Result<Changed, ToolRefusal> {
 }
 
 fn several(text: &str, edit: &Edit<'_>, starts: &[usize], tolerance: Tolerance) -> ToolRefusal {
-    let numbers = starts.iter().take(MOST_PLACES);
+    let numbers = starts.iter().take(MOST_LISTED);
     let numbers: Vec<usize> = numbers.map(|at| target::line_at(text, *at)).collect();
     let listed: Vec<String> = numbers.iter().map(usize::to_string).collect();
-    let more = match starts.len() > MOST_PLACES {
+    let more = match starts.len() > MOST_LISTED {
         true => ", …",
         false => "",
     };

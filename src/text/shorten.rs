@@ -50,6 +50,19 @@ pub(crate) fn columns_of(line: &str) -> usize {
     line.chars().map(width_of).sum()
 }
 
+/// The number of things that a message lists.
+pub(crate) const MOST_LISTED: usize = 20;
+
+/// Names for a message, of many only the first.
+pub(crate) fn list_names(names: impl ExactSizeIterator<Item = String>) -> String {
+    let more = names.len().saturating_sub(MOST_LISTED);
+    let mut listed: Vec<String> = names.take(MOST_LISTED).collect();
+    if more > 0 {
+        listed.push(format!("and {more} more"));
+    }
+    listed.join(", ")
+}
+
 /// Characters per column that are enough for any script; some have no width.
 const MOST_PER_COLUMN: usize = 8;
 

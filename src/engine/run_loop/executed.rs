@@ -5,13 +5,11 @@ use super::Engine;
 use crate::error::{At, Result};
 use crate::record::engine_log::Level;
 use crate::text::json;
+use crate::text::shorten::list_names;
 use crate::unix::executed_files::{ExecutedFiles, changed_at};
 use crate::unix::files;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-
-/// How many paths are named.
-const MOST_NAMED: usize = 10;
 
 fn executed_json(engine: &Engine<'_>) -> PathBuf {
     engine.ctx.run.path.join("executed.json")
@@ -53,16 +51,8 @@ pub(super) fn report_executed_files(engine: &mut Engine<'_>) -> Result<()> {
     if changed.is_empty() {
         return Ok(());
     }
-    let named = changed.iter().take(MOST_NAMED).map(String::as_str);
-    let named: Vec<&str> = named.collect();
-    let more = match changed.len() - named.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let text = format!(
-        "changed what other programs execute: {}{more}",
-        named.join(", ")
-    );
+    let named = list_names(changed.into_iter());
+    let text = format!("changed what other programs execute: {named}");
     engine.log.record_note("WARN", &text)
 }
 

@@ -9,6 +9,7 @@ use crate::flow::record::{
     Replay, Replayed, RetriedStep, RetryStanding, Roots, TakenBack, each_line,
 };
 use crate::record::run_dir::RunDir;
+use crate::text::shorten::list_names;
 
 /// The steps that a retry does again.
 #[derive(Debug, Default)]
@@ -146,12 +147,6 @@ impl RetryPlan {
 
 /// Steps by name, of many only the first.
 fn in_short(steps: &[&RetriedStep]) -> String {
-    const SHOWN: usize = 20;
-    let names = steps.iter().take(SHOWN);
-    let names = names.map(|step| format!("{} of {}", step.node_id, step.task_id));
-    let mut text = names.collect::<Vec<_>>().join(", ");
-    if steps.len() > SHOWN {
-        text.push_str(&format!(" and {} more", steps.len() - SHOWN));
-    }
-    text
+    let name = |step: &&RetriedStep| format!("{} of {}", step.node_id, step.task_id);
+    list_names(steps.iter().map(name))
 }

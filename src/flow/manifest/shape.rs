@@ -5,6 +5,7 @@
 
 use super::problem::Code;
 use crate::flow::graph::Role;
+use crate::text::shorten::{MOST_LISTED, list_names};
 use std::ops::RangeInclusive;
 
 /// A node, as far as it is known.
@@ -28,9 +29,6 @@ pub(crate) struct ShapeProblem {
     /// The sentence; lower case, no full stop.
     pub message: String,
 }
-
-/// How many ids of a long list are named in a message.
-const MOST_NAMED: usize = 20;
 
 const MANY: usize = usize::MAX;
 
@@ -112,11 +110,7 @@ impl Shape<'_> {
 
     fn names(&self, nodes: &[usize]) -> String {
         let quoted = |ix: &usize| format!("\"{}\"", self.nodes[*ix].id);
-        let mut names: Vec<String> = nodes.iter().take(MOST_NAMED).map(quoted).collect();
-        if nodes.len() > MOST_NAMED {
-            names.push(format!("and {} more", nodes.len() - MOST_NAMED));
-        }
-        names.join(", ")
+        list_names(nodes.iter().map(quoted))
     }
 
     fn starts(&mut self) {
@@ -241,9 +235,9 @@ impl Shape<'_> {
                 continue;
             };
             let path = self.way_round(first, |ix| part_of[ix] == number);
-            let named = if path.len() > 2 * MOST_NAMED {
-                let (head, tail) = (&path[..MOST_NAMED], &path[path.len() - MOST_NAMED..]);
-                let between = path.len() - 2 * MOST_NAMED;
+            let named = if path.len() > 2 * MOST_LISTED {
+                let (head, tail) = (&path[..MOST_LISTED], &path[path.len() - MOST_LISTED..]);
+                let between = path.len() - 2 * MOST_LISTED;
                 format!(
                     "{} > … {between} more … > {}",
                     self.way(head),
