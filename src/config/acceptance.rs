@@ -16,8 +16,8 @@ use std::path::Path;
 /// How often a refused answer is sent back, unless the agent says otherwise.
 const REPAIRS: u64 = 2;
 
-/// Bytes of a schema document.
-const MOST_BYTES: usize = 1 << 20;
+/// Bytes of a schema document, at most.
+pub(crate) const LARGEST_SCHEMA: usize = 1 << 20;
 
 /// The checks of a final answer; none of them: every answer counts.
 #[derive(Clone, Debug)]
@@ -127,10 +127,10 @@ pub(super) fn read_schema(path: &Path, name: &str) -> Result<String, String> {
         ErrorKind::NotFound => format!("{name} does not exist; create it"),
         _ => format!("{name}: {}", reason(&error)),
     })?;
-    if text.len() > MOST_BYTES {
+    if text.len() > LARGEST_SCHEMA {
         let length = text.len();
         return Err(format!(
-            "{name}: {length} bytes are too many; the limit is {MOST_BYTES}"
+            "{name}: {length} bytes are too many; the limit is {LARGEST_SCHEMA}"
         ));
     }
     match json::check(&text) {

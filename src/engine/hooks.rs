@@ -20,8 +20,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Longer values of `TOOL_RESULT` are cut: the environment is limited.
-const LONGEST_VARIABLE: usize = 32 << 10;
+/// The most bytes of a tool's result or of one of its streams that a hook gets: the environment is limited.
+pub(super) const LONGEST_RESULT: usize = 32 << 10;
 
 /// One execution of a hook.
 #[derive(Debug)]
@@ -304,7 +304,7 @@ fn check(payload: &[u8], event: HookEvent) -> std::result::Result<(), String> {
 /// A value as the environment can hold it: without NUL, and not too long.
 fn shorten_variable(value: &str) -> String {
     let value = value.replace('\0', "\u{FFFD}");
-    let mut end = value.len().min(LONGEST_VARIABLE);
+    let mut end = value.len().min(LONGEST_RESULT);
     while !value.is_char_boundary(end) {
         end -= 1;
     }
@@ -351,11 +351,11 @@ mod tests {
 
     #[test]
     fn a_long_value_is_cut_between_two_characters() {
-        let long = "é".repeat(LONGEST_VARIABLE);
-        assert_eq!(shorten_variable(&long).len(), LONGEST_VARIABLE);
+        let long = "é".repeat(LONGEST_RESULT);
+        assert_eq!(shorten_variable(&long).len(), LONGEST_RESULT);
         let odd = format!("a{long}");
-        assert_eq!(shorten_variable(&odd).len(), LONGEST_VARIABLE - 1);
+        assert_eq!(shorten_variable(&odd).len(), LONGEST_RESULT - 1);
         assert_eq!(shorten_variable("a\0b"), "a\u{FFFD}b");
-        assert!(shorten_variable(&"\0".repeat(LONGEST_VARIABLE)).len() <= LONGEST_VARIABLE);
+        assert!(shorten_variable(&"\0".repeat(LONGEST_RESULT)).len() <= LONGEST_RESULT);
     }
 }

@@ -5,6 +5,7 @@
 
 mod references;
 
+use crate::config::acceptance::LARGEST_SCHEMA;
 use crate::text::json::parser_message;
 use crate::text::shorten::cut_to_columns;
 use jsonschema::error::ValidationErrorKind;
@@ -17,9 +18,6 @@ const MOST_MISMATCHES: usize = 50;
 
 /// Characters of one message; it quotes the value, which may be large.
 const MOST_TEXT: usize = 500;
-
-/// Bytes of a schema document.
-const MOST_BYTES: usize = 1 << 20;
 
 /// Levels of a value of which it is reported where it does not fit a schema that refers to itself: each
 /// level multiplies the places to look at.
@@ -62,10 +60,10 @@ impl JsonSchema {
     /// # Errors
     /// It is not a schema: why, with the place in it.
     pub(crate) fn parse(document: &[u8]) -> Result<Self, String> {
-        if document.len() > MOST_BYTES {
+        if document.len() > LARGEST_SCHEMA {
             let length = document.len();
             return Err(format!(
-                "{length} bytes are too many; the limit is {MOST_BYTES}"
+                "{length} bytes are too many; the limit is {LARGEST_SCHEMA}"
             ));
         }
         let source = serde_json::from_slice(document)

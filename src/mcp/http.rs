@@ -3,7 +3,9 @@
 //!
 //! A request is never sent twice: a call may have had an effect.
 
-use super::protocol::{Incoming, LEGACY, Revision, RpcOutcome, read_message, refusal};
+use super::protocol::{
+    Incoming, LEGACY, LONGEST_MESSAGE, Revision, RpcOutcome, read_message, refusal,
+};
 use super::servers::Secrets;
 use super::stdio::stopped;
 use crate::config::environment::{Secret, url_objection};
@@ -19,9 +21,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use ureq::http::Response;
 use ureq::{Agent, Body};
-
-/// A longer answer is none.
-const LONGEST_ANSWER: u64 = 64 << 20;
 
 /// How much of an answer that is no message is shown, in bytes.
 const LAST_WORDS: usize = 500;
@@ -95,7 +94,7 @@ impl HttpServer {
         self.status = status;
         let is_stream = header(&response, "content-type")
             .is_some_and(|kind| kind.starts_with("text/event-stream"));
-        let body = response.body_mut().as_reader().take(LONGEST_ANSWER);
+        let body = response.body_mut().as_reader().take(LONGEST_MESSAGE);
         if status < 300 && is_stream {
             return self.read_stream(body, id, revision);
         }

@@ -5,6 +5,7 @@
 use super::protocol::Revision;
 use super::servers::Server;
 use crate::error::{At, Error, Result};
+use crate::text::json::LARGEST_INTEGER;
 use crate::text::yaml;
 use crate::unix::files;
 use serde_json::{Map, Value, json};
@@ -16,9 +17,6 @@ const LONGEST_NAME: usize = 64;
 
 /// The annotation of a parameter whose value is also sent as a header.
 const HEADER: &str = "x-mcp-header";
-
-/// The greatest integer below which all are exact in every implementation: 2^53 - 1.
-const MOST_EXACT: f64 = 9_007_199_254_740_991.0;
 
 /// Keywords of JSON Schema whose value is data, and not a schema, schemas by name or a list of schemas.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
@@ -228,10 +226,12 @@ pub(crate) fn argument_headers(entry: &Value, arguments: &Value) -> Result<Vec<(
         let value = path.iter().try_fold(arguments, |value, key| value.get(key));
         let text = match value {
             Some(Value::String(text)) => text.clone(),
-            Some(Value::Number(n)) if n.as_f64().is_none_or(|n| n.abs() > MOST_EXACT) => {
+            Some(Value::Number(n))
+                if n.as_f64().is_none_or(|n| n.abs() > LARGEST_INTEGER as f64) =>
+            {
                 let path = path.join(".");
                 return Err(Error::usage(format!(
-                    "argument {path}: {n} is not between ±{MOST_EXACT}, as a value with {HEADER} must be"
+                    "argument {path}: {n} is not between ±{LARGEST_INTEGER}, as a value with {HEADER} must be"
                 )));
             }
             Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),

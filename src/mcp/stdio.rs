@@ -2,7 +2,7 @@
 //!
 //! Unaware of what the messages say. The program leads a session of its own, and dies with this process.
 
-use super::protocol::{Incoming, read_message, refusal};
+use super::protocol::{Incoming, LONGEST_MESSAGE, read_message, refusal};
 use super::servers::Secrets;
 use crate::error::{Error, Exit, Result, may_fail, reason};
 use crate::text::ids::hex;
@@ -31,9 +31,6 @@ pub(crate) const SERVER_COMMAND: &str = "mcp-server";
 
 /// How long a server has to end once its standard input is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// A longer line is no message.
-const LONGEST_LINE: usize = 64 << 20;
 
 /// What is kept of a server's messages on stderr.
 const LAST_WORDS: usize = 4096;
@@ -234,10 +231,10 @@ impl<'s> StdioServer<'s> {
         let excess = self.last_words.len().saturating_sub(LAST_WORDS);
         self.last_words.drain(..excess);
         drain(&mut self.stdout, &mut self.unread)?;
-        if self.unread.len() > LONGEST_LINE && memchr(b'\n', &self.unread).is_none() {
+        if self.unread.len() as u64 > LONGEST_MESSAGE && memchr(b'\n', &self.unread).is_none() {
             let message = format!(
                 "the server sent a line of more than {} MiB",
-                LONGEST_LINE >> 20
+                LONGEST_MESSAGE >> 20
             );
             return Err(Error::failure(message));
         }

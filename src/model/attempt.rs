@@ -1,7 +1,7 @@
 //! One attempt to reach the model: what it came to, and the server's own words.
 
 use crate::error::Error;
-use crate::text::json;
+use crate::text::json::{self, LONGEST_PART};
 use crate::unix::signals::Stop;
 use serde::Deserialize;
 use serde_json::Value;
@@ -9,18 +9,12 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// The largest whole response that is read.
-pub(super) const LARGEST_RESPONSE: u64 = 16 << 20;
-
-/// The largest message in a response, and the largest event of a stream. The engine holds a message several times: one
+/// The largest response that is read whole, and the largest event of a stream. The engine holds a message several times: one
 /// of 3 MiB takes at most 64 MB of memory beyond its size, one of this size some hundred.
 pub(super) const LARGEST_MESSAGE: usize = 16 << 20;
 
 /// A message has at most so many values, each of which takes up to 200 bytes once it is read.
 pub(super) const MOST_VALUES: usize = 1 << 17;
-
-/// The longest body of an error that is looked at.
-pub(super) const LONGEST_ERROR: usize = 64 << 10;
 
 /// Checks that a message is not too large to be read.
 ///
@@ -113,7 +107,7 @@ fn error_json(body: &[u8]) -> Option<Value> {
         #[serde(borrow, default)]
         detail: Option<&'b RawValue>,
     }
-    if body.len() <= LONGEST_ERROR {
+    if body.len() <= LONGEST_PART {
         return serde_json::from_slice(body).ok();
     }
     let ErrorMembers {
@@ -135,7 +129,7 @@ pub(crate) fn error_codes(body: &[u8]) -> Vec<String> {
 
 /// The words of a server or a program about why it said no, on one line and not too long.
 pub(crate) fn their_words(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST_ERROR)]);
+    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST_PART)]);
     let start = text
         .trim_start()
         .get(..9)

@@ -24,8 +24,6 @@ pub(crate) struct NewCall {
     pub extra: Vec<(String, String)>,
 }
 
-const LONGEST_ID: usize = 64 << 10;
-
 impl NewCall {
     /// A call as a model asked for it, with its arguments as text.
     pub(super) fn understand(id: String, name: &str, text: String) -> Self {
@@ -51,7 +49,7 @@ impl NewCall {
         };
         Self {
             // Longer than any service's, it is as good as none.
-            id: if id.len() > LONGEST_ID {
+            id: if id.len() > json::LONGEST_PART {
                 String::new()
             } else {
                 id

@@ -14,7 +14,7 @@ mod tls;
 
 pub(crate) use resolver::{RESOLVE_COMMAND, resolve_host};
 
-use super::attempt::{Attempt, LARGEST_RESPONSE, readable};
+use super::attempt::{Attempt, LARGEST_MESSAGE, readable};
 use super::wire::{
     Broken, Heard, Listener, Stream, error_status, is_in_joined_texts, stream_error_status,
 };
@@ -225,10 +225,10 @@ impl Http {
         let mut body = Vec::new();
         // The library wraps its own errors; unwrap the one that says that the time is over.
         reader
-            .take(LARGEST_RESPONSE + 1)
+            .take(LARGEST_MESSAGE as u64 + 1)
             .read_to_end(&mut body)
             .map_err(ureq::Error::from)?;
-        if body.len() as u64 > LARGEST_RESPONSE {
+        if body.len() > LARGEST_MESSAGE {
             self.redact(&mut body);
             body.truncate(1024);
             return Ok(Received {

@@ -3,7 +3,7 @@
 //! Exit code 0 is an answer, 75 asks to be tried again, as does an end by a signal that asks to end;
 //! anything else is a refusal whose reason is on stderr.
 
-use super::attempt::{Attempt, LARGEST_RESPONSE, broken, their_words};
+use super::attempt::{Attempt, LARGEST_MESSAGE, broken, their_words};
 use crate::config::environment::Secret;
 use crate::error::{At, Result};
 use crate::text::ids::hex;
@@ -78,7 +78,7 @@ impl Program<'_> {
 
     /// What it has printed into a file, without the secrets.
     fn printed(&self, file: &File) -> io::Result<Vec<u8>> {
-        let length = file.metadata()?.len().min(LARGEST_RESPONSE);
+        let length = file.metadata()?.len().min(LARGEST_MESSAGE as u64);
         let mut bytes = files::read_part(file, 0, length as usize)?;
         for secret in &self.secrets {
             secret.redact(&mut bytes);

@@ -9,7 +9,7 @@
 use crate::error::{At, Error, Result};
 use crate::record::event::Line;
 use crate::record::legacy::flat;
-use crate::text::json::parser_words;
+use crate::text::json::{LARGEST_INTEGER, parser_words};
 use crate::unix::files;
 use std::cell::OnceCell;
 use std::fs::File;
@@ -22,13 +22,7 @@ use std::path::{Path, PathBuf};
 const CHUNK: usize = 256 << 10;
 
 /// A longer line is damage.
-const LONGEST_EVENT: usize = 512 << 20;
-
-/// A longer journal is read line by line, but not resumed.
-const LONGEST_JOURNAL: u64 = 4 << 30;
-
-/// Numbers beyond it are not whole in every reader of JSON.
-const LARGEST_NUMBER: u64 = 1 << 53;
+pub(crate) const LONGEST_EVENT: usize = 512 << 20;
 
 /// A place in a journal that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,15 +50,15 @@ pub(crate) enum Tail {
 
 /// The bytes of a journal. One that is a link or no regular file is not read.
 pub(crate) fn read_journal(path: &Path) -> io::Result<Vec<u8>> {
-    files::read_limited(files::open_unlinked(path)?, LONGEST_JOURNAL)
+    files::read_limited(files::open_unlinked(path)?, files::LARGEST)
 }
 
-/// Refuses a journal that is too long to be read whole.
+/// Refuses a journal that is too long to be read whole, and so to be resumed.
 pub(crate) fn check_length(len: u64) -> io::Result<()> {
-    if len <= LONGEST_JOURNAL {
+    if len <= files::LARGEST {
         return Ok(());
     }
-    Err(files::too_large(LONGEST_JOURNAL))
+    Err(files::too_large(files::LARGEST))
 }
 
 /// How a journal with these bytes ends. One that is in another form altogether is left to [`rewritten`].
@@ -102,12 +96,12 @@ pub(crate) fn read_event(bytes: &[u8], before: u64) -> std::result::Result<Box<L
         return Err((0, "not an event: it has no type".to_owned()));
     }
     if let Some(seq) = line.seq
-        && (seq <= before || seq > LARGEST_NUMBER)
+        && (seq <= before || seq > LARGEST_INTEGER)
     {
         return Err((0, format!("seq {seq} does not follow {before}")));
     }
     match line.iteration {
-        Some(LARGEST_NUMBER..) => Err((0, "iteration is out of range".to_owned())),
+        Some(LARGEST_INTEGER..) => Err((0, "iteration is out of range".to_owned())),
         _ => Ok(line),
     }
 }

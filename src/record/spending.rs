@@ -24,14 +24,10 @@ use std::time::{Duration, Instant};
 /// The ledger's name in the directory of its run.
 pub(crate) const FILE: &str = "spending.jsonl";
 
-/// A line longer than this is not the engine's.
-const LONGEST_LINE: usize = 64 << 10;
-
-/// Larger figures and files are not the engine's.
+/// Larger figures are not the engine's.
 const MOST: u64 = 1_000_000_000_000_000;
-const LARGEST_FILE: u64 = 1 << 30;
 
-/// What is read at once.
+/// What is read at once. A longer line is not the engine's.
 const CHUNK: usize = 1 << 20;
 
 /// What is said of a ledger that lacks what was written into it.
@@ -422,7 +418,7 @@ impl Ledger {
         if !is_in_place || there.len() < self.read_to {
             return Err(self.foreign(REPLACED));
         }
-        if there.len() > LARGEST_FILE {
+        if there.len() > files::LARGEST {
             return Err(self.foreign("it is too large"));
         }
         while self.read_to < there.len() {
@@ -451,7 +447,7 @@ impl Ledger {
             if is_end && !rest.is_empty() {
                 return self.mend(rest);
             }
-            if rest.len() > LONGEST_LINE || chunk.is_empty() {
+            if whole == 0 {
                 return Err(self.foreign("a line is too long"));
             }
         }
@@ -466,7 +462,7 @@ impl Ledger {
     fn mend(&mut self, rest: &[u8]) -> Checked<()> {
         let start = &rest[..rest.len().min(LINE_START.len())];
         let is_torn = LINE_START.starts_with(start) || rest.iter().all(|byte| *byte == 0);
-        if !is_torn || rest.len() > LONGEST_LINE {
+        if !is_torn {
             self.tally.lines += 1;
             return Err(self.foreign("it is not a line of a ledger"));
         }
@@ -503,7 +499,7 @@ fn run_of(path: &Path) -> String {
 /// It cannot be read, or is not the engine's.
 pub(crate) fn read_tally(path: &Path) -> Result<Option<LedgerTally>> {
     let opened = files::open_unlinked(path);
-    let bytes = match opened.and_then(|file| files::read_limited(file, LARGEST_FILE)) {
+    let bytes = match opened.and_then(|file| files::read_limited(file, files::LARGEST)) {
         Ok(bytes) => bytes,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Error::io("read", path, &e)),

@@ -5,6 +5,7 @@
 use crate::error::{At, Error, Exit, Result, reason};
 use crate::record::metadata::Metadata;
 use crate::text::disguise::disguises;
+use crate::unix::files::LARGEST_INPUT;
 use crate::unix::signals::Signals;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -191,29 +192,31 @@ fn read_at_most(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
     };
     let file = open_waiting(path).map_err(wrong)?;
     let name = path.display().to_string();
-    let read = read_to_end(file, &name, LONGEST, signals);
+    let read = read_to_end(file, &name, LONGEST as u64, signals);
     read.and_then(|bytes| bytes.map_err(wrong))
 }
 
-/// All that a file holds, or what comes through a pipe, up to [`MOST_INPUT`]. A signal ends the reading.
+/// All that a file holds, or what comes through a pipe, up to [`LARGEST_INPUT`]. A signal ends the reading.
 pub(crate) fn read_path(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
     let file = open_waiting(path).at("read", path);
     let name = path.display().to_string();
-    let read = read_to_end(file.map_err(Error::into_usage)?, &name, MOST_INPUT, signals)?;
+    let read = read_to_end(
+        file.map_err(Error::into_usage)?,
+        &name,
+        LARGEST_INPUT,
+        signals,
+    )?;
     within_limit(&name, read.at("read", path).map_err(Error::into_usage)?)
 }
 
-/// Bytes of an input, at most; a node of a flow may print as many.
-pub(crate) const MOST_INPUT: usize = 256 << 20;
-
 fn within_limit(name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
-    match bytes.len() > MOST_INPUT {
+    match bytes.len() as u64 > LARGEST_INPUT {
         true => Err(too_long(name)),
         false => Ok(bytes),
     }
 }
 
-/// The error of an input of more than [`MOST_INPUT`] bytes; `name` says which.
+/// The error of an input of more than [`LARGEST_INPUT`] bytes; `name` says which.
 pub(crate) fn too_long(name: &str) -> Error {
     Error::usage(format!(
         "{name} is longer than 256 MiB; leave the data in a file, and give its path instead"
@@ -233,12 +236,12 @@ fn open_waiting(path: &Path) -> std::io::Result<OwnedFd> {
 fn read_to_end(
     from: impl AsFd,
     name: &str,
-    most: usize,
+    most: u64,
     signals: &Signals,
 ) -> Result<std::io::Result<Vec<u8>>> {
     let mut bytes = Vec::new();
     let mut buffer = vec![0; 64 << 10];
-    while bytes.len() <= most {
+    while bytes.len() as u64 <= most {
         match (signals.read(&from, &mut buffer), signals.stop()) {
             (Err(error), _) => return Ok(Err(error)),
             (Ok(Some(0)), _) => break,
@@ -253,12 +256,12 @@ fn read_to_end(
     Ok(Ok(bytes))
 }
 
-/// All of the standard input, which is called `name` in errors, up to [`MOST_INPUT`]. A signal ends the reading.
+/// All of the standard input, which is called `name` in errors, up to [`LARGEST_INPUT`]. A signal ends the reading.
 pub(crate) fn read_stdin(name: &str, signals: &Signals) -> Result<Vec<u8>> {
     let read = read_to_end(
         std::io::stdin(),
         &format!("the {name}"),
-        MOST_INPUT,
+        LARGEST_INPUT,
         signals,
     )?;
     let bytes = read.map_err(|e| {

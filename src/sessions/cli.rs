@@ -19,7 +19,7 @@ use crate::text::manual;
 use crate::text::options::short_help::{command_help, overview};
 use crate::text::options::table::CommandTable;
 use crate::unix::defect::exit_at_panic;
-use crate::unix::files;
+use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{print, print_error, print_json};
 use std::ffi::OsString;
@@ -119,14 +119,13 @@ fn catch_signals() -> Result<Signals> {
 }
 
 fn read_stdin() -> Result<Vec<u8>> {
-    const MOST_BYTES: u64 = 256 << 20;
     let mut text = Vec::new();
     let read = io::stdin()
         .lock()
-        .take(MOST_BYTES + 1)
+        .take(LARGEST_INPUT + 1)
         .read_to_end(&mut text);
     read.at("read", Path::new("standard input"))?;
-    match text.len() as u64 > MOST_BYTES {
+    match text.len() as u64 > LARGEST_INPUT {
         true => Err(Error::usage("standard input is longer than 256 MiB")),
         false => Ok(text),
     }

@@ -213,9 +213,15 @@ pub(crate) fn count_values(json: &str) -> usize {
     1 + json.as_bytes().iter().copied().filter(is_separator).count()
 }
 
-/// A value of at most 64 KiB of JSON; null in place of a larger one, which may take thirty times its size in memory.
+/// The largest whole number that is exact in every reader of JSON: 2^53 - 1.
+pub(crate) const LARGEST_INTEGER: u64 = (1 << 53) - 1;
+
+/// The longest error, id or other small part of a service's answer that is looked at.
+pub(crate) const LONGEST_PART: usize = 64 << 10;
+
+/// A small value; null in place of a larger one, which may take thirty times its size in memory.
 pub(crate) fn small(json: Option<&RawValue>) -> Value {
-    let small = json.filter(|json| json.get().len() <= 64 << 10);
+    let small = json.filter(|json| json.get().len() <= LONGEST_PART);
     let value = small.and_then(|json| serde_json::from_str(json.get()).ok());
     value.unwrap_or_default()
 }

@@ -16,7 +16,10 @@ use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, Per
 use std::path::{Component, Path, PathBuf};
 
 /// The largest file that is read whole.
-const LARGEST: u64 = 4 << 30;
+pub(crate) const LARGEST: u64 = 4 << 30;
+
+/// The largest input, in bytes, and the most that a program may print as the output of a node.
+pub(crate) const LARGEST_INPUT: u64 = 256 << 20;
 
 /// A workspace may bring a file that is larger than memory and takes no room on disk.
 const LONGEST_LINE: u64 = 16 << 20;

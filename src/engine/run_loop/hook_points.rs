@@ -21,9 +21,6 @@ use crate::text::json::{self, Object};
 use crate::unix::files;
 use serde_json::Value;
 
-/// The most bytes of a tool's stream in a hook's payload.
-const LONGEST_STREAM: u64 = 32 << 10;
-
 /// A guard's verdict on a call.
 pub(super) enum GuardVerdict {
     /// The call may run, with these arguments, which need not be the model's; if guards want a person to be
@@ -354,7 +351,7 @@ pub(super) fn after_tool(
     let secrets = engine.ctx.environment.secrets();
     let [stdout, stderr] = ["stdout", "stderr"].map(|stream| {
         let path = dir.join(format!("{stream}.log"));
-        let ends = read_ends(&path, LONGEST_STREAM, &secrets).unwrap_or_default();
+        let ends = read_ends(&path, hooks::LONGEST_RESULT as u64, &secrets).unwrap_or_default();
         (path, ends.text())
     });
     let observed = |observation: &str| {

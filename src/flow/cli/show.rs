@@ -8,7 +8,6 @@ use crate::error::{Error, Exit, Result, reason};
 use crate::flow::graph::router::FlowStatus;
 use crate::flow::graph::{Payload, RoutePlan};
 use crate::flow::manifest;
-use crate::flow::record::attempt::MOST_OUTPUT;
 use crate::flow::record::{
     CallCode, Lineage, NodeToolCall, Replay, Roots, StepRecord, TakenBack, TaskRecord, each_line,
     events, tool_calls,
@@ -20,7 +19,7 @@ use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::{find, inspect};
 use crate::text::ids::RunId;
 use crate::text::shorten::in_short;
-use crate::unix::files;
+use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::terminal::{print, printable, time};
 use std::io::{ErrorKind, IsTerminal};
 use std::path::Path;
@@ -184,7 +183,7 @@ fn tool_lines(io: &Path) -> Result<String> {
 
 /// The text of a record, or why it cannot be shown; empty if it is missing.
 fn read_shown(run: &RunDir, record: &Path) -> String {
-    match files::read_below(&run.path, record, MOST_OUTPUT) {
+    match files::read_below(&run.path, record, LARGEST_INPUT) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
         Err(e) => format!("({}: {})", record.display(), reason(&e)),

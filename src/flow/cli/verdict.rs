@@ -54,8 +54,10 @@ impl Judged {
 /// The bytes of a result to compare with.
 pub(super) fn read_baseline(path: &Path) -> Result<Vec<u8>> {
     // 1 would be a verdict.
-    let read = files::read_regular(path).at("read", path);
-    read.map_err(|error| Error::usage(format!("--against: {}", error.message)))
+    let file = files::open_readable(path);
+    let read = file.and_then(|file| files::read_limited(file, files::LARGEST_INPUT));
+    read.at("read", path)
+        .map_err(|error| Error::usage(format!("--against: {}", error.message)))
 }
 
 /// Refuses a result that is about something else, before anything is run.

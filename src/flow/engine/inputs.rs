@@ -7,8 +7,9 @@ use crate::error::{At, Error, Result, reason};
 use crate::flow::graph::Payload;
 use crate::flow::record::RecordedRoot;
 use crate::flow::record::spool::InputSpool;
-use crate::runs::task::{MOST_INPUT, too_long};
+use crate::runs::task::too_long;
 use crate::text::json;
+use crate::unix::files::LARGEST_INPUT;
 use rustix::fs::OFlags;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -225,7 +226,7 @@ impl Inputs {
         let is_wanted = match if_starved {
             true => lines.is_starved,
             // One byte more than a line may have: of one that is too long, no end is waited for.
-            false => lines.bytes_ahead() <= MOST_INPUT as u64,
+            false => lines.bytes_ahead() <= LARGEST_INPUT,
         };
         let source = lines.source.as_ref().filter(|_| is_wanted);
         source.map(AsFd::as_fd)
@@ -341,14 +342,14 @@ impl InputReader {
     /// not yet read.
     ///
     /// # Errors
-    /// It cannot be read; or it is longer than [`MOST_INPUT`].
+    /// It cannot be read; or it is longer than [`LARGEST_INPUT`].
     fn read_line(&mut self, may_grow: bool) -> Result<Option<Vec<u8>>> {
         loop {
-            let room = (MOST_INPUT + 1).saturating_sub(self.unfinished.len());
+            let room = (LARGEST_INPUT as usize + 1).saturating_sub(self.unfinished.len());
             let mut bounded = self.reader.by_ref().take(room as u64);
             let read = bounded.read_until(b'\n', &mut self.unfinished);
             read.at("read", Path::new(&self.name))?;
-            if self.unfinished.len() > MOST_INPUT && !self.unfinished.ends_with(b"\n") {
+            if self.unfinished.len() as u64 > LARGEST_INPUT && !self.unfinished.ends_with(b"\n") {
                 self.line += 1;
                 return Err(too_long(&self.place()));
             }

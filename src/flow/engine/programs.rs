@@ -7,8 +7,9 @@ use super::spent::SpentRecords;
 use super::{FlowOptions, RunPlace};
 use crate::flow::context::helper::HelperQuestion;
 use crate::flow::graph::{Failure, FailureCode, NodeIx, StepKey, StepRef};
-use crate::flow::record::attempt::{MOST_OUTPUT, PreparedAttempt, too_much};
+use crate::flow::record::attempt::{PreparedAttempt, too_much};
 use crate::record::execution::LinkedFiles;
+use crate::unix::files::LARGEST_INPUT;
 use crate::unix::process::{Children, Token, Woken};
 use crate::unix::signals::{Signals, Stop};
 use std::collections::{HashMap, VecDeque};
@@ -105,7 +106,7 @@ impl<'e> Programs<'e> {
         for (token, active) in &mut self.active {
             let printed = active.io.join("stdout.log").metadata();
             let printed = printed.map_or(0, |meta| meta.len());
-            if printed > MOST_OUTPUT && active.failure.is_none() {
+            if printed > LARGEST_INPUT && active.failure.is_none() {
                 let failure = Failure::new(FailureCode::Operation, too_much(printed));
                 active.failure = Some(failure);
                 self.children.interrupt(*token, self.grace);

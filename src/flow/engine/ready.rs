@@ -7,14 +7,11 @@ use crate::flow::graph::{StepKey, StepRef};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
-/// The wait before a retry doubles up to this.
-const LONGEST_WAIT: Duration = Duration::from_secs(300);
-
-/// The wait of a step after this many failed attempts: a second after the first, doubled by each other.
+/// The wait of a step after this many failed attempts: a second after the first, doubled by each other, at most five
+/// minutes.
 pub(super) fn wait_after(failed: u32) -> Duration {
-    let doubled = 1_u64.checked_shl(failed.saturating_sub(1));
-    let wait = Duration::from_secs(doubled.unwrap_or(u64::MAX));
-    wait.min(LONGEST_WAIT)
+    let doubled = 1_u64 << failed.saturating_sub(1).min(9);
+    Duration::from_secs(doubled.min(300))
 }
 
 /// The steps that have not begun.

@@ -5,11 +5,10 @@ use super::assertion::TargetResult;
 use super::suite::Target;
 use super::verdict::{EvaluationLimits, TargetEnd, of_command, of_run};
 use crate::error::{At, Result};
-use crate::flow::record::attempt::MOST_OUTPUT;
 use crate::record::metadata::{self, Status};
 use crate::record::spending;
 use crate::text::json;
-use crate::unix::files;
+use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::process::{Ended, Outcome};
 use serde::Deserialize;
 use serde_json::Value;
@@ -56,7 +55,7 @@ pub(super) fn read_answer(
 ) -> Result<TargetOutcome> {
     let path = io.join("stdout.log");
     let file = File::open(&path).at("read", &path)?;
-    let printed = files::read_limited(file, MOST_OUTPUT).at("read", &path)?;
+    let printed = files::read_limited(file, LARGEST_INPUT).at("read", &path)?;
     let exit_code = match outcome.how {
         Ended::Exited(code) => Some(code),
         Ended::TimedOut | Ended::Interrupted(_) => None,

@@ -11,9 +11,6 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::path::{Component, Path};
 
-/// Bytes of a file in which a text is looked for.
-const MOST_FILE: u64 = 64 << 20;
-
 /// Bytes of what a grader prints that are looked at: the last ones.
 const MOST_SAID: usize = 4096;
 
@@ -33,7 +30,7 @@ pub(super) fn look_at_file(workspace: &Path, path: &str, text: Option<&str>) -> 
         }
     }
     let bytes = files::open_unlinked(&at)
-        .and_then(|file| files::read_limited(file, MOST_FILE))
+        .and_then(|file| files::read_limited(file, files::LARGEST_INPUT))
         .map_err(|e| format!("{path}: {}", crate::error::reason(&e)))?;
     let Some(text) = text else { return Ok(()) };
     match memchr::memmem::find(&bytes, text.as_bytes()) {

@@ -22,7 +22,7 @@ use crate::config::pricing::Budget;
 use crate::engine::account;
 use crate::engine::run_context::RunContext;
 use crate::error::{At, Error, Result, may_fail, reason};
-use crate::flow::record::attempt::{MOST_OUTPUT, reference};
+use crate::flow::record::attempt::reference;
 use crate::record::execution::{self, Stdin};
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
@@ -31,7 +31,7 @@ use crate::record::workspace::Workspace;
 use crate::text::ids::hex;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
-use crate::unix::files;
+use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::process::{self, Children, Command, Outcome, Token, Woken};
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::Screen;
@@ -391,7 +391,7 @@ impl<'e> Runner<'e> {
     fn end_oversized_programs(&mut self) {
         for (token, process) in &mut self.processes {
             let printed = process.io.join("stdout.log").metadata();
-            if printed.map_or(0, |meta| meta.len()) > MOST_OUTPUT && !process.is_oversized {
+            if printed.map_or(0, |meta| meta.len()) > LARGEST_INPUT && !process.is_oversized {
                 process.is_oversized = true;
                 self.children.interrupt(*token, self.options.grace);
             }

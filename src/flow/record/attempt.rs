@@ -9,7 +9,7 @@ use crate::flow::graph::{Failure, FailureCode, Payload};
 use crate::flow::manifest::{NamedSchema, PayloadForm};
 use crate::record::execution::{self, ExecutionRecord, LinkedFiles, Stdin};
 use crate::text::json;
-use crate::unix::files;
+use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::process::{Ended, Outcome, SpawnError, Used};
 use std::borrow::Cow;
 use std::fs::File;
@@ -17,9 +17,6 @@ use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Bytes that a node may print: more is a failure of the node, not a growth of the engine.
-pub(crate) const MOST_OUTPUT: u64 = 256 << 20;
 
 /// Most bytes of a program's stderr that its failure quotes.
 const SAID: u64 = 2000;
@@ -259,7 +256,7 @@ impl PrintedOutput {
         let file = File::open(&path).at("read", &path)?;
         let len = file.metadata().at("read", &path)?.len();
         let mut bytes = Vec::new();
-        if len <= MOST_OUTPUT {
+        if len <= LARGEST_INPUT {
             bytes.reserve_exact(len as usize);
             file.take(len).read_to_end(&mut bytes).at("read", &path)?;
         }
@@ -273,7 +270,7 @@ impl PrintedOutput {
         hint: &str,
     ) -> std::result::Result<Payload, Failure> {
         let wrong = |message: String| Failure::new(FailureCode::Operation, message);
-        if self.len > MOST_OUTPUT {
+        if self.len > LARGEST_INPUT {
             return Err(wrong(too_much(self.len)));
         }
         let text = String::from_utf8(self.bytes)
@@ -288,7 +285,7 @@ impl PrintedOutput {
 /// The message for a program that printed too many bytes.
 pub(crate) fn too_much(bytes: u64) -> String {
     format!(
-        "it printed {bytes} bytes, and the limit is {MOST_OUTPUT}; write to a file and print its path"
+        "it printed {bytes} bytes, and the limit is {LARGEST_INPUT}; write to a file and print its path"
     )
 }
 

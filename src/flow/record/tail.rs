@@ -3,14 +3,12 @@
 //! Unaware of what the lines mean.
 
 use crate::error::{At, Error, Result};
+use crate::record::reader::LONGEST_EVENT;
 use crate::unix::files;
 use std::path::Path;
 
 /// Bytes that are read at once.
 const CHUNK: usize = 256 << 10;
-
-/// The longest line that an engine writes, in bytes.
-const LONGEST_LINE: usize = 1 << 30;
 
 /// Lines, and the offset behind them.
 #[derive(Debug, Default)]
@@ -25,7 +23,7 @@ pub(crate) struct TailPart {
 /// shorter than that is read from its beginning.
 ///
 /// # Errors
-/// It cannot be read, or is a link; or a line is longer than a GiB.
+/// It cannot be read, or is a link; or a line is longer than any event.
 pub(crate) fn read_tail(journal: &Path, offset: u64) -> Result<TailPart> {
     let file = files::open_unlinked(journal).at("read", journal)?;
     let len = file.metadata().at("read", journal)?.len();
@@ -43,12 +41,12 @@ pub(crate) fn read_tail(journal: &Path, offset: u64) -> Result<TailPart> {
             let bytes = Vec::new();
             return Ok(TailPart { bytes, end: start });
         }
-        size *= 4;
-        if size > LONGEST_LINE {
+        if size > LONGEST_EVENT {
             let path = journal.display();
             return Err(Error::failure(format!(
                 "{path} is damaged: the line from byte {start} on has no end"
             )));
         }
+        size = (4 * size).min(LONGEST_EVENT + 1);
     }
 }

@@ -12,9 +12,6 @@ use crate::unix::terminal::{Screen, Tone, can_redraw, is_in_foreground, stderr_s
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-/// As much is kept back until the table is drawn again.
-const MOST_PENDING: usize = 16 << 10;
-
 /// Lines below which the names of the columns are left out.
 const LOW: usize = 6;
 
@@ -74,9 +71,6 @@ impl ProgressTable {
         }
         self.pending.push_str(&self.screen.painted(pieces));
         self.pending.push('\n');
-        if self.pending.len() > MOST_PENDING {
-            self.erase();
-        }
     }
 
     /// A line about a step: how it ended, and, if that is bad, why.

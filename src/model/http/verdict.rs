@@ -1,7 +1,8 @@
 //! What a response or a failure means: an answer, another attempt, or none.
 
 use super::{Http, ResponseHead};
-use crate::model::attempt::{Attempt, LONGEST_ERROR, Remedy, error_codes, their_words};
+use crate::model::attempt::{Attempt, Remedy, error_codes, their_words};
+use crate::text::json::LONGEST_PART;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -73,7 +74,7 @@ impl Http {
             400 => Attempt::Refused {
                 why: self.status_line(status, &with_way_out(&said)),
                 is_too_long: false,
-                remedy: Remedy::of(self.endpoint.api, &body[..body.len().min(LONGEST_ERROR)]),
+                remedy: Remedy::of(self.endpoint.api, &body[..body.len().min(LONGEST_PART)]),
                 http_status: Some(status),
             },
             _ => self.refused(status, &said),

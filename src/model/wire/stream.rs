@@ -65,9 +65,6 @@ pub(crate) struct Stream {
 /// What has come of a response is weighed each time that so many bytes have been added.
 const WEIGHED_EACH: usize = 256 << 10;
 
-/// The heaviest response that is assembled.
-const MOST_WEIGHT: usize = 2 * LARGEST_MESSAGE;
-
 impl Stream {
     pub(crate) fn new(api: Api) -> Self {
         Self {
@@ -103,7 +100,8 @@ impl Stream {
         if is_due {
             *unweighed = 0;
         }
-        if events.held() > LARGEST_MESSAGE || is_due && assembly.weight() > MOST_WEIGHT {
+        let is_too_heavy = is_due && assembly.weight() > 2 * LARGEST_MESSAGE;
+        if events.held() > LARGEST_MESSAGE || is_too_heavy {
             *broken = Some(Broken::Unreadable("it is too large".to_owned()));
         }
     }

@@ -11,10 +11,9 @@ use crate::flow::eval::record::{self, Grade, RESULT, TrialResult};
 use crate::flow::eval::suite::Case;
 use crate::flow::eval::trial::TrialOutcome;
 use crate::flow::manifest::fill;
-use crate::flow::record::attempt::MOST_OUTPUT;
 use crate::record::execution::{self, Stdin};
 use crate::text::json;
-use crate::unix::files;
+use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::process::{Command, Ended, Outcome};
 use serde_json::Value;
 use std::path::Path;
@@ -37,7 +36,7 @@ impl Runner<'_> {
         }
         let run = &self.place.run.path;
         let path = run.join(&below);
-        let read = files::read_below(run, &below, 2 * MOST_OUTPUT).at("read", &path)?;
+        let read = files::read_below(run, &below, 2 * LARGEST_INPUT).at("read", &path)?;
         let result: Option<TrialResult> = serde_json::from_slice(&read).ok();
         let Some(result) = result else {
             let shown = path.display();

@@ -3,14 +3,9 @@
 use super::Plan;
 use crate::error::{Error, Result};
 use crate::flow::eval::numbers::Counts;
+use crate::text::shorten::list_names;
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
-
-/// The longest result file, in bytes.
-pub(crate) const MOST_BYTES: usize = 256 << 20;
-
-/// The number of names listed.
-const NAMES_SHOWN: usize = 5;
 
 /// How cases differ, in the order in which it is said.
 const DIFFERENCES: [&str; 4] = [
@@ -70,9 +65,6 @@ impl Baseline {
     /// # Errors
     /// The file is no such result, or does not have the suite. The message does not name the file.
     pub(crate) fn parse(bytes: &[u8], suite: &str) -> Result<Self> {
-        if bytes.len() > MOST_BYTES {
-            return Err(Error::usage("larger than any result of an evaluation"));
-        }
         let read: std::result::Result<BaselineFile, _> = serde_json::from_slice(bytes);
         let no_result =
             |why: String| Error::usage(format!("not a result of eval --format json: {why}"));
@@ -173,13 +165,5 @@ fn quoted(names: &[&str]) -> String {
 
 /// Names, the first of them.
 fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
-    let more = names.len().saturating_sub(NAMES_SHOWN);
-    let mut shown: Vec<String> = names
-        .take(NAMES_SHOWN)
-        .map(|name| format!("{name:?}"))
-        .collect();
-    if more > 0 {
-        shown.push(format!("and {more} more"));
-    }
-    shown.join(", ")
+    list_names(names.map(|name| format!("{name:?}")))
 }
