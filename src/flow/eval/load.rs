@@ -332,10 +332,7 @@ fn read_setting(
         out.error(node.path_to("name"), message);
         return None;
     };
-    let mut set = match map.contains_key("set") {
-        true => node.read_mapping("set", out)?.clone(),
-        false => Map::new(),
-    };
+    let mut set = node.read_mapping("set", out).cloned().unwrap_or_default();
     if !matches!(target, Some(Target::Agent { .. })) {
         for (key, value) in &mut set {
             match variable_text(key, value) {
@@ -388,17 +385,11 @@ fn read_threshold(node: &Section, out: &mut Diagnostics) -> Option<f64> {
 }
 
 fn read_words(node: &Section, key: &str, out: &mut Diagnostics) -> Vec<Word> {
-    if !node.map.contains_key(key) {
-        return Vec::new();
-    }
     let words = node.read_texts(key, out).unwrap_or_default();
     words.into_iter().map(parse_word).collect()
 }
 
 fn read_tags(node: &Section, out: &mut Diagnostics) -> Vec<String> {
-    if !node.map.contains_key("tags") {
-        return Vec::new();
-    }
     let tags = node.read_texts("tags", out).unwrap_or_default();
     tags.into_iter().map(str::to_owned).collect()
 }
@@ -410,9 +401,6 @@ fn read_directory(
     key: &str,
     out: &mut Diagnostics,
 ) -> Option<PathBuf> {
-    if !node.map.contains_key(key) {
-        return None;
-    }
     let name = node.read_text(key, out)?;
     match home.join(name).canonicalize() {
         Ok(dir) if dir.is_dir() => Some(dir),

@@ -74,27 +74,17 @@ fn read_assertion(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<
         true => None,
         false => read_pointer(node, out),
     };
-    let text = |key: &str, out: &mut Diagnostics| match node.map.contains_key(key) {
-        true => node.read_text(key, out).map(str::to_owned),
-        false => None,
-    };
-    let weight = match node.map.contains_key("weight") {
-        true => node.read_amount("weight", out).unwrap_or(1.0),
-        false => 1.0,
-    };
+    let weight = node.read_amount("weight", out).unwrap_or(1.0);
     Some(Assertion {
         check: check?,
         path,
-        message: text("message", out),
+        message: node.read_text("message", out).map(str::to_owned),
         weight,
         source: node.map.clone(),
     })
 }
 
 fn read_pointer(node: &Section, out: &mut Diagnostics) -> Option<String> {
-    if !node.map.contains_key("path") {
-        return None;
-    }
     let path = node.read_text("path", out)?;
     if !path.is_empty() && !path.starts_with('/') {
         let message =
@@ -251,10 +241,7 @@ fn read_exec(node: &Section, out: &mut Diagnostics) -> Option<AssertionKind> {
     let mut own = Diagnostics::about("assert");
     let command = read_command(&map, &node.path_to("value"), &mut own);
     out.absorb(own);
-    let timeout = match node.map.contains_key("timeout_ms") {
-        true => node.read_count("timeout_ms", out)?,
-        false => GRADING_TIME,
-    };
+    let timeout = node.read_count("timeout_ms", out).unwrap_or(GRADING_TIME);
     let command = command?;
     if let Some(Piece::Text(program)) = command.words.first().and_then(|word| word.0.first())
         && program.contains('/')

@@ -62,7 +62,7 @@ pub(super) fn read_cases(
             of_suite.finish(cases, node.path_to("cases"))
         }
         other => {
-            let found = other.map_or("nothing", describe_value_of);
+            let found = describe_value(other.unwrap_or(&Value::Null));
             let message = format!(
                 "suite \"{suite}\": cases: expected a list, or a file with a case on each line, found {found}"
             );
@@ -73,14 +73,6 @@ pub(super) fn read_cases(
                 .add(Code::ManifestInvalid, ids, &at, message);
             None
         }
-    }
-}
-
-fn describe_value_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "nothing",
-        Value::Object(_) => "a mapping",
-        _ => "something else",
     }
 }
 
@@ -179,10 +171,7 @@ impl CaseReader<'_, '_> {
             out.error(node.path_to("input"), "has no input; give it one, or null");
         }
         let expected = read_expected(&node, &mut out);
-        let start = match map.contains_key("start") {
-            true => node.read_text("start", &mut out).map(str::to_owned),
-            false => None,
-        };
+        let start = node.read_text("start", &mut out).map(str::to_owned);
         let tags = read_tags(&node, &mut out);
         let own = read_directory(self.reader.home, &node, "workspace", &mut out);
         self.report(Code::ManifestInvalid, &id, place, out);
