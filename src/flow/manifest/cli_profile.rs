@@ -2,7 +2,7 @@
 //!
 //! Unaware of terminals.
 
-use super::command::{NodeCommand, read_command};
+use super::command::{NodeCommand, read_needed_command};
 use super::items::{begin_item, read_items, read_mappings};
 use super::problem::Manifest;
 use crate::config::section::{Diagnostics, Section};
@@ -103,17 +103,7 @@ fn read_profile_command(
         out.error(node.path_to("name"), message);
         return None;
     }
-    let command = read_command(map, &at, out);
-    if command.is_none()
-        && !["command", "exec", "shell"]
-            .iter()
-            .any(|it| map.contains_key(*it))
-    {
-        out.error(
-            at,
-            format!("/{name} has no command; needs command: [PROGRAM, …]"),
-        );
-    }
+    let command = read_needed_command(map, &at, &format!("/{name} "), out);
     Some(ProfileCommand {
         name,
         command: command?,

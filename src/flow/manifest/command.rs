@@ -139,6 +139,21 @@ pub(crate) fn read_command(
     })
 }
 
+/// The command of something that cannot do without one; `whose` begins the message about one that is missing.
+pub(super) fn read_needed_command(
+    map: &Map<String, Value>,
+    at: &[Step],
+    whose: &str,
+    out: &mut Diagnostics,
+) -> Option<NodeCommand> {
+    if !FORMS.iter().any(|form| map.contains_key(*form)) {
+        let message = format!("{whose}has no command; needs command: [PROGRAM, …]");
+        out.error(at.to_vec(), message);
+        return None;
+    }
+    read_command(map, at, out)
+}
+
 /// The same mapping with the flow's directory under the name that templates know.
 pub(crate) fn inward(
     map: &Map<String, Value>,

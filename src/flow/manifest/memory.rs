@@ -236,13 +236,7 @@ fn read_program(node: &Section, key: &str, out: &mut Diagnostics) -> Option<Help
     let node = Section::new(map, at.clone()).within(key);
     node.warn_of_unknown_keys(&["command", "exec", "shell", "timeout_ms"], out);
     let timeout = node.read_count("timeout_ms", out).unwrap_or(TIMEOUT_MS);
-    let read = command::read_command(map, &at, out);
-    if read.is_none() && !command::FORMS.iter().any(|form| map.contains_key(*form)) {
-        out.error(
-            at,
-            format!("{key}: has no command; needs command: [PROGRAM, …]"),
-        );
-    }
+    let read = command::read_needed_command(map, &at, &format!("{key}: "), out);
     Some(HelperProgram {
         command: read?,
         timeout: (timeout > 0).then(|| Duration::from_millis(timeout)),

@@ -5,7 +5,7 @@
 use super::command::{self, parse_word};
 use super::defaults::{Defaults, timeout_of};
 use super::file_pattern::FilePattern;
-use super::items::{begin_item, key_path, read_limit, read_texts};
+use super::items::{begin_item, key_path, read_limit, read_mappings, read_texts};
 use super::memory::StoreName;
 use super::problem::{Code, Manifest};
 use super::{ContextChoice, NodeKind, NodeSettings, PayloadForm, ResumePolicy};
@@ -282,24 +282,7 @@ fn read_outputs(node: &Section, out: &mut Diagnostics) -> Vec<FilePattern> {
 
 fn read_remember(node: &Section, out: &mut Diagnostics) -> Vec<Remember> {
     let mut all = Vec::new();
-    for (index, item) in node
-        .read_list("remember", out)
-        .into_iter()
-        .flatten()
-        .enumerate()
-    {
-        let mut at = node.path_to("remember");
-        at.push(Step::Item(index));
-        let Some(map) = item.as_object() else {
-            out.error(
-                at,
-                format!(
-                    "remember: expected a mapping, found {}",
-                    describe_value(item)
-                ),
-            );
-            continue;
-        };
+    for (map, at) in read_mappings(node, "remember", out) {
         let node = Section::new(map, at.clone()).within("remember");
         node.warn_of_unknown_keys(&["store", "tags", "pointer"], out);
         let stores = [StoreName::ALL[1], StoreName::ALL[2]];

@@ -2,7 +2,7 @@
 //!
 //! Unaware of how they get them, and of runs.
 
-use super::command::{FORMS, NodeCommand, read_command};
+use super::command::{NodeCommand, read_needed_command};
 use super::glob::Glob;
 use super::items::{begin_item, read_items, read_texts};
 use super::problem::Manifest;
@@ -32,10 +32,7 @@ pub(super) fn read_plugins(manifest: &mut Manifest) -> Vec<Plugin> {
             &mut out,
         );
         node.read_text("description", &mut out);
-        let command = read_command(&map, &at, &mut out);
-        if command.is_none() && !FORMS.iter().any(|form| map.contains_key(*form)) {
-            out.error(at, "has no command; needs command: [PROGRAM, …]");
-        }
+        let command = read_needed_command(&map, &at, "", &mut out);
         let mut events = Vec::new();
         for text in read_texts(&node, "events", &mut out).unwrap_or_default() {
             match Glob::parse(&text) {
