@@ -4,6 +4,7 @@
 
 use super::distribution::{normal_quantile, t_quantile};
 use super::{Counts, ROUNDING, mean_and_variance};
+use serde::Serialize;
 
 /// Fewer trials of a case are printed as a count, without an interval.
 pub const TRIALS_FOR_AN_INTERVAL: u32 = 5;
@@ -12,7 +13,7 @@ pub const TRIALS_FOR_AN_INTERVAL: u32 = 5;
 pub const TAIL_95: f64 = 0.025;
 
 /// Two ends, lower ≤ upper.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Interval {
     pub lower: f64,
     pub upper: f64,

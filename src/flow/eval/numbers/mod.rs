@@ -10,8 +10,10 @@ pub mod pass;
 pub mod difference;
 pub mod threshold;
 
+use serde::Serialize;
+
 /// A case under one setting: how many of its trials were measured, and how many of those passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// At most as many as were measured.
     pub passed: u32,

@@ -7,7 +7,7 @@ use crate::flow::eval::numbers::difference::{self, Difference, Method};
 use crate::flow::eval::numbers::interval::TRIALS_FOR_AN_INTERVAL;
 use crate::flow::eval::numbers::threshold::ALPHA;
 use crate::flow::eval::numbers::{Counts, exact};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 /// What a comparison says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -39,7 +39,6 @@ pub(crate) struct Comparison {
     pub ci: Option<LevelEnds>,
     /// The smallest difference that this many trials would have shown four times of five.
     pub mdd80: Option<f64>,
-    #[serde(serialize_with = "method_name")]
     pub method: Method,
     /// Measured on both sides.
     pub cases: usize,
@@ -70,34 +69,13 @@ pub(crate) struct MoreTrials {
 pub(crate) struct CaseDifference {
     pub id: String,
     /// Of the other one.
-    pub before: CasePair,
-    pub after: CasePair,
+    pub before: Counts,
+    pub after: Counts,
     pub difference: Option<f64>,
     /// Fisher's exact test with Holm's correction over the cases; from five trials on both sides.
     pub p_corrected: Option<f64>,
     /// True if that shows a difference.
     pub flagged: bool,
-}
-
-/// How many trials passed of those that were measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct CasePair {
-    pub passed: u32,
-    pub measured: u32,
-}
-
-impl From<Counts> for CasePair {
-    fn from(counts: Counts) -> Self {
-        Self {
-            passed: counts.passed,
-            measured: counts.measured,
-        }
-    }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // As serde calls it.
-fn method_name<S: Serializer>(method: &Method, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(method.name())
 }
 
 /// One side: its name, and for each case of the plan its counts and how many trials were planned.
@@ -275,8 +253,8 @@ fn case_differences(setting: &SettingFigures, pairs: &[(Counts, Counts)]) -> Vec
     cases
         .map(|((case, (before, after)), p_corrected)| CaseDifference {
             id: case.id.clone(),
-            before: (*before).into(),
-            after: (*after).into(),
+            before: *before,
+            after: *after,
             difference: before
                 .rate()
                 .zip(after.rate())

@@ -14,22 +14,6 @@ const MOST_K: u32 = 100;
 /// The level of every interval that is printed.
 const LEVEL: f64 = 0.95;
 
-/// Two ends.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Bounds {
-    pub lower: f64,
-    pub upper: f64,
-}
-
-impl From<Interval> for Bounds {
-    fn from(interval: Interval) -> Self {
-        Self {
-            lower: interval.lower,
-            upper: interval.upper,
-        }
-    }
-}
-
 /// An interval with its level.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct LevelEnds {
@@ -159,8 +143,8 @@ impl Durations {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct PassInterval {
     pub k: u32,
-    pub at: Option<Bounds>,
-    pub hat: Option<Bounds>,
+    pub at: Option<Interval>,
+    pub hat: Option<Interval>,
     /// Cases with at least k measured trials.
     pub cases: usize,
     /// Planned cases with fewer, which are left out.
@@ -180,7 +164,7 @@ pub(crate) struct SettingFigures {
     /// Of exactly these cases, 95 %; none unless each was measured twice.
     pub ci_these_cases: Option<LevelEnds>,
     /// With all missing trials counted as failed, and as passed.
-    pub bounds: Option<Bounds>,
+    pub bounds: Option<Interval>,
     /// By k.
     pub pass_at_k: BTreeMap<u32, f64>,
     /// By k.
@@ -230,8 +214,7 @@ impl SettingFigures {
             rate: suite.map(|suite| suite.rate),
             ci: suite.as_ref().and_then(RateInterval::of),
             ci_these_cases: interval::of_these_cases(&counts).map(LevelEnds::from),
-            bounds: (planned > 0)
-                .then(|| interval::bounds(passed, planned - measured, planned).into()),
+            bounds: (planned > 0).then(|| interval::bounds(passed, planned - measured, planned)),
             pass_at_k: chances
                 .iter()
                 .map(|chance| (chance.k, chance.any))
@@ -276,8 +259,8 @@ fn chances(counts: &[Counts]) -> Vec<PassAt> {
 fn pass_interval(chance: &PassAt, planned_cases: usize) -> PassInterval {
     PassInterval {
         k: chance.k,
-        at: chance.any_interval.map(Bounds::from),
-        hat: chance.all_interval.map(Bounds::from),
+        at: chance.any_interval,
+        hat: chance.all_interval,
         cases: chance.cases,
         cases_left_out: planned_cases - chance.cases,
     }

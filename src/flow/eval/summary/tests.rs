@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::error::Exit;
+use crate::flow::eval::numbers::difference::Method;
 use crate::flow::eval::trial::TrialOutcome::{self, Failed, NotMeasured, Passed};
 use comparison::Finding;
 use decision::threshold_warning;
@@ -636,8 +637,8 @@ fn a_difference_is_shown_or_what_would_show_one_is_said() {
         );
     let comparison = scene.summary().comparison.expect("a comparison");
     assert_eq!(
-        (comparison.finding, comparison.method.name()),
-        (Finding::Higher, "paired_t")
+        (comparison.finding, comparison.method),
+        (Finding::Higher, Method::PairedT)
     );
     let scene = Scene::new(&["base", "new"], 12, 4)
         .with(

@@ -2,8 +2,9 @@
 
 use super::conclusions::other_side;
 use super::words::{NOTHING, Rows, name, points};
+use crate::flow::eval::numbers::Counts;
 use crate::flow::eval::summary::Summary;
-use crate::flow::eval::summary::comparison::{CaseDifference, CasePair};
+use crate::flow::eval::summary::comparison::CaseDifference;
 use crate::flow::eval::summary::figures::CaseFigures;
 use crate::unix::terminal::counted;
 
@@ -40,10 +41,7 @@ fn imperfect(summary: &Summary) -> (Rows, Option<String>) {
         let id = of(*at)
             .next()
             .map_or_else(String::new, |case| name(&case.id));
-        let counts = of(*at).map(|case| {
-            let counts = case.counts();
-            shown(CasePair::from(counts))
-        });
+        let counts = of(*at).map(|case| shown(case.counts()));
         std::iter::once(id).chain(counts).collect()
     };
     let rows = with_head(head, listed.iter().take(CASES_SHOWN).map(row));
@@ -114,7 +112,7 @@ fn with_head(head: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> Rows
 }
 
 /// `3/4`.
-fn shown(counts: CasePair) -> String {
+fn shown(counts: Counts) -> String {
     match counts.measured {
         0 => NOTHING.to_owned(),
         measured => format!("{}/{measured}", counts.passed),
