@@ -192,20 +192,7 @@ impl Lineage {
             EventKind::SystemMessage if line.paused == Some(true) => {
                 self.pausing.extend(StepName::of(line));
             }
-            EventKind::EngineStart
-            | EventKind::UserMessage
-            | EventKind::Thought
-            | EventKind::ActionRequest
-            | EventKind::ActionCheck
-            | EventKind::ActionResult
-            | EventKind::Acceptance
-            | EventKind::HumanInputRequest
-            | EventKind::HumanInputReceived
-            | EventKind::SystemMessage
-            | EventKind::HookAudit
-            | EventKind::EngineEnd
-            | EventKind::Evaluation(_)
-            | EventKind::Unknown(_) => {}
+            _ => {}
         }
     }
 
