@@ -12,8 +12,7 @@ use crate::error::{Error, Exit, Result};
 use crate::mcp::stdio::run_server;
 use crate::model::http;
 use crate::text::manual;
-use crate::text::options::short_help::{command_help, overview};
-use crate::text::options::table::CommandTable;
+use crate::text::options::short_help::help_text;
 use crate::unix::defect::exit_at_panic;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{print, print_error};
@@ -62,7 +61,10 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::McpServer(arguments) => return run_server(arguments),
         Command::Flow(arguments) => flow::execute_flow(&arguments),
         Command::Version => print_text(&format!("delta {VERSION}\n")),
-        Command::Help { command, full } => show_in_pager(&help_text(command, full)),
+        Command::Help { command, full } => {
+            let page = command.map_or(DELTA.name, |command| command.name);
+            show_in_pager(&help_text(&DELTA, command, full.then_some(page)))
+        }
         Command::Page(page) => show_in_pager(page.text),
         Command::ListPages => show_in_pager(&manual::list()),
         Command::Complete(words) => complete::print_candidates(&words),
@@ -70,16 +72,6 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::ResolveHost(host) => print_text(&http::resolve_host(&host)),
     };
     exit.map(Exit::code)
-}
-
-/// The output of `-h`, or the manual page.
-fn help_text(command: Option<&CommandTable>, full: bool) -> String {
-    let page = manual::find(command.map_or(DELTA.name, |command| command.name));
-    match (full.then_some(page).flatten(), command) {
-        (Some(page), _) => page.text.to_owned(),
-        (None, Some(command)) => command_help(&DELTA, command),
-        (None, None) => overview(&DELTA),
-    }
 }
 
 /// A text that a person reads: at a terminal, through the pager if it is longer than the screen.

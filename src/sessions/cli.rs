@@ -15,9 +15,7 @@ use crate::sessions::start::start_session;
 use crate::sessions::store::SessionStore;
 use crate::sessions::tables::SESSIONS;
 use crate::text::json::Object;
-use crate::text::manual;
-use crate::text::options::short_help::{command_help, overview};
-use crate::text::options::table::CommandTable;
+use crate::text::options::short_help::help_text;
 use crate::unix::defect::exit_at_panic;
 use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::signals::Signals;
@@ -67,7 +65,10 @@ fn execute(args: Vec<OsString>) -> std::result::Result<u8, (Error, ErrorStyle)> 
 fn run_request(args: SessionsArgs) -> Result<u8> {
     let store = || SessionStore::open(&args.dir, args.adopt);
     match args.request {
-        Request::Help { command, full } => print(help_text(command, full).as_bytes())?,
+        // The page is one for all commands.
+        Request::Help { command, full } => {
+            print(help_text(&SESSIONS, command, full.then_some(PROGRAM)).as_bytes())?;
+        }
         Request::Version => print(format!("{PROGRAM} {VERSION}\n").as_bytes())?,
         Request::Complete(words) => complete::print_candidates(&words)?,
         Request::List => print_list(&store()?)?,
@@ -103,15 +104,6 @@ fn run_request(args: SessionsArgs) -> Result<u8> {
         }
     }
     Ok(Exit::Success.code())
-}
-
-/// The text of `-h`, or the manual page, which is one for all commands.
-fn help_text(command: Option<&CommandTable>, full: bool) -> String {
-    match (full.then(|| manual::find(PROGRAM)).flatten(), command) {
-        (Some(page), _) => page.text.to_owned(),
-        (None, Some(command)) => command_help(&SESSIONS, command),
-        (None, None) => overview(&SESSIONS),
-    }
 }
 
 fn catch_signals() -> Result<Signals> {

@@ -9,9 +9,7 @@ use super::{
 use crate::VERSION;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
-use crate::text::manual;
-use crate::text::options::short_help::{command_help, overview};
-use crate::text::options::table::CommandTable;
+use crate::text::options::short_help::help_text;
 use crate::unix::defect::exit_at_panic;
 use crate::unix::terminal::{print, print_error};
 use crate::view::stats_table::print_stats;
@@ -57,7 +55,9 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         FlowCommand::Eval(wanted) => eval::run_evaluation(&wanted).map_err(Error::of_run),
         FlowCommand::ValidateJson => return validate_json::answer_request(),
         FlowCommand::Version => print_text(&format!("{PROGRAM} {VERSION}\n")),
-        FlowCommand::Help { command, full } => print_text(&help_text(command, full)),
+        FlowCommand::Help { command, full } => {
+            print_text(&help_text(&FLOW, command, full.then_some(PROGRAM)))
+        }
     };
     exit.map(Exit::code)
 }
@@ -65,13 +65,4 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
 fn print_text(text: &str) -> Result<Exit> {
     print(text.as_bytes())?;
     Ok(Exit::Success)
-}
-
-/// The short help, or the manual page, which is one for all commands.
-fn help_text(command: Option<&CommandTable>, full: bool) -> String {
-    match (full.then(|| manual::find(PROGRAM)).flatten(), command) {
-        (Some(page), _) => page.text.to_owned(),
-        (None, Some(command)) => command_help(&FLOW, command),
-        (None, None) => overview(&FLOW),
-    }
 }

@@ -1,6 +1,7 @@
 //! The output of `-h`, made from the tables.
 
 use super::table::{CommandTable, OperandRow, OptionRow, ProgramTable, ValueSpec};
+use crate::text::manual;
 
 /// No line is longer.
 const WIDTH: usize = 79;
@@ -35,8 +36,21 @@ fn operand_usage(row: &OperandRow) -> String {
     }
 }
 
+/// The output of `-h`, or the manual page of this name in full.
+pub(crate) fn help_text(
+    program: &ProgramTable,
+    command: Option<&CommandTable>,
+    page: Option<&str>,
+) -> String {
+    match (page.and_then(manual::find), command) {
+        (Some(page), _) => page.text.to_owned(),
+        (None, Some(command)) => command_help(program, command),
+        (None, None) => overview(program),
+    }
+}
+
 /// The commands and the options before them.
-pub(crate) fn overview(program: &ProgramTable) -> String {
+fn overview(program: &ProgramTable) -> String {
     let mut out = format!("usage: {} COMMAND [OPTIONS]\n\n", program.name);
     let commands = program.commands.iter();
     let commands: Vec<(String, &str)> = commands
