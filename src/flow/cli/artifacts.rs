@@ -7,7 +7,7 @@ use super::args::ArtifactsArgs;
 use super::basis;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
-use crate::flow::manifest::{self, Flow};
+use crate::flow::manifest::Flow;
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::flow::record::{each_line, task_path};
 use crate::record::event::{EventKind, FlowEvent, Line};
@@ -77,8 +77,7 @@ pub(crate) fn list_artifacts(wanted: &ArtifactsArgs) -> Result<Exit> {
         let id = &run.id;
         return Err(Error::failure(format!("run {id} is not a flow's")));
     };
-    let flow = manifest::load_flow(past.home()).flow;
-    let flow = flow.filter(|flow| past.changes(flow).is_empty());
+    let flow = past.unchanged_flow();
     if flow.is_none() {
         let text = "warning: files of the flow have changed since the run; schemas are not known";
         Screen::new(false, false).warn_as(PROGRAM, text);

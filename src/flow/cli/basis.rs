@@ -9,7 +9,7 @@ use crate::config::tool::bind::shell_quoted;
 use crate::error::{Error, Exit, Result, reason};
 use crate::flow::engine::inputs::StreamSource;
 use crate::flow::graph::{NodeIx, Payload, Role, RoutePlan};
-use crate::flow::manifest::{Flow, NodeKind, sha256};
+use crate::flow::manifest::{self, Flow, NodeKind, sha256};
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::flow::record::{each_line, events, one_value};
 use crate::record::event::{EventKind, FlowEvent};
@@ -136,25 +136,26 @@ pub(crate) fn unknown_name<'n>(
     Error::usage(format!("{option}: there is no '{name}'; {hint}"))
 }
 
-/// The basis as metadata and journal have it.
-pub(crate) fn describe_basis(basis: &RunBasis, flow: &Flow) -> Value {
-    let files = flow
-        .files
-        .iter()
-        .map(|file| json!({"path": file.path, "sha256": file.sha256}));
-    let files: Vec<Value> = files.collect();
+/// What a flow is made from: its directory, its files and the models of its agents.
+pub(super) fn describe_flow(flow: &Flow) -> Value {
+    let files = flow.files.iter();
+    let files = files.map(|file| json!({"path": file.path, "sha256": file.sha256}));
     let agents = flow.agents.iter().map(|agent| {
         let mut object = json!(agent.asked);
         object["id"] = agent.id.as_str().into();
         object
     });
-    let agents: Vec<Value> = agents.collect();
-    let mut object = json!({
+    json!({
         "home": flow.home.to_string_lossy(),
-        "start": flow.graph.nodes[basis.start].id,
-        "files": files,
-        "agents": agents,
-    });
+        "files": files.collect::<Vec<_>>(),
+        "agents": agents.collect::<Vec<_>>(),
+    })
+}
+
+/// The basis as metadata and journal have it.
+pub(crate) fn describe_basis(basis: &RunBasis, flow: &Flow) -> Value {
+    let mut object = describe_flow(flow);
+    object["start"] = flow.graph.nodes[basis.start].id.as_str().into();
     match &basis.given {
         RunInput::One(input) => object["input_sha256"] = sha256(input.as_bytes()).into(),
         RunInput::Lines(path) => object["inputs"] = path.to_string_lossy().into(),
@@ -237,6 +238,12 @@ impl RecordedBasis {
     /// The flow's directory.
     pub(crate) fn home(&self) -> &Path {
         Path::new(&self.home)
+    }
+
+    /// The flow, unless its files have changed since.
+    pub(super) fn unchanged_flow(&self) -> Option<Flow> {
+        let flow = manifest::load_flow(self.home()).flow;
+        flow.filter(|flow| self.changes(flow).is_empty())
     }
 
     /// Where its root tasks began.

@@ -80,6 +80,12 @@ pub(crate) fn check_flow(dir: &Path, verbose: bool, format: OutputFormat) -> Res
     })
 }
 
+/// A flow that was loaded, if it can be used; prints its problems.
+pub(super) fn usable(loaded: manifest::Loaded) -> Option<Flow> {
+    print_problems(&loaded.problems, OutputFormat::Text);
+    loaded.flow
+}
+
 /// Prints problems on stderr, a line each; where the errors are printed as an object, only the others.
 pub(crate) fn print_problems(problems: &[FlowProblem], format: OutputFormat) {
     for problem in problems {

@@ -12,7 +12,6 @@ use crate::record::metadata::{self, Status};
 use crate::record::run_dir::RunDir;
 use crate::runs::find;
 use crate::runs::origin::warn_if_foreign_run;
-use crate::text::options::format::OutputFormat;
 use crate::unix::terminal::{Screen, print};
 use std::collections::HashMap;
 use std::path::Path;
@@ -41,9 +40,7 @@ fn print_picture(
     wanted: &GraphArgs,
     run: Option<(&RunDir, &basis::RecordedBasis)>,
 ) -> Result<Exit> {
-    let loaded = manifest::load_flow(dir);
-    check::print_problems(&loaded.problems, OutputFormat::Text);
-    let Some(flow) = loaded.flow else {
+    let Some(flow) = check::usable(manifest::load_flow(dir)) else {
         return Ok(Exit::Config);
     };
     let mut marks = HashMap::new();

@@ -4,7 +4,7 @@
 //! Of a run: as it was recorded. Holds no keys, only where they are.
 
 use super::args::ManifestArgs;
-use super::basis::{self, RecordedBasis};
+use super::basis;
 use super::check;
 use crate::VERSION;
 use crate::error::{At, Error, Exit, Result};
@@ -17,7 +17,6 @@ use crate::record::metadata;
 use crate::record::run_dir::RunDir;
 use crate::runs::find;
 use crate::runs::origin::warn_if_foreign_run;
-use crate::text::options::format::OutputFormat;
 use crate::unix::files;
 use crate::unix::terminal::{Screen, print, print_json, printable_line};
 use serde_json::{Map, Value, json};
@@ -43,9 +42,7 @@ pub(crate) fn print_inventory(wanted: &ManifestArgs) -> Result<Exit> {
     let dir = Path::new(what);
     let is_flow = dir.is_dir() && !dir.join("journal.jsonl").exists();
     let found = if is_flow {
-        let loaded = manifest::load_flow(dir);
-        check::print_problems(&loaded.problems, OutputFormat::Text);
-        loaded.flow.map(|flow| inventory_of(&flow))
+        check::usable(manifest::load_flow(dir)).map(|flow| inventory_of(&flow))
     } else {
         let run = find::find_run(&wanted.work_dir, what)?;
         warn_if_foreign_run(&run)?;
@@ -84,19 +81,13 @@ fn read_inventory(path: &Path) -> Result<Value> {
 
 /// What a flow is made from now.
 fn inventory_of(flow: &Flow) -> Value {
-    let files = flow.files.iter();
-    let files = files.map(|file| json!({"path": file.path, "sha256": file.sha256}));
-    let agents = flow.agents.iter().map(|agent| {
-        let mut object = json!(agent.asked);
-        object["id"] = agent.id.as_str().into();
-        object
-    });
+    let described = basis::describe_flow(flow);
     let mut object = json!({
         "schema_version": SCHEMA_VERSION,
         "delta_version": VERSION,
-        "home": flow.home.to_string_lossy(),
-        "files": files.collect::<Vec<_>>(),
-        "agents": agents.collect::<Vec<_>>(),
+        "home": described["home"],
+        "files": described["files"],
+        "agents": described["agents"],
     });
     add_unrecorded(&mut object, flow);
     object
@@ -118,7 +109,7 @@ fn inventory_of_run(run: &RunDir) -> Result<Value> {
         "files": basis["files"],
         "agents": basis["agents"],
     });
-    match flow_as_it_was(&past) {
+    match past.unchanged_flow() {
         Some(flow) => add_unrecorded(&mut object, &flow),
         None => {
             let text = "warning: files of the flow have changed since the run: its schemas, providers, credentials \
@@ -127,11 +118,6 @@ fn inventory_of_run(run: &RunDir) -> Result<Value> {
         }
     }
     Ok(object)
-}
-
-fn flow_as_it_was(past: &RecordedBasis) -> Option<Flow> {
-    let flow = manifest::load_flow(past.home()).flow;
-    flow.filter(|flow| past.changes(flow).is_empty())
 }
 
 /// Adds what follows from the files.

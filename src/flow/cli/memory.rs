@@ -22,9 +22,7 @@ use crate::unix::terminal::{print, printable};
 
 /// Runs the command.
 pub(crate) fn run_memory_command(wanted: &Wanted) -> Result<Exit> {
-    let loaded = manifest::load_flow(&wanted.dir);
-    check::print_problems(&loaded.problems, OutputFormat::Text);
-    let Some(flow) = loaded.flow else {
+    let Some(flow) = check::usable(manifest::load_flow(&wanted.dir)) else {
         return Ok(Exit::Config);
     };
     let root = files::absolute(&wanted.work_dir)?;

@@ -19,7 +19,6 @@ use crate::runs::origin::require_own;
 use crate::runs::preflight::{check_depth, install_signals};
 use crate::text::ids::RunId;
 use crate::text::json;
-use crate::text::options::format::OutputFormat;
 use crate::text::suggestion::nearest;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -44,9 +43,7 @@ const LARGEST: u64 = 1 << 20;
 /// Runs the command.
 pub(crate) fn talk_to_flow(wanted: &ReplArgs) -> Result<Exit> {
     check_depth()?;
-    let loaded = manifest::load_to_run(&wanted.dir);
-    check::print_problems(&loaded.problems, OutputFormat::Text);
-    let Some(flow) = loaded.flow else {
+    let Some(flow) = check::usable(manifest::load_to_run(&wanted.dir)) else {
         return Ok(Exit::Config);
     };
     let workspace = Workspace::at(&wanted.work_dir)?;

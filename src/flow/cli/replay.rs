@@ -53,9 +53,7 @@ pub(crate) fn replay_run(wanted: &FlowReplayArgs) -> Result<Exit> {
     let Some(past) = basis::read_recorded_basis(&run)? else {
         return Err(basis::not_of_flow(&run, "replay", "repeats"));
     };
-    let loaded = manifest::load_to_run(past.home());
-    check::print_problems(&loaded.problems, OutputFormat::Text);
-    let Some(flow) = loaded.flow else {
+    let Some(flow) = check::usable(manifest::load_to_run(past.home())) else {
         return Ok(Exit::Config);
     };
     let changed = past.changes(&flow);

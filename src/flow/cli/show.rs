@@ -7,7 +7,6 @@ use super::basis;
 use crate::error::{Error, Exit, Result, reason};
 use crate::flow::graph::router::FlowStatus;
 use crate::flow::graph::{Payload, RoutePlan};
-use crate::flow::manifest;
 use crate::flow::record::{
     CallCode, Lineage, NodeToolCall, Replay, Roots, StepRecord, TakenBack, TaskRecord, each_line,
     events, tool_calls,
@@ -223,10 +222,7 @@ fn end_text(task: &TaskRecord, step: &StepRecord) -> String {
 /// flow is still there as it was.
 fn payloads_of(run: &RunDir, task: &str, node: &str) -> Result<(Option<Payload>, Option<Payload>)> {
     let past = basis::read_recorded_basis(run)?;
-    let flow = past.as_ref().and_then(|past| {
-        let flow = manifest::load_flow(past.home()).flow;
-        flow.filter(|flow| past.changes(flow).is_empty())
-    });
+    let flow = past.as_ref().and_then(basis::RecordedBasis::unchanged_flow);
     let start = flow.as_ref().zip(past.as_ref());
     let start = start.and_then(|(flow, past)| flow.graph.find(past.start()));
     let plan = flow.as_ref().zip(start);

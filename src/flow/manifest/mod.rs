@@ -50,7 +50,7 @@ pub(crate) use command::{fill, fill_paths};
 pub(crate) use credential::{Credential, parse_key};
 pub(crate) use file_pattern::{FilePattern, PathPart};
 pub(crate) use items::{is_id, read_mappings};
-pub(crate) use load::{load_flow, load_to_run};
+pub(crate) use load::{Loaded, load_flow, load_to_run};
 pub(crate) use memory::{HelperProgram, Profile, ProfileSource, StoreName};
 pub(crate) use node::Remember;
 pub(crate) use policy::Denied;
