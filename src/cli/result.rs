@@ -12,9 +12,9 @@ use crate::record::stop_reason::StopReason;
 use crate::runs::inspect::RunSnapshot;
 use crate::runs::overrides::{guarded, option_words};
 use crate::runs::result::RunResult;
-use crate::text::json::{self, Object};
+use crate::text::json::Object;
 use crate::text::options::format::OutputFormat;
-use crate::unix::terminal::{Screen, Tone, end_text, print, print_json, printable};
+use crate::unix::terminal::{Screen, Tone, end_text, print, print_json, print_value, printable};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::path::Path;
@@ -365,5 +365,5 @@ fn error(error: &Error) -> Result<()> {
         "metrics": null,
         "metadata": null,
     });
-    print_json(format!("{}\n", json::text(&object)).as_bytes())
+    print_value(&object)
 }

@@ -4,6 +4,7 @@
 
 use crate::error::{Error, Result, may_fail};
 use crate::text::disguise::disguises;
+use crate::text::json;
 use crate::text::shorten::in_short;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -208,6 +209,11 @@ pub(crate) fn print_error(program: &str, error: &Error) {
 /// Writes to stdout. A pipe whose reader has gone is a quiet success.
 pub(crate) fn print(bytes: &[u8]) -> Result<()> {
     print_while_read(bytes).map(|_| ())
+}
+
+/// Prints a value as a line of JSON on stdout.
+pub(crate) fn print_value(value: &serde_json::Value) -> Result<()> {
+    print_json(format!("{}\n", json::text(value)).as_bytes())
 }
 
 /// Prints JSON on stdout; on a terminal without characters that control it.

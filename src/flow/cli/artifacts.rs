@@ -19,7 +19,7 @@ use crate::text::json;
 use crate::text::options::format::OutputFormat;
 use crate::text::shorten::in_short;
 use crate::unix::files;
-use crate::unix::terminal::{Screen, print, print_json, printable_line};
+use crate::unix::terminal::{Screen, print, print_value, printable_line};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -131,7 +131,7 @@ fn print_index(run: &RunDir, all: &[Artifact]) -> Result<()> {
         "run_id": run.id.as_str(),
         "artifacts": all,
     });
-    print_json(format!("{}\n", json::text(&object)).as_bytes())
+    print_value(&object)
 }
 
 fn check_name(option: &str, name: Option<&str>, known: &[&str]) -> Result<()> {

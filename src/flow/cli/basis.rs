@@ -20,7 +20,7 @@ use crate::text::json;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::{print, print_json};
+use crate::unix::terminal::{print, print_value};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -343,7 +343,7 @@ pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) 
         print(out.as_bytes())?;
     } else {
         let object = json!({"schema_version": SCHEMA_VERSION, "nodes": objects});
-        print_json(format!("{}\n", json::text(&object)).as_bytes())?;
+        print_value(&object)?;
     }
     Ok(Exit::Success)
 }

@@ -6,7 +6,7 @@ use crate::flow::eval::load::{has_evaluations, load_evaluations, needs_flow};
 use crate::flow::manifest::{self, Flow, FlowProblem};
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::text::options::format::OutputFormat;
-use crate::unix::terminal::{Screen, counted, print, print_json};
+use crate::unix::terminal::{Screen, counted, print, print_value};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -71,7 +71,7 @@ pub(crate) fn check_flow(dir: &Path, verbose: bool, format: OutputFormat) -> Res
             if let Some(flow) = derived {
                 object["derived"] = derived_object(flow);
             }
-            print_json(format!("{object}\n").as_bytes())?;
+            print_value(&object)?;
         }
     }
     Ok(match checked.is_well() {
@@ -97,7 +97,7 @@ pub(crate) fn print_problems(problems: &[FlowProblem], format: OutputFormat) {
 
 /// Prints the object for a flow that cannot be loaded.
 pub(crate) fn print_errors(problems: &[FlowProblem]) -> Result<()> {
-    print_json(format!("{}\n", errors_object(problems)).as_bytes())
+    print_value(&errors_object(problems))
 }
 
 fn errors_object(problems: &[FlowProblem]) -> Value {

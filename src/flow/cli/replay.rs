@@ -27,12 +27,11 @@ use crate::runs::launch::{start_event, start_metadata};
 use crate::runs::origin::require_own_run;
 use crate::runs::preflight::{check_depth, install_signals};
 use crate::runs::workspace_copy::ReplayDir;
-use crate::text::json;
 use crate::text::options::format::OutputFormat;
 use crate::text::shorten::in_short;
 use crate::unix::files;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::{Screen, counted, print, print_json, printable, time};
+use crate::unix::terminal::{Screen, counted, print, print_value, printable, time};
 use crate::unix::trees;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -148,13 +147,7 @@ impl Replayer<'_> {
         let is_same = is.is_some_and(|is| was.is_same(is));
         match self.wanted.format {
             OutputFormat::Text => print(printable(&step_text(step, was, is)).as_bytes())?,
-            OutputFormat::Json => print_json(
-                format!(
-                    "{}\n",
-                    json::text(&step_object(&self.run.id, step, was, is))
-                )
-                .as_bytes(),
-            )?,
+            OutputFormat::Json => print_value(&step_object(&self.run.id, step, was, is))?,
         }
         place.leave(is_same, self.screen);
         Ok(exit_of(is_same))
@@ -200,7 +193,7 @@ impl Replayer<'_> {
                     "steps": count,
                     "parted_at": parted,
                 });
-                print_json(format!("{}\n", json::text(&object)).as_bytes())?;
+                print_value(&object)?;
             }
         }
         place.leave(parted.is_none(), self.screen);

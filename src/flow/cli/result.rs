@@ -10,9 +10,9 @@ use crate::flow::graph::router::FlowStatus as Came;
 use crate::flow::record::tally::{SCHEMA_VERSION, Tally};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::stop_reason::StopReason;
-use crate::text::json::{self, Object};
+use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
-use crate::unix::terminal::{Screen, print, print_json};
+use crate::unix::terminal::{Screen, print, print_json, print_value};
 use serde_json::json;
 
 /// How a start of the engine ended.
@@ -179,7 +179,7 @@ pub(crate) fn print_error(error: &Error) -> Result<()> {
         "exit_code": error.exit.code(),
         "error": {"type": error.kind(), "message": error.message},
     });
-    print_json(format!("{}\n", json::text(&object)).as_bytes())
+    print_value(&object)
 }
 
 fn result_object(ending: &RunEnding, tally: &Tally, metadata: &Metadata, many: bool) -> Vec<u8> {
