@@ -900,7 +900,7 @@ fn waiting_for_another_command_ends_with_a_signal() {
     let (started, go) = (place.fifo("started"), place.fifo("go"));
     let first = session.spawn("echo >started; read x <go; echo $x");
     fs::read(&started).unwrap();
-    let second = session.command(&[], "echo never >ran").spawn().unwrap();
+    let second = session.spawn("echo never >ran");
     // It catches signals from here on.
     let caught = || {
         fs::read_to_string(format!("/proc/{}/status", second.id()))
