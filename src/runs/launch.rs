@@ -1,9 +1,8 @@
 //! Starting the engine on a run, new or resumed.
 
-use super::launcher::{launcher_variables, traceparent};
-use super::preflight::{parent_call, parent_run};
+use super::inspect::RunSnapshot;
+use super::open::{OpenRun, Start, first_metadata};
 use super::result::RunResult;
-use crate::VERSION;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
 use crate::config::resolved::render_resolved;
@@ -22,13 +21,10 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, Workspace};
 use crate::text::ids::RunId;
-use crate::text::timestamp::Timestamp;
-use crate::unix::procfs;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone, is_all_shown};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
-use std::path::Path;
 use std::sync::Arc;
 
 /// The agent, the run and the settings of an engine's start.
@@ -56,12 +52,12 @@ pub(crate) struct Launch<'a> {
 
 impl Launch<'_> {
     /// The limit of iterations of this start.
-    pub(crate) fn max_iterations(&self) -> u64 {
+    fn max_iterations(&self) -> u64 {
         self.max_iterations.unwrap_or(self.agent.max_iterations)
     }
 
     /// The configuration of this start, for the record.
-    pub(crate) fn config(&self) -> Vec<u8> {
+    fn config(&self) -> Vec<u8> {
         let budget = self.spending.as_ref().map(|rules| rules.budget);
         let budget = budget.unwrap_or(self.agent.budget);
         let deadline = self.signals.deadline();
@@ -75,37 +71,70 @@ impl Launch<'_> {
         (message, parts): (String, Option<Value>),
         lock: DecisionLock,
     ) -> Result<RunResult> {
-        let config = self.config();
-        let metadata = self.started(Metadata {
+        let metadata = Metadata {
             message_parts: parts,
             ..first_metadata(id, self.workspace, &message)
-        });
-        let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
-            journal.add(0, &start_event(&metadata, &message, &config, false));
+        };
+        let open = self.start().begin(id, metadata, None, |journal| {
             journal.add(0, &Event::UserMessage { content: &message });
             Ok(())
         })?;
         drop(lock);
-        self.run_engine(run, journal, metadata, (None, true))
+        self.run_engine(open, None)
     }
 
-    /// Metadata of a run that this process works on from now on.
-    pub(crate) fn started(&self, mut metadata: Metadata) -> Metadata {
-        let name = &self.agent.name;
-        start_metadata(&mut metadata, name, &self.agent.home, self.workspace);
-        metadata.max_iterations = self.max_iterations();
-        metadata.set.clone_from(self.set);
-        metadata
+    /// Resumes a run. `message` goes to the model, `answer` answers a question.
+    pub(crate) fn resume(
+        &self,
+        found: RunSnapshot,
+        message: Option<&str>,
+        answer: Option<HumanAnswer>,
+        lock: DecisionLock,
+    ) -> Result<RunResult> {
+        let task = found.metadata.initial_message.clone().unwrap_or_default();
+        let open = self.start().resume(found, Vec::new(), |journal, state| {
+            // The engine may have died before the first message was in the journal.
+            let unsaid = (state.turns.is_empty() && !task.is_empty()).then_some(&*task);
+            for content in unsaid.into_iter().chain(message) {
+                journal.add(state.iterations, &Event::UserMessage { content });
+            }
+            Ok(())
+        })?;
+        drop(lock);
+        self.run_engine(open, answer)
+    }
+
+    /// This start, for the record.
+    pub(crate) fn start(&self) -> Start<'_> {
+        Start {
+            workspace: self.workspace,
+            signals: &self.signals,
+            screen: self.screen,
+            program: "delta",
+            name: self.agent.name.clone(),
+            home: &self.agent.home,
+            task: None,
+            config: self.config(),
+            force: self.force,
+            describe: Box::new(|metadata| {
+                metadata.max_iterations = self.max_iterations();
+                metadata.set.clone_from(self.set);
+            }),
+        }
     }
 
     /// Lets the engine work on a run until it ends.
     pub(crate) fn run_engine(
         &self,
-        run: RunDir,
-        journal: Journal,
-        metadata: Metadata,
-        (answer, is_ours): (Option<HumanAnswer>, bool),
+        open: OpenRun,
+        answer: Option<HumanAnswer>,
     ) -> Result<RunResult> {
+        let OpenRun {
+            run,
+            journal,
+            metadata,
+            is_ours,
+        } = open;
         let ctx = self.context(&run);
         let (model, described) = self.model(&ctx)?;
         if !self.is_chat {
@@ -185,67 +214,6 @@ impl Launch<'_> {
             self.screen.warn(why);
         }
         Ok((Model::Http(http), format!("model {model}{at}")))
-    }
-}
-
-/// Metadata of a new run, before its first start. `task` is its message, or a text in its place.
-pub(crate) fn first_metadata(id: &RunId, workspace: &Workspace, task: &str) -> Metadata {
-    Metadata {
-        run_id: id.to_string(),
-        workspace_id: workspace.id(),
-        created_at: Timestamp::now().to_string(),
-        initial_message: Some(task.to_owned()),
-        parent_run_id: parent_run(),
-        parent_call_id: parent_call(),
-        ..Metadata::default()
-    }
-}
-
-/// Describes a start of an engine, of an agent or of a flow, in this process.
-pub(crate) fn start_metadata(
-    metadata: &mut Metadata,
-    name: &str,
-    home: &Path,
-    workspace: &Workspace,
-) {
-    let now = Timestamp::now().to_string();
-    metadata.status = Status::Running;
-    name.clone_into(&mut metadata.agent_name);
-    metadata.start_time.clone_from(&now);
-    metadata.updated_at = now;
-    (metadata.end_time, metadata.error, metadata.result) = (None, None, None);
-    (metadata.stop_reason, metadata.exit_code) = (None, None);
-    metadata.agent_home = home.to_string_lossy().into_owned();
-    metadata.work_dir = workspace.root.to_string_lossy().into_owned();
-    metadata.pid = std::process::id();
-    metadata.hostname = procfs::hostname();
-    metadata.launcher = launcher_variables();
-    VERSION.clone_into(&mut metadata.delta_version);
-}
-
-/// The event of the start that metadata describes.
-pub(crate) fn start_event<'e>(
-    metadata: &'e Metadata,
-    task: &'e str,
-    config: &'e [u8],
-    resumed: bool,
-) -> Event<'e> {
-    Event::EngineStart {
-        run_id: &metadata.run_id,
-        agent_home: &metadata.agent_home,
-        work_dir: &metadata.work_dir,
-        task,
-        message_parts: metadata.message_parts.as_ref(),
-        config_json: config,
-        hostname: &metadata.hostname,
-        call_id: RunContext::engine_call(),
-        resumed,
-        parent_run_id: metadata.parent_run_id.as_deref(),
-        parent_call_id: metadata.parent_call_id.as_deref(),
-        forked_from: metadata.forked_from.as_ref(),
-        set: &metadata.set,
-        launcher: &metadata.launcher,
-        traceparent: traceparent(),
     }
 }
 

@@ -2,7 +2,7 @@
 //! written, and no program is run.
 
 use super::inspect::RunSnapshot;
-use super::launch::start_event;
+use super::open::start_event;
 use crate::config::agent::{Agent, HookEvent};
 use crate::config::environment::Environment;
 use crate::config::resolved;

@@ -12,7 +12,8 @@ use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
-use crate::runs::launch::{Launch, start_event};
+use crate::runs::launch::Launch;
+use crate::runs::open::Inherited;
 use crate::runs::origin::require_own_run;
 use crate::runs::overrides::load_recorded;
 use crate::runs::preflight;
@@ -161,20 +162,21 @@ fn begin(
         run_id: from.run.id.to_string(),
         iteration: beginning.iterations,
     });
-    let metadata = launch.started(metadata);
-    let config = launch.config();
-    let goes_on = beginning.iterations > 0;
     launch.workspace.create()?;
     let lock = launch.workspace.lock(&launch.signals, None)?;
-    let (run, journal) = RunDir::create(launch.workspace, &id, &metadata, |journal| {
-        journal.copy(beginning.journal, shared.seq);
-        let at = beginning.iterations;
-        journal.add(at, &start_event(&metadata, task, &config, goes_on));
-        if let Some(content) = said {
-            journal.add(at, &Event::UserMessage { content });
-        }
-        beginning.copy_records(&from.run.path, &launch.workspace.unborn_dir())
-    })?;
+    let inherited = Inherited {
+        beginning,
+        seq: shared.seq,
+        run: &from.run.path,
+    };
+    let open = launch
+        .start()
+        .begin(&id, metadata, Some(inherited), |journal| {
+            if let Some(content) = said {
+                journal.add(beginning.iterations, &Event::UserMessage { content });
+            }
+            Ok(())
+        })?;
     drop(lock);
-    launch.run_engine(run, journal, metadata, (None, true))
+    launch.run_engine(open, None)
 }

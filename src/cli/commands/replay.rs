@@ -5,21 +5,20 @@ use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ReplayArgs;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
-use crate::config::resolved;
 use crate::engine::run_loop::{Ending, Engine, Options};
 use crate::error::{Error, Exit, Result};
 use crate::model::ask::Model;
 use crate::model::replay::{Divergence, Playback};
-use crate::record::event::{Event, Line};
-use crate::record::journal::Journal;
+use crate::record::event::Event;
 use crate::record::metadata::Metadata;
+use crate::record::reader::{read_event, split_lines};
 use crate::record::recording::{Beginning, Recording};
-use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
 use crate::runs::inspect::is_live;
-use crate::runs::launch::{Launch, start_event};
+use crate::runs::launch::Launch;
+use crate::runs::open::{Inherited, OpenRun};
 use crate::runs::origin::require_own_run;
 use crate::runs::overrides::load_recorded;
 use crate::runs::preflight;
@@ -93,10 +92,11 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
 /// Names the tools whose effect a repetition has once more.
 fn warn_of_effects(agent: &Agent, recording: &Recording, screen: Screen) {
     let mut list = EffectList::default();
-    let text = String::from_utf8_lossy(&recording.journal);
-    text.lines()
-        .filter_map(|line| Line::parse(line).ok())
-        .for_each(|line| list.add(&line));
+    for (_, line) in split_lines(&recording.journal) {
+        if let Ok(line) = read_event(line, 0) {
+            list.add(&line);
+        }
+    }
     let rows = list.into_rows(false).into_iter();
     let done: BTreeSet<String> = rows
         .filter(|row| !row.command.is_empty())
@@ -145,33 +145,33 @@ fn agent_and_overrides(
 /// ended before that.
 fn repeat(launch: &Launch<'_>, playback: &mut Playback) -> Result<Option<Ending>> {
     let parts = playback.recording().parts.clone();
-    let (run, mut journal, mut metadata) = begin(launch, playback.recording())?;
+    let mut open = begin(launch, playback.recording())?;
     let mut target = 0;
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
             for content in &part.messages {
-                journal.add(metadata.iterations, &Event::UserMessage { content });
+                let message = Event::UserMessage { content };
+                open.journal.add(open.metadata.iterations, &message);
             }
-            journal.flush()?;
+            open.journal.flush()?;
         }
         target += part.answers;
         while playback.given() < target {
             let before = playback.given();
             let left = (target - before) as u64;
             let ending;
-            (ending, metadata) = engine(launch, &run, journal, metadata, left, playback)?;
+            (ending, open) = engine(launch, open, left, playback)?;
             // The engine may have been ended by a hook, as in the recorded run, which went on.
             if playback.divergence.is_some() || playback.given() == before {
                 return Ok(Some(ending));
             }
-            journal = reopen_journal(&run)?;
         }
     }
     Ok(None)
 }
 
 /// Creates the repetition: what the recorded run inherited, and what was said first.
-fn begin(launch: &Launch<'_>, recording: &Recording) -> Result<(RunDir, Journal, Metadata)> {
+fn begin(launch: &Launch<'_>, recording: &Recording) -> Result<OpenRun> {
     let recorded = recording.state()?;
     let own_name = recorded.run_id.as_deref();
     let id = own_name.and_then(|name| RunId::parse(name).ok());
@@ -188,75 +188,58 @@ fn begin(launch: &Launch<'_>, recording: &Recording) -> Result<(RunDir, Journal,
     metadata.created_at = Timestamp::now().to_string();
     metadata.initial_message = recorded.first_message.as_deref().map(str::to_owned);
     metadata.forked_from.clone_from(&recorded.forked_from);
-    let metadata = launch.started(metadata);
     launch.workspace.create()?;
     let beginning = Beginning {
         journal: inherited,
         iterations: before.iterations,
     };
-    let config = resolved::render_resolved(
-        launch.agent,
-        launch.agent.max_iterations,
-        &launch.agent.budget,
-        None,
-    );
-    let task = metadata.initial_message.as_deref().unwrap_or_default();
-    let lock = launch.workspace.lock(&launch.signals, None)?;
-    let (run, journal) = RunDir::create(launch.workspace, &id, &metadata, |journal| {
-        journal.copy(inherited, before.seq);
-        journal.add(
-            before.iterations,
-            &start_event(&metadata, task, &config, !inherited.is_empty()),
-        );
-        let said = recording.parts.first().map(|part| part.messages.as_slice());
-        for content in said.unwrap_or_default() {
-            journal.add(before.iterations, &Event::UserMessage { content });
-        }
-        beginning.copy_records(&recording.run.path, &launch.workspace.unborn_dir())
-    })?;
-    drop(lock);
-    Ok((run, journal, metadata))
+    let inherited = Inherited {
+        beginning: &beginning,
+        seq: before.seq,
+        run: &recording.run.path,
+    };
+    let _lock = launch.workspace.lock(&launch.signals, None)?;
+    launch
+        .start()
+        .begin(&id, metadata, Some(inherited), |journal| {
+            let said = recording.parts.first().map(|part| part.messages.as_slice());
+            for content in said.unwrap_or_default() {
+                journal.add(before.iterations, &Event::UserMessage { content });
+            }
+            Ok(())
+        })
 }
 
+/// Lets an engine give some answers. Returns how it ended, and the run, which stays open.
 fn engine(
     launch: &Launch<'_>,
-    run: &RunDir,
-    journal: Journal,
-    metadata: Metadata,
+    open: OpenRun,
     max_iterations: u64,
     playback: &mut Playback,
-) -> Result<(Ending, Metadata)> {
+) -> Result<(Ending, OpenRun)> {
     let options = Options {
         interactive: false,
         max_iterations,
         screen: launch.screen,
         lenient: false,
-        is_ours: true,
+        is_ours: open.is_ours,
         answer: None,
         checks_answers: launch.checks_answers,
         spending: None,
         shows_text: false,
     };
-    let ctx = launch.context(run);
+    let ctx = launch.context(&open.run);
     let model = Model::Recorded(playback);
-    let ended = Engine::new(&ctx, journal, metadata, options, model)?.run();
-    let (ending, metadata) = (ended.ending.clone(), ended.metadata.clone());
-    ended.seal();
-    Ok((ending, metadata))
-}
-
-fn reopen_journal(run: &RunDir) -> Result<Journal> {
-    let path = run.journal();
-    let Some(mut journal) = Journal::open(&path)? else {
-        let path = path.display();
-        return Err(Error::failure(format!("another process is using {path}")));
+    let ended = Engine::new(&ctx, open.journal, open.metadata, options, model)?.run();
+    let ending = ended.ending.clone();
+    let (metadata, journal) = ended.seal();
+    let open = OpenRun {
+        run: open.run,
+        journal,
+        metadata,
+        is_ours: open.is_ours,
     };
-    let mut bytes = Vec::new();
-    journal.read_into(&mut bytes)?;
-    let state = state::read(&bytes, Reading::default())
-        .map_err(|e| crate::record::recording::unreadable(&e, &path))?;
-    journal.continue_after(state.seq);
-    Ok(journal)
+    Ok((ending, open))
 }
 
 /// Prints on stdout how the repetition compares.

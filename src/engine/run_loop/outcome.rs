@@ -126,11 +126,13 @@ pub(crate) struct EndedRun {
 
 impl EndedRun {
     /// Writes the summary. Until then the run counts as one whose end has not been printed, so that the
-    /// same command prints it again rather than starting anew.
-    pub(crate) fn seal(self) {
+    /// same command prints it again rather than starting anew. Returns it, and the journal: the run is this
+    /// process's until that is dropped.
+    pub(crate) fn seal(self) -> (Metadata, Journal) {
         self.run.release_reserve();
         if self.journal.is_in_place() {
             may_fail(self.metadata.write(&self.run.path));
         }
+        (self.metadata, self.journal)
     }
 }

@@ -18,14 +18,14 @@ use crate::flow::eval::suite::Evaluations;
 use crate::flow::manifest::{self, Flow};
 use crate::flow::record::program_beside;
 use crate::record::journal::Journal;
-use crate::record::metadata::{Metadata, Status};
+use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::inspect::inspect_run;
-use crate::runs::launch::{EngineOutcome, first_metadata, record_end, start_event, start_metadata};
+use crate::runs::launch::{EngineOutcome, record_end};
+use crate::runs::open::{OpenRun, Start, first_metadata};
 use crate::runs::origin::{require_own, require_own_run};
 use crate::runs::preflight::{check_depth, heed_deadline, install_signals};
-use crate::runs::resume::{reopen, warning};
 use crate::text::digest::sha256;
 use crate::text::ids::RunId;
 use crate::text::json;
@@ -172,19 +172,13 @@ struct EvalCommand<'c> {
     screen: Screen,
 }
 
-/// The evaluation's run, owned.
-struct OpenRun {
-    run: RunDir,
-    journal: Journal,
-    metadata: Metadata,
-}
-
 impl EvalCommand<'_> {
     fn evaluate(&self, against: Option<&[u8]>) -> Result<Exit> {
         let OpenRun {
             run,
             journal,
             mut metadata,
+            ..
         } = self.open_run()?;
         let record = EvaluationRecord::read(&run.journal())?;
         let ledgers = account::open_tree(&run, journal.path(), self.wanted.budget)?;
@@ -279,29 +273,18 @@ impl EvalCommand<'_> {
         let lock = self.workspace.lock(self.signals, None)?;
         self.workspace.clear_unborn()?;
         let id = self.run_id()?;
-        let opened = match self.workspace.run_path(&id).is_dir() {
+        let open = match self.workspace.run_path(&id).is_dir() {
             true => self.resume(&id)?,
-            false => self.begin(&id)?,
+            false => {
+                let metadata = first_metadata(&id, self.workspace, &self.task());
+                self.start().begin(&id, metadata, None, |_| Ok(()))?
+            }
         };
         drop(lock);
-        let (id, root) = (&opened.run.id, self.workspace.root.display());
+        let (id, root) = (&open.run.id, self.workspace.root.display());
         let text = format!("evaluation {id} in {root}, {}", self.task());
         self.screen.progress(&[(Tone::Dim, &text)]);
-        Ok(opened)
-    }
-
-    fn begin(&self, id: &RunId) -> Result<OpenRun> {
-        let task = self.task();
-        let metadata = self.started(first_metadata(id, self.workspace, &task));
-        let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
-            journal.add(0, &start_event(&metadata, &task, &self.config(), false));
-            Ok(())
-        })?;
-        Ok(OpenRun {
-            run,
-            journal,
-            metadata,
-        })
+        Ok(open)
     }
 
     fn resume(&self, id: &RunId) -> Result<OpenRun> {
@@ -311,24 +294,7 @@ impl EvalCommand<'_> {
         if found.metadata.status == Status::Running {
             return Err(found.busy());
         }
-        let reopened = reopen(found, self.workspace, false, self.signals)?;
-        let (run, mut journal) = (reopened.run, reopened.journal);
-        let metadata = self.started(reopened.metadata);
-        journal.add(
-            0,
-            &start_event(&metadata, &self.task(), &self.config(), true),
-        );
-        for note in &reopened.notes {
-            journal.add(0, &warning(note));
-            self.screen.warn_as(PROGRAM, note);
-        }
-        journal.flush()?;
-        metadata.write(&run.path)?;
-        Ok(OpenRun {
-            run,
-            journal,
-            metadata,
-        })
+        self.start().resume(found, Vec::new(), |_, _| Ok(()))
     }
 
     /// The text in place of the run's message.
@@ -375,11 +341,22 @@ impl EvalCommand<'_> {
         name.to_string_lossy().into_owned()
     }
 
-    /// Metadata of a run that this process works on from now on.
-    fn started(&self, mut metadata: Metadata) -> Metadata {
-        start_metadata(&mut metadata, &self.name(), self.home, self.workspace);
-        metadata.flow = Some(json!({"evaluations": self.home.to_string_lossy()}));
-        metadata
+    /// This start, for the record.
+    fn start(&self) -> Start<'_> {
+        Start {
+            workspace: self.workspace,
+            signals: self.signals,
+            screen: self.screen,
+            program: PROGRAM,
+            name: self.name(),
+            home: self.home,
+            task: Some(self.task()),
+            config: self.config(),
+            force: false,
+            describe: Box::new(|metadata| {
+                metadata.flow = Some(json!({"evaluations": self.home.to_string_lossy()}));
+            }),
+        }
     }
 }
 

@@ -17,13 +17,12 @@ use crate::flow::graph::RoutePlan;
 use crate::flow::manifest::{self, Flow, KeptRecords};
 use crate::flow::record::tally::{Keeping, SCHEMA_VERSION};
 use crate::flow::record::{Lineage, RecordedEnd, RecordedEnds, StepId, task_path};
-use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::find;
 use crate::runs::inspect::is_live;
-use crate::runs::launch::{start_event, start_metadata};
+use crate::runs::open::{OpenRun, Start};
 use crate::runs::origin::require_own_run;
 use crate::runs::preflight::{check_depth, install_signals};
 use crate::runs::workspace_copy::ReplayDir;
@@ -239,7 +238,7 @@ impl Replayer<'_> {
     ) -> Result<Option<(RecordedEnds, Vec<SuspendedStep>)>> {
         workspace.create()?;
         let roots = ends.roots.clone();
-        let (run, journal) = self.begin(workspace)?;
+        let OpenRun { run, journal, .. } = self.begin(workspace)?;
         copy_stores(&self.run.path, &run.path)?;
         let is_step = only.is_some();
         let options = FlowOptions {
@@ -285,22 +284,28 @@ impl Replayer<'_> {
     }
 
     /// A new run, as the one that is repeated began.
-    fn begin(&self, workspace: &Workspace) -> Result<(RunDir, Journal)> {
+    fn begin(&self, workspace: &Workspace) -> Result<OpenRun> {
         let id = &self.run.id;
-        let mut metadata = Metadata {
+        let metadata = Metadata {
             run_id: id.to_string(),
             workspace_id: workspace.id(),
             created_at: crate::text::timestamp::Timestamp::now().to_string(),
             initial_message: Some(format!("replay of run {id}")),
             ..Metadata::default()
         };
-        let home = &self.flow.home;
-        start_metadata(&mut metadata, &self.flow.name(), home, workspace);
-        let task = metadata.initial_message.clone().unwrap_or_default();
-        RunDir::create(workspace, id, &metadata, |journal| {
-            journal.add(0, &start_event(&metadata, &task, b"{}", false));
-            Ok(())
-        })
+        let start = Start {
+            workspace,
+            signals: self.signals,
+            screen: self.screen,
+            program: PROGRAM,
+            name: self.flow.name(),
+            home: &self.flow.home,
+            task: None,
+            config: b"{}".to_vec(),
+            force: false,
+            describe: Box::new(|_| {}),
+        };
+        start.begin(id, metadata, None, |_| Ok(()))
     }
 
     fn ended_by_signal(&self) -> Exit {

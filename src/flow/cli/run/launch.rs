@@ -18,12 +18,11 @@ use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
 use crate::flow::record::add_retry;
 use crate::flow::record::tally::{Keeping, Tally};
 use crate::record::journal::Journal;
-use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, RootHold};
 use crate::runs::inspect::RunSnapshot;
-use crate::runs::launch::{EngineOutcome, first_metadata, record_end, start_event, start_metadata};
-use crate::runs::resume::{Reopened, reopen, warning};
+use crate::runs::launch::{EngineOutcome, record_end};
+use crate::runs::open::{OpenRun, Start, first_metadata};
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shorten::in_short;
@@ -31,37 +30,17 @@ use crate::unix::files;
 use crate::unix::terminal::{Screen, Tone};
 use serde_json::json;
 
-/// A run whose journal this process owns.
-struct OpenFlowRun {
-    run: RunDir,
-    journal: Journal,
-    metadata: Metadata,
-    /// Its processes are its own, and not those of a directory that it is a copy of.
-    is_ours: bool,
-    /// The run goes on; otherwise its result is printed again.
-    is_live: bool,
-}
-
 impl RunCommand<'_> {
     /// Starts a new run.
     pub(super) fn begin(&self, id: &RunId, lock: DecisionLock) -> Result<Exit> {
-        let task = self.task();
-        let metadata = self.started(first_metadata(id, self.workspace, &task));
+        let metadata = first_metadata(id, self.workspace, &self.task());
         let _hold = self.hold_root(id)?;
-        let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
-            journal.add(0, &start_event(&metadata, &task, &self.config(), false));
+        let open = self.start().begin(id, metadata, None, |journal| {
             basis::record_basis(journal, &self.basis, self.flow)
         })?;
         drop(lock);
-        let inputs = self.inputs(&run)?;
-        let open = OpenFlowRun {
-            run,
-            journal,
-            metadata,
-            is_ours: true,
-            is_live: true,
-        };
-        self.run_engine(open, inputs)
+        let inputs = self.inputs(&open.run)?;
+        self.run_engine(open, inputs, true)
     }
 
     /// Resumes a run, or, with a plan, retries it.
@@ -76,47 +55,26 @@ impl RunCommand<'_> {
         check_record(&found, past)?;
         let changed = self.changes(&found, past)?;
         let _hold = self.hold_root(&found.run.id)?;
-        let Reopened {
-            run,
-            mut journal,
-            metadata,
-            is_ours,
-            mut notes,
-            ..
-        } = reopen(found, self.workspace, false, self.signals)?;
-        let metadata = self.started(metadata);
-        let task = metadata.initial_message.clone().unwrap_or_default();
-        journal.add(0, &start_event(&metadata, &task, &self.config(), true));
-        if let Some(again) = &again {
-            add_retry(&mut journal, &again.failed);
-            notes.extend(again.told_behind());
-        }
+        let mut remarks: Vec<String> = again.iter().filter_map(RetryPlan::told_behind).collect();
         if !changed.is_empty() {
-            notes.push(format!(
+            remarks.push(format!(
                 "resuming with changed files: {}",
                 changed.join(", ")
             ));
-            basis::record_basis(&mut journal, &self.basis, self.flow)?;
         }
-        for note in &notes {
-            journal.add(0, &warning(note));
-            self.screen.warn_as(PROGRAM, note);
-        }
-        match again {
-            Some(_) => journal.sync()?,
-            None => journal.flush()?,
-        }
-        metadata.write(&run.path)?;
+        let open = self.start().resume(found, remarks, |journal, _| {
+            if let Some(again) = &again {
+                add_retry(journal, &again.failed);
+            }
+            if !changed.is_empty() {
+                basis::record_basis(journal, &self.basis, self.flow)?;
+            }
+            // No step may be done again before the retry is on disk.
+            again.as_ref().map_or(Ok(()), |_| journal.sync())
+        })?;
         drop(lock);
-        let inputs = self.inputs(&run)?;
-        let open = OpenFlowRun {
-            run,
-            journal,
-            metadata,
-            is_ours,
-            is_live: true,
-        };
-        self.run_engine(open, inputs)
+        let inputs = self.inputs(&open.run)?;
+        self.run_engine(open, inputs, true)
     }
 
     /// Prints the result of a run that has ended again.
@@ -140,14 +98,13 @@ impl RunCommand<'_> {
             return Err(found.busy());
         };
         drop(lock);
-        let open = OpenFlowRun {
+        let open = OpenRun {
             run: found.run,
             journal,
             metadata: found.metadata,
             is_ours: false,
-            is_live: false,
         };
-        self.run_engine(open, Inputs::one(None))
+        self.run_engine(open, Inputs::one(None), false)
     }
 
     /// The same command for a run that has an input, if the command line has none.
@@ -241,22 +198,32 @@ impl RunCommand<'_> {
         json::text(&config).into_bytes()
     }
 
-    /// Metadata of a run that this process works on from now on.
-    fn started(&self, mut metadata: Metadata) -> Metadata {
-        let home = &self.flow.home;
-        start_metadata(&mut metadata, &self.flow.name(), home, self.workspace);
-        metadata.flow = Some(basis::describe_basis(&self.basis, self.flow));
-        metadata
+    /// This start, for the record.
+    fn start(&self) -> Start<'_> {
+        Start {
+            workspace: self.workspace,
+            signals: self.signals,
+            screen: self.screen,
+            program: PROGRAM,
+            name: self.flow.name(),
+            home: &self.flow.home,
+            task: None,
+            config: self.config(),
+            force: false,
+            describe: Box::new(|metadata| {
+                metadata.flow = Some(basis::describe_basis(&self.basis, self.flow));
+            }),
+        }
     }
 
-    /// Lets the engine work on a run, and prints how it ended.
-    fn run_engine(&self, open: OpenFlowRun, inputs: Inputs) -> Result<Exit> {
-        let OpenFlowRun {
+    /// Lets the engine work on a run, and prints how it ended. One that `is_live` goes on; otherwise its result is
+    /// printed again.
+    fn run_engine(&self, open: OpenRun, inputs: Inputs, is_live: bool) -> Result<Exit> {
+        let OpenRun {
             run,
             journal,
             mut metadata,
             is_ours,
-            is_live,
         } = open;
         if is_live {
             files::make_dirs_below(&run.path, std::path::Path::new("io/nodes"))?;
