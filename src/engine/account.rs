@@ -13,7 +13,7 @@ use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Expense;
 use crate::model::usage::Uncounted;
 use crate::record::event::EventKind;
-use crate::record::reader::read_journal;
+use crate::record::reader::split_lines;
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, Amount, Denial, Kind, Ledger, LedgerEntry};
 use crate::text::ids::RunId;
@@ -139,7 +139,7 @@ pub(crate) fn ledgers_variable(
 /// The ledger cannot be opened, or the environment names something else than ledgers.
 pub(crate) fn open_tree(
     run: &RunDir,
-    journal: &Path,
+    journal: &[u8],
     given: Option<GivenBudget>,
 ) -> Result<String> {
     let outer = outer_ledgers()?;
@@ -150,7 +150,7 @@ pub(crate) fn open_tree(
 }
 
 /// When the seconds of a budget are over if nothing but the engine takes time from now on.
-fn end_of_seconds(budget: &Budget, journal: &Path, run: &RunId) -> Option<Instant> {
+fn end_of_seconds(budget: &Budget, journal: &[u8], run: &RunId) -> Option<Instant> {
     // In the past if more is spent than the limit.
     (Instant::now() + budget.time()?).checked_sub(engine_time(journal, run))
 }
@@ -225,7 +225,7 @@ impl Account {
     pub(crate) fn new(
         rules: SpendingRules,
         run: &RunDir,
-        journal: &Path,
+        journal: &[u8],
         start_limit: Option<Instant>,
     ) -> Self {
         let Budget {
@@ -474,7 +474,7 @@ impl Account {
 }
 
 /// How long the engine of a run has run in all its starts, without waiting for a person, as far as its journal shows.
-pub(crate) fn engine_time(journal: &Path, run: &RunId) -> Duration {
+pub(crate) fn engine_time(journal: &[u8], run: &RunId) -> Duration {
     #[derive(Deserialize)]
     struct Timed<'l> {
         #[serde(rename = "type", borrow)]
@@ -485,12 +485,11 @@ pub(crate) fn engine_time(journal: &Path, run: &RunId) -> Duration {
         run_id: Option<Cow<'l, str>>,
         engine_ms: Option<u64>,
     }
-    let bytes = read_journal(journal).unwrap_or_default();
     let mut sum = Duration::ZERO;
     let mut is_own = false;
     // Since when the engine has been seen running.
     let mut since: Option<Timestamp> = None;
-    for line in bytes.split(|byte| *byte == b'\n') {
+    for (_, line) in split_lines(journal) {
         let Ok(line) = serde_json::from_slice::<Timed<'_>>(line) else {
             continue;
         };

@@ -87,16 +87,19 @@ pub(crate) struct Engine<'a> {
     limits: Limits<'a>,
     hooks: Hooks,
     talk: Conversation<'a>,
+    /// What the journal held when the engine was made, until the run's state has been read from it.
+    record: Vec<u8>,
     ask_human: Option<Tool>,
     /// The files that other programs execute are remembered.
     executed_known: bool,
 }
 
 impl<'a> Engine<'a> {
-    /// Makes ready. The run's directory is there, its journal says that an engine has started.
+    /// Makes ready. The run's directory is there, its journal says that an engine has started. `record` is what
+    /// the journal holds.
     pub(crate) fn new(
         ctx: &'a RunContext<'a>,
-        journal: Journal,
+        (journal, record): (Journal, Vec<u8>),
         metadata: Metadata,
         mut options: Options,
         model: Model<'a>,
@@ -109,12 +112,13 @@ impl<'a> Engine<'a> {
         ctx.run.reserve();
         let log = RunLog::new(ctx, journal, metadata, screen);
         Ok(Self {
-            limits: Limits::new(ctx, &log, options.max_iterations, rules),
+            limits: Limits::new(ctx, (&log, &record), options.max_iterations, rules),
             ctx,
             options,
             log,
             hooks,
             talk,
+            record,
             ask_human: ctx.agent.ask_human.then(question::ask_human_tool),
             executed_known: false,
         })
@@ -181,8 +185,8 @@ impl<'a> Engine<'a> {
     /// What an earlier process left to do: the calls that it left open, an answer that it did not report,
     /// or the end that it could not record.
     fn recover(&mut self) -> Step<ThoughtOutcome> {
-        let mut journal = Vec::new();
-        self.log.journal.read_into(&mut journal)?;
+        let mut journal = std::mem::take(&mut self.record);
+        self.log.journal.read_gained(&mut journal)?;
         let reading = Reading {
             lenient: self.options.lenient,
             window: None,
@@ -199,6 +203,7 @@ impl<'a> Engine<'a> {
             _ => refused_for_good(self, &run),
         };
         self.talk.wire.recall(&run.remedies, &run.pauses);
+        self.talk.transcript.start(&run, &journal);
         let thought = run.last_thought();
         let cut_off = thought.is_some_and(|thought| thought.cut_off().is_some());
         let calls = thought.map_or(&[][..], |thought| &thought.calls);

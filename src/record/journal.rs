@@ -7,13 +7,13 @@
 
 use crate::error::{At, Error, Result, may_fail};
 use crate::record::event::{self, Event, EventKind};
-use crate::record::reader::{Tail, check_length};
+use crate::record::reader::{Tail, check_length, read_whole};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::{files, locks};
 use rustix::fs::OFlags;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -54,6 +54,29 @@ impl JournalStamp {
             len: meta.len(),
             changed: (meta.ctime(), meta.ctime_nsec()),
         }
+    }
+}
+
+/// The content of a journal at one moment, read without owning it.
+#[derive(Debug)]
+pub(crate) struct JournalCopy {
+    pub bytes: Vec<u8>,
+    /// Device and inode.
+    identity: (u64, u64),
+    /// How the file was before it was read.
+    left: JournalStamp,
+}
+
+impl JournalCopy {
+    /// Reads a journal. One that is a link or no regular file is not read.
+    pub(crate) fn read(path: &Path) -> io::Result<Self> {
+        let file = files::open_unlinked(path)?;
+        let meta = file.metadata()?;
+        Ok(Self {
+            bytes: read_whole(file)?,
+            identity: identity(&meta),
+            left: JournalStamp::of(&meta),
+        })
     }
 }
 
@@ -240,6 +263,30 @@ impl Journal {
             self.file.sync_data().at("sync", &self.path)?;
         }
         self.synced = true;
+        Ok(())
+    }
+
+    /// All that the file holds: a copy that was made before the lock was taken, unless the file has changed since.
+    pub(crate) fn read_or(&self, copy: Option<JournalCopy>) -> Result<Vec<u8>> {
+        let is_current = |copy: &JournalCopy| {
+            let is_same = copy.identity == self.identity && copy.left == self.left;
+            is_same && copy.bytes.len() as u64 == self.len
+        };
+        if let Some(copy) = copy.filter(is_current) {
+            return Ok(copy.bytes);
+        }
+        let mut bytes = Vec::new();
+        self.read_into(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Adds to `bytes`, which the file began with, what it has gained. Reads all of it anew if another process has
+    /// written it.
+    pub(crate) fn read_gained(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
+        let mut gained = Vec::new();
+        let start = self.read_new(bytes.len() as u64, &mut gained)?;
+        bytes.truncate(start as usize);
+        bytes.append(&mut gained);
         Ok(())
     }
 

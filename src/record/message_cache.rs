@@ -5,7 +5,7 @@
 //! built from the whole journal wherever that is not certain.
 
 use crate::record::messages::{self, Form};
-use crate::record::state::{self, Before, Reading, Turn, Unreadable};
+use crate::record::state::{self, Before, Reading, Run, Turn, Unreadable};
 use std::collections::HashSet;
 
 /// The messages of a journal's beginning.
@@ -78,6 +78,23 @@ impl MessageCache {
     /// The first place that cannot be read.
     pub(crate) fn add(&mut self, lines: &[u8]) -> Result<(), Unreadable> {
         let run = state::read_after(lines, self.reading, &self.before)?;
+        self.take(&run, lines);
+        Ok(())
+    }
+
+    /// Begins with the state that was read from all of a journal without a window, where that is what reading it
+    /// here would give.
+    pub(crate) fn start(&mut self, run: &Run<'_>, journal: &[u8]) {
+        let thought = run.last_thought();
+        let has_open_call =
+            thought.is_some_and(|it| it.calls.iter().any(|call| call.result.is_none()));
+        if self.reading.window.is_none() && !has_open_call {
+            self.forget();
+            self.take(run, journal);
+        }
+    }
+
+    fn take(&mut self, run: &Run<'_>, lines: &[u8]) {
         for turn in &run.turns {
             self.turn(turn);
         }
@@ -96,7 +113,6 @@ impl MessageCache {
         if !is_whole {
             self.narrow();
         }
-        Ok(())
     }
 
     /// The messages, separated by commas.

@@ -11,6 +11,7 @@ use crate::record::event::Line;
 use crate::record::legacy::flat;
 use crate::text::json::{LARGEST_INTEGER, parser_words};
 use crate::unix::files;
+use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io;
@@ -48,9 +49,41 @@ pub(crate) enum Tail {
     Torn(u64),
 }
 
+/// A journal that may have been read already.
+#[derive(Clone, Debug)]
+pub(crate) struct JournalSource<'j> {
+    pub path: PathBuf,
+    /// Its bytes.
+    pub read: Option<&'j [u8]>,
+}
+
+impl From<&PathBuf> for JournalSource<'_> {
+    fn from(path: &PathBuf) -> Self {
+        Self {
+            path: path.clone(),
+            read: None,
+        }
+    }
+}
+
+impl<'j> JournalSource<'j> {
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> io::Result<Cow<'j, [u8]>> {
+        match self.read {
+            Some(bytes) => Ok(Cow::Borrowed(bytes)),
+            None => read_journal(&self.path).map(Cow::Owned),
+        }
+    }
+}
+
 /// The bytes of a journal. One that is a link or no regular file is not read.
 pub(crate) fn read_journal(path: &Path) -> io::Result<Vec<u8>> {
-    files::read_limited(files::open_unlinked(path)?, files::LARGEST)
+    read_whole(files::open_unlinked(path)?)
+}
+
+/// The bytes of a journal that has been opened.
+pub(crate) fn read_whole(file: File) -> io::Result<Vec<u8>> {
+    files::read_limited(file, files::LARGEST)
 }
 
 /// Refuses a journal that is too long to be read whole, and so to be resumed.
@@ -83,6 +116,29 @@ pub(crate) fn split_lines(journal: &[u8]) -> impl Iterator<Item = (usize, &[u8])
         let line = (start, &rest[..end]);
         start += end + 1;
         Some(line)
+    })
+}
+
+/// The events of a journal, each with its line, as [`JournalReader`] reads them: a torn last line is none.
+pub(crate) fn events(
+    journal: &[u8],
+) -> impl Iterator<Item = std::result::Result<(&str, Box<Line<'_>>), Damage>> {
+    let mut seq = 0;
+    let lines = split_lines(journal).enumerate();
+    let lines = lines.filter(|(_, (start, line))| {
+        let is_ended = start + line.len() < journal.len();
+        !line.trim_ascii().is_empty() && (is_ended || is_whole(line))
+    });
+    lines.map(move |(index, (_, bytes))| match read_event(bytes, seq) {
+        Ok(line) => {
+            seq = line.seq.unwrap_or(seq);
+            Ok((std::str::from_utf8(bytes).unwrap_or_default(), line))
+        }
+        Err((column, message)) => Err(Damage {
+            line: index + 1,
+            column,
+            message,
+        }),
     })
 }
 

@@ -5,7 +5,9 @@
 
 use crate::error::{At, Error, Result};
 use crate::record::event::{ActionStatus, EventKind, Line};
-use crate::record::reader::{Damage, Tail, read_event, read_journal, split_lines, tail};
+use crate::record::reader::{
+    Damage, JournalSource, Tail, read_event, read_journal, split_lines, tail,
+};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run, Unreadable, decoded};
 use crate::text::ids::RunId;
@@ -120,6 +122,14 @@ impl Recording {
     pub(crate) fn state(&self) -> Result<Run<'_>> {
         state::read(&self.journal, Reading::default())
             .map_err(|error| unreadable(&error, &self.run.journal()))
+    }
+
+    /// The journal.
+    pub(crate) fn source(&self) -> JournalSource<'_> {
+        JournalSource {
+            path: self.run.journal(),
+            read: Some(&self.journal),
+        }
     }
 
     fn gather(&mut self, own_name: Option<&str>) {

@@ -5,6 +5,7 @@ use super::origin::may_obey_run;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{Error, Result};
 use crate::record::metadata::{self, Metadata, Status};
+use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
@@ -105,20 +106,20 @@ pub(crate) fn flow_of(run: &RunDir) -> Option<RunDir> {
 /// The newest run of a workspace that is meant, by its summary and, if that agrees, by its journal.
 pub(crate) fn newest_where(
     workspace: &Workspace,
-    is_meant: impl Fn(&RunDir, &Metadata) -> Result<bool>,
+    is_meant: impl Fn(&RunDir, JournalSource<'_>, &Metadata) -> Result<bool>,
 ) -> Result<Option<RunSnapshot>> {
     let Some(newest) = workspace.newest()? else {
         return Ok(None);
     };
     let found = inspect_run(&RunDir::of(workspace, &newest))?;
-    if is_meant(&found.run, &found.metadata)? {
+    if is_meant(&found.run, found.source(), &found.metadata)? {
         return Ok(Some(found));
     }
     let mut runs = Vec::new();
     for id in workspace.runs()? {
         let run = RunDir::of(workspace, &id);
         if let Some(metadata) = read_recorded(&run)
-            && is_meant(&run, &metadata)?
+            && is_meant(&run, (&run.journal()).into(), &metadata)?
         {
             runs.push(((Timestamp::parse(&metadata.created_at), id), run));
         }
@@ -126,7 +127,7 @@ pub(crate) fn newest_where(
     runs.sort();
     for (_, run) in runs.into_iter().rev() {
         let found = inspect_run(&run)?;
-        if is_meant(&found.run, &found.metadata)? {
+        if is_meant(&found.run, found.source(), &found.metadata)? {
             return Ok(Some(found));
         }
     }

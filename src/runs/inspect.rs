@@ -6,13 +6,15 @@ use crate::config::agent::Agent;
 use crate::engine::question::{self, Question};
 use crate::error::{At, Error, Result};
 use crate::record::event::EventKind;
-use crate::record::journal::Journal;
+use crate::record::journal::{Journal, JournalCopy};
 use crate::record::metadata::{self, Metadata, Status};
-use crate::record::reader::{read_event, read_journal, split_lines};
+use crate::record::reader::{JournalSource, read_event, split_lines};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Unreadable};
 use crate::record::workspace::Workspace;
+use crate::text::ids::RunId;
 use crate::unix::{locks, procfs};
+use serde_json::{Map, Value};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -27,28 +29,45 @@ pub(crate) struct RunSnapshot {
     /// True if the question has been answered in the meantime.
     pub is_answered: bool,
     pub is_flow: bool,
+    /// The journal that this was read from, if it is kept. None if the run is live.
+    pub journal: Option<JournalCopy>,
 }
 
 /// Reads a run's state without owning it.
 pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
-    let (run, id) = (run.clone(), &run.id);
+    let mut journal = None;
+    let (mut found, ..) = inspect_journal(run, &mut journal)?;
+    found.journal = journal;
+    Ok(found)
+}
+
+/// A run, its journal, and the state in that. No state: the run is live, or its journal damaged.
+pub(crate) type Inspected<'j> = (RunSnapshot, JournalSource<'j>, Option<state::Run<'j>>);
+
+/// The same with the state in the journal, which is left in `journal` instead.
+pub(crate) fn inspect_journal<'j>(
+    run: &RunDir,
+    journal: &'j mut Option<JournalCopy>,
+) -> Result<Inspected<'j>> {
+    let (run, id, path) = (run.clone(), &run.id, run.journal());
     let mut metadata = read_metadata(&run)?;
     // The status stays so until an end is recorded: the engine that should have recorded one has died.
     let untold = metadata.status == Status::Running;
     let live = is_live(&run);
     if live && metadata.initial_message.is_some() {
         metadata.status = Status::Running;
-        return Ok(RunSnapshot {
+        let found = RunSnapshot {
             run,
             is_flow: metadata.flow.is_some(),
             metadata,
             question: None,
             is_answered: false,
-        });
+            journal: None,
+        };
+        return Ok((found, (&path).into(), None));
     }
-    let path = run.journal();
-    let bytes = match read_journal(&path) {
-        Ok(bytes) => bytes,
+    let bytes = match JournalCopy::read(&path) {
+        Ok(copy) => &journal.insert(copy).bytes,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             return Err(Error::failure(format!(
                 "run {id} has no journal: {} is missing",
@@ -62,7 +81,7 @@ pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
         window: None,
     };
     let mut is_flow = false;
-    let (question, is_answered) = match state::read(&bytes, lenient) {
+    let (question, is_answered, state) = match state::read(bytes, lenient) {
         Ok(state) => {
             if !bytes.is_empty() {
                 metadata.correct(&state);
@@ -76,21 +95,27 @@ pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
                 Some(question) => question::left_answer(&run, &question.request_id)?.is_some(),
                 None => false,
             };
-            (question, answered)
+            (question, answered, Some(state))
         }
         Err(Unreadable::Rewritten(form)) => return Err(form.error(&path)),
-        Err(Unreadable::Damaged(_)) => (None, false),
+        Err(Unreadable::Damaged(_)) => (None, false, None),
     };
     if live {
         metadata.status = Status::Running;
     }
-    Ok(RunSnapshot {
+    let found = RunSnapshot {
         run,
         metadata,
         question,
         is_answered,
         is_flow,
-    })
+        journal: None,
+    };
+    let source = JournalSource {
+        path,
+        read: Some(bytes),
+    };
+    Ok((found, source, state))
 }
 
 /// The summary as it was written last.
@@ -170,10 +195,23 @@ impl RunSnapshot {
         }
     }
 
+    /// The run's journal.
+    pub(crate) fn source(&self) -> JournalSource<'_> {
+        JournalSource {
+            path: self.run.journal(),
+            read: self.journal.as_ref().map(|copy| copy.bytes.as_slice()),
+        }
+    }
+
+    /// What it was begun with, for [`super::overrides::load_recorded`].
+    pub(crate) fn recorded(&self) -> (&RunId, &Map<String, Value>, JournalSource<'_>) {
+        (&self.run.id, &self.metadata.set, self.source())
+    }
+
     /// The recorded answer to a question of the run.
     pub(crate) fn answer_to(&self, request_id: &str) -> Result<Option<String>> {
-        let path = self.run.journal();
-        let journal = read_journal(&path).at("read", &path)?;
+        let source = self.source();
+        let journal = source.bytes().at("read", &source.path)?;
         let mut lines = split_lines(&journal).filter_map(|(_, line)| read_event(line, 0).ok());
         let line = lines.find(|line| {
             line.kind == EventKind::HumanInputReceived

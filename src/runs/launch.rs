@@ -1,7 +1,7 @@
 //! Starting the engine on a run, new or resumed.
 
 use super::inspect::RunSnapshot;
-use super::open::{OpenRun, Start, first_metadata};
+use super::open::{OpenRun, RunStart, first_metadata};
 use super::result::RunResult;
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
@@ -105,8 +105,8 @@ impl Launch<'_> {
     }
 
     /// This start, for the record.
-    pub(crate) fn start(&self) -> Start<'_> {
-        Start {
+    pub(crate) fn start(&self) -> RunStart<'_> {
+        RunStart {
             workspace: self.workspace,
             signals: &self.signals,
             screen: self.screen,
@@ -133,6 +133,7 @@ impl Launch<'_> {
             run,
             journal,
             metadata,
+            record,
             is_ours,
         } = open;
         let ctx = self.context(&run);
@@ -153,7 +154,7 @@ impl Launch<'_> {
             spending: self.spending.clone(),
             shows_text: self.is_chat && is_all_shown(),
         };
-        let engine = Engine::new(&ctx, journal, metadata, options, model)?;
+        let engine = Engine::new(&ctx, (journal, record), metadata, options, model)?;
         RunResult::of_engine(engine.run())
     }
 

@@ -33,12 +33,14 @@ pub(crate) struct OpenRun {
     pub run: RunDir,
     pub journal: Journal,
     pub metadata: Metadata,
+    /// What the journal holds.
+    pub record: Vec<u8>,
     /// True if the record was made here and is no copy of a directory whose processes may live.
     pub is_ours: bool,
 }
 
 /// A start of an engine, for an agent, a flow or an evaluation, in this process.
-pub(crate) struct Start<'s> {
+pub(crate) struct RunStart<'s> {
     pub workspace: &'s Workspace,
     pub signals: &'s Signals,
     pub screen: Screen,
@@ -66,7 +68,7 @@ pub(crate) struct Inherited<'i> {
     pub run: &'i Path,
 }
 
-impl Start<'_> {
+impl RunStart<'_> {
     /// Creates a run. `first` adds what follows the start in its journal.
     pub(crate) fn begin(
         &self,
@@ -76,7 +78,7 @@ impl Start<'_> {
         first: impl FnOnce(&mut Journal) -> Result<()>,
     ) -> Result<OpenRun> {
         let metadata = self.started(metadata);
-        let (run, journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
+        let (run, mut journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
             let iteration = inherited.as_ref().map_or(0, |it| it.beginning.iterations);
             if let Some(inherited) = &inherited {
                 journal.copy(inherited.beginning.journal, inherited.seq);
@@ -86,10 +88,13 @@ impl Start<'_> {
             journal.add(iteration, &self.event(&metadata, iteration > 0));
             first(journal)
         })?;
+        let mut record = Vec::new();
+        journal.read_gained(&mut record)?;
         Ok(OpenRun {
             run,
             journal,
             metadata,
+            record,
             is_ours: true,
         })
     }
@@ -101,24 +106,20 @@ impl Start<'_> {
     /// It is live, or its journal cannot be read: then nothing has been changed.
     pub(crate) fn resume(
         &self,
-        found: RunSnapshot,
+        mut found: RunSnapshot,
         remarks: Vec<String>,
         first: impl FnOnce(&mut Journal, &state::Run<'_>) -> Result<()>,
     ) -> Result<OpenRun> {
-        let Some(mut journal) = Journal::open(&found.run.journal())? else {
-            return Err(found.busy());
-        };
-        let mut bytes = Vec::new();
-        journal.read_into(&mut bytes)?;
-        let tail = reader::tail(&bytes);
+        let (mut journal, mut record) = take_over(&mut found)?;
+        let tail = reader::tail(&record);
         if let Tail::Torn(torn) = tail {
-            bytes.truncate(bytes.len() - torn as usize);
+            record.truncate(record.len() - torn as usize);
         }
         let reading = Reading {
             lenient: self.force,
             window: None,
         };
-        let state = state::read(&bytes, reading).map_err(|e| match found.is_flow {
+        let state = state::read(&record, reading).map_err(|e| match found.is_flow {
             // `delta continue --force` does not help a flow.
             true => recording::unreadable(&e, journal.path()),
             false => unreadable(&e, &journal),
@@ -133,7 +134,7 @@ impl Start<'_> {
         let is_ours = state.work_dir.as_deref() == self.workspace.root.to_str()
             && state.run_id.as_deref() == Some(run.id.as_str());
         let mut metadata = found.metadata;
-        if !bytes.is_empty() {
+        if !record.is_empty() {
             metadata.correct(&state);
         }
         let mut notes = journal_notes(tail, &state);
@@ -152,10 +153,12 @@ impl Start<'_> {
         first(&mut journal, &state)?;
         journal.flush()?;
         metadata.write(&run.path)?;
+        journal.read_gained(&mut record)?;
         Ok(OpenRun {
             run,
             journal,
             metadata,
+            record,
             is_ours,
         })
     }
@@ -183,6 +186,19 @@ impl Start<'_> {
         (self.describe)(&mut metadata);
         metadata
     }
+}
+
+/// Takes the lock of a run's journal. Returns the journal and its content, read again only if it has changed since
+/// the run was found.
+///
+/// # Errors
+/// The run is live.
+pub(crate) fn take_over(found: &mut RunSnapshot) -> Result<(Journal, Vec<u8>)> {
+    let Some(journal) = Journal::open(&found.run.journal())? else {
+        return Err(found.busy());
+    };
+    let record = journal.read_or(found.journal.take())?;
+    Ok((journal, record))
 }
 
 /// Metadata of a new run, before its first start. `task` is its message, or a text in its place.

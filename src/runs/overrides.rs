@@ -6,10 +6,10 @@ use crate::config::llm::LLM_KEYS;
 use crate::config::load;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{Error, Result};
-use crate::record::reader::read_journal;
-use crate::record::run_dir::RunDir;
+use crate::record::reader::JournalSource;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
+use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::yaml;
 use crate::unix::terminal::Screen;
@@ -58,11 +58,11 @@ pub(crate) fn is_budget(key: &str) -> bool {
 /// The run was begun with a guarded override that is not given again.
 pub(crate) fn load_recorded(
     home: &Path,
-    (run, recorded): (&RunDir, &Map<String, Value>),
+    (id, recorded, journal): (&RunId, &Map<String, Value>, JournalSource<'_>),
     given: &[(String, String)],
     screen: Screen,
 ) -> Result<(Agent, Map<String, Value>)> {
-    let (id, mut kept) = (&run.id, recorded.clone());
+    let mut kept = recorded.clone();
     // Versions that let `--set` do so have recorded it.
     kept.retain(|key, _| !is_budget(key));
     if kept.len() < recorded.len() {
@@ -86,13 +86,13 @@ pub(crate) fn load_recorded(
         }
     }
     let (mut agent, set) = load_with_overrides(home, kept, given, screen)?;
-    keep_model(&mut agent, run);
+    keep_model(&mut agent, &journal);
     Ok((agent, set))
 }
 
 /// Gives an agent that names no model, where the environment names none either, that of the run's newest start. A
 /// name decides neither where a request goes nor which key goes with it, as `llm.model` among the recorded overrides does not.
-fn keep_model(agent: &mut Agent, run: &RunDir) {
+fn keep_model(agent: &mut Agent, journal: &JournalSource<'_>) {
     if agent.llm.has_model() {
         return;
     }
@@ -101,7 +101,7 @@ fn keep_model(agent: &mut Agent, run: &RunDir) {
         window: None,
     };
     // Faults of the journal are reported when the run is resumed.
-    if let Ok(journal) = read_journal(&run.journal())
+    if let Ok(journal) = journal.bytes()
         && let Ok(state) = state::read(&journal, reading)
     {
         let name = state.asked_model();

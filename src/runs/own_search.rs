@@ -67,7 +67,7 @@ pub(crate) fn find_resumable(
         if workspace.check_layout().is_err() || !may_obey(&workspace, adopt)? {
             continue;
         }
-        let newest = newest_where(&workspace, |_, metadata| {
+        let newest = newest_where(&workspace, |_, _, metadata| {
             Ok(is_run_of(metadata, agent, Some(task)))
         });
         let newest = newest.unwrap_or_else(|error| {

@@ -12,10 +12,10 @@ use crate::engine::run_loop::{builder, unreadable_at};
 use crate::error::{At, Error, Result};
 use crate::model::wire::Wire;
 use crate::record::engine_log::{Level, Log};
-use crate::record::event::{Event, Line};
+use crate::record::event::Event;
 use crate::record::messages;
 use crate::record::metadata::{Metadata, Status};
-use crate::record::reader::read_journal;
+use crate::record::reader::{JournalSource, Tail, tail};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
@@ -24,6 +24,7 @@ use crate::text::timestamp::Timestamp;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::Screen;
 use std::cell::RefCell;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The process's signals, and the screen for remarks.
@@ -47,19 +48,18 @@ pub(crate) fn first_request(
     start.write(&mut journal, 1, Timestamp::now(), 0);
     Event::UserMessage { content: message }.write(&mut journal, 2, Timestamp::now(), 0);
     let run = RunDir::of(workspace, &id);
-    build(agent, workspace, run, &journal, ctx)
+    let state = read(agent, &journal, &run.journal())?;
+    build(agent, workspace, run, &state, ctx)
 }
 
 /// The request that resuming a run would send.
 pub(crate) fn next_request(
     agent: &Agent,
     workspace: &Workspace,
-    found: RunSnapshot,
+    (found, journal, state): (&RunSnapshot, JournalSource<'_>, Option<Run<'_>>),
     ctx: Around,
 ) -> Result<Vec<u8>> {
-    let path = found.run.journal();
-    let mut journal = read_journal(&path).at("read", &path)?;
-    cut_torn_line(&mut journal);
+    let bytes = journal.bytes().at("read", &journal.path)?;
     if matches!(found.metadata.status, Status::Completed | Status::Failed) && !ctx.1.quiet {
         ctx.1.warn(&format!(
             "run {} is {}: it needs a message to continue, which would come last",
@@ -67,18 +67,39 @@ pub(crate) fn next_request(
             found.metadata.status.name()
         ));
     }
-    build(agent, workspace, found.run, &journal, ctx)
+    let is_whole = |state: &Run<'_>| state.damaged.is_empty();
+    if let Some(state) = state.filter(is_whole)
+        && Builder::window(&agent.context).is_none()
+        && tail(&bytes) == Tail::Whole
+    {
+        return build(agent, workspace, found.run.clone(), &state, ctx);
+    }
+    // A resuming engine would cut off a torn line first.
+    let torn = match tail(&bytes) {
+        Tail::Torn(torn) => torn as usize,
+        Tail::Whole | Tail::Unended => 0,
+    };
+    let state = read(agent, &bytes[..bytes.len() - torn], &journal.path)?;
+    build(agent, workspace, found.run.clone(), &state, ctx)
 }
 
-/// The next request of a run with this journal.
+/// The state of which the agent's next request is made.
+fn read<'j>(agent: &Agent, journal: &'j [u8], path: &Path) -> Result<Run<'j>> {
+    let reading = Reading {
+        lenient: false,
+        window: Builder::window(&agent.context),
+    };
+    state::read(journal, reading).map_err(|e| unreadable_at(&e, path))
+}
+
+/// The next request of a run in this state.
 fn build(
     agent: &Agent,
     workspace: &Workspace,
     run: RunDir,
-    journal: &[u8],
+    state: &Run<'_>,
     (signals, screen): Around,
 ) -> Result<Vec<u8>> {
-    let path = run.journal();
     let (environment, _) = Environment::of_agent(agent, Some(&workspace.root))?;
     let ctx = RunContext {
         signals,
@@ -91,13 +112,8 @@ fn build(
         log: Log::new("/dev/null".into(), Level::Error, Vec::new()),
         ledgers: RefCell::default(),
     };
-    let reading = Reading {
-        lenient: false,
-        window: Builder::window(&agent.context),
-    };
-    let state = state::read(journal, reading).map_err(|e| unreadable_at(&e, &path))?;
     let mut messages = Vec::new();
-    messages::write(&mut messages, &state, &form(&agent.llm));
+    messages::write(&mut messages, state, &form(&agent.llm));
     let mut builder = builder(agent).only_looking();
     let mut request = builder.request(&ctx, &messages, state.iterations + 1, None, Vec::new())?;
     let mut wire = Wire::of_agent(agent, &environment);
@@ -108,7 +124,7 @@ fn build(
         for note in builder.lacking() {
             screen.warn(note);
         }
-        for note in what_may_change(agent, &state) {
+        for note in what_may_change(agent, state) {
             screen.warn(&note);
         }
     }
@@ -145,13 +161,4 @@ fn what_may_change(agent: &Agent, state: &Run<'_>) -> Vec<String> {
         ));
     }
     notes
-}
-
-/// Removes the lines that a resuming engine would remove first.
-fn cut_torn_line(journal: &mut Vec<u8>) {
-    let start = memchr::memrchr(b'\n', journal).map_or(0, |at| at + 1);
-    let last = std::str::from_utf8(&journal[start..]);
-    if !last.is_ok_and(|text| Line::parse(text).is_ok()) {
-        journal.truncate(start);
-    }
 }

@@ -53,7 +53,8 @@ impl RunResult {
     /// What the run has used in all its starts, in a line, if an engine has just worked on it.
     pub(crate) fn summary(&self) -> Option<String> {
         let (spent, has_price) = self.ended.as_ref()?.spent?;
-        let time = engine_time(&self.run.journal(), &self.run.id);
+        let journal = read_journal(&self.run.journal()).unwrap_or_default();
+        let time = engine_time(&journal, &self.run.id);
         let cost = match has_price {
             true => format!(", cost {:.6}", spent.cost()),
             false => String::new(),

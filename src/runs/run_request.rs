@@ -19,6 +19,7 @@ use crate::error::{At, Error, Result};
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::own_workspaces::{self, workspaces_dir};
+use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, Workspace};
 use crate::text::ids::RunId;
@@ -132,8 +133,7 @@ impl RunRequest<'_> {
 
     /// The agent with the overrides that a run was begun with.
     pub(crate) fn agent_of(&self, found: &RunSnapshot) -> Result<(Agent, Map<String, Value>)> {
-        let recorded = (&found.run, &found.metadata.set);
-        load_recorded(&self.agent.home, recorded, self.given, self.screen)
+        load_recorded(&self.agent.home, found.recorded(), self.given, self.screen)
     }
 
     /// The agent's own workspaces that hold what this command was interrupted in.
@@ -264,8 +264,9 @@ impl RunRequest<'_> {
     }
 
     fn decide(&self, workspace: &Workspace, adopt: bool) -> Result<Decided> {
-        let is_meant =
-            |_: &RunDir, metadata: &Metadata| Ok(is_run_of(metadata, self.agent, self.task));
+        let is_meant = |_: &RunDir, _: JournalSource<'_>, metadata: &Metadata| {
+            Ok(is_run_of(metadata, self.agent, self.task))
+        };
         let (naming, found) = match &self.run_id {
             Some(id) if !workspace.run_path(id).is_dir() => (Naming::ById, None),
             Some(id) => {

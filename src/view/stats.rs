@@ -10,7 +10,7 @@ use crate::engine::account::engine_time;
 use crate::error::Result;
 use crate::record::event::{EventKind, FlowEvent, Line, Tokens};
 use crate::record::invocations;
-use crate::record::reader::{Damage, JournalReader, Next};
+use crate::record::reader::{Damage, JournalReader, Next, read_journal};
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, read_tally};
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
@@ -190,7 +190,10 @@ impl Figures {
         };
         let (all, own) = (tally.all(), tally.own());
         let limit = reading.budget.and_then(|budget| budget.seconds);
-        let time = limit.map(|_| engine_time(&run.journal(), &run.id));
+        let time = limit.map(|_| {
+            let journal = read_journal(&run.journal()).unwrap_or_default();
+            engine_time(&journal, &run.id)
+        });
         let ms = time.map_or(0, |time| time.as_millis() as u64);
         let seconds = |ms: u64| ms as f64 / 1000.0;
         let has_price = reading.pricing.is_some() || all.cost() > 0.0;

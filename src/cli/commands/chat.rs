@@ -12,6 +12,7 @@ use crate::engine::account::SpendingRules;
 use crate::engine::line_reader::{LineReader, Typed};
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
+use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::decide::{Decision, Naming, Wanted, decide};
@@ -98,7 +99,7 @@ fn find_run(
     let workspace = Workspace::at(work_dir.unwrap_or(Path::new(".")))?;
     workspace.check_layout()?;
     require_own(&workspace, wanted.adopt)?;
-    let is_meant = |_: &RunDir, metadata: &Metadata| {
+    let is_meant = |_: &RunDir, _: JournalSource<'_>, metadata: &Metadata| {
         let is_whole = metadata.flow.is_none() && metadata.parent_run_id.is_none();
         Ok(agent.map_or(is_whole, |agent| is_run_of(metadata, agent, None)))
     };
@@ -142,7 +143,7 @@ fn load_for(
         Some(_) => Screen::new(true, false),
         None => screen,
     };
-    load_recorded(&home, (run, &found.metadata.set), &wanted.set, screen)
+    load_recorded(&home, found.recorded(), &wanted.set, screen)
 }
 
 /// The error for a run that takes no messages.
@@ -271,9 +272,12 @@ impl Chat<'_> {
                 return Err(of_flow(&found));
             }
         }
-        let recorded = (&found.run, &found.metadata.set);
-        let (agent, set) =
-            load_recorded(&self.agent.home, recorded, &self.wanted.set, self.screen)?;
+        let (agent, set) = load_recorded(
+            &self.agent.home,
+            found.recorded(),
+            &self.wanted.set,
+            self.screen,
+        )?;
         let environment = read_environment(&agent, Some(&workspace), self.screen)?;
         let common = &self.wanted.common;
         let launch = Launch {

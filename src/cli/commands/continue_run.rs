@@ -78,8 +78,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     }
     let recorded = (id.as_str(), found.metadata.agent_home.as_str());
     let home = agent_of_run(wanted.agent.as_deref(), recorded, &workspace)?;
-    let recorded = (&run, &found.metadata.set);
-    let (agent, set) = load_recorded(&home, recorded, &wanted.set, screen)?;
+    let (agent, set) = load_recorded(&home, found.recorded(), &wanted.set, screen)?;
     let environment = read_environment(&agent, Some(&workspace), screen)?;
     warn_of_own_files(&agent, Some(&workspace.root), screen);
     check_schema(&agent, &signals)?;

@@ -56,7 +56,12 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     let id = parent.id.as_str();
     let recorded = (id, whole.agent_home.as_deref().unwrap_or_default());
     let home = agent_of_run(fork.agent.as_deref(), recorded, &here)?;
-    let (agent, set) = load_recorded(&home, (&parent, &whole.set), &fork.set, screen)?;
+    let (agent, set) = load_recorded(
+        &home,
+        (&parent.id, &whole.set, recording.source()),
+        &fork.set,
+        screen,
+    )?;
     let rules = SpendingRules::of(&agent, common.budget)?;
     // Report what the environment lacks before anything is created.
     preflight::check_schema(&agent, &signals)?;

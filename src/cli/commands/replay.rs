@@ -129,7 +129,8 @@ fn agent_and_overrides(
     // A run in no workspace may have come with an agent beside its records.
     let around = Workspace::at(run.workspace().unwrap_or(&run.path))?;
     let dir = agent_of_run(wanted.agent.as_deref(), recorded, &around)?;
-    let (mut agent, set) = load_recorded(&dir, (&recording.run, &state.set), &wanted.set, screen)?;
+    let recorded = (&recording.run.id, &state.set, recording.source());
+    let (mut agent, set) = load_recorded(&dir, recorded, &wanted.set, screen)?;
     if agent.llm.command.is_none() && (agent.llm.model.is_none() || agent.llm.is_from_environment) {
         // What the environment says today is not what the requests were made with.
         agent.llm.model = state.asked_model().or(agent.llm.model);
@@ -230,13 +231,15 @@ fn engine(
     };
     let ctx = launch.context(&open.run);
     let model = Model::Recorded(playback);
-    let ended = Engine::new(&ctx, open.journal, open.metadata, options, model)?.run();
+    let journal = (open.journal, open.record);
+    let ended = Engine::new(&ctx, journal, open.metadata, options, model)?.run();
     let ending = ended.ending.clone();
     let (metadata, journal) = ended.seal();
     let open = OpenRun {
         run: open.run,
         journal,
         metadata,
+        record: Vec::new(),
         is_ours: open.is_ours,
     };
     Ok((ending, open))

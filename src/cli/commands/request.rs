@@ -7,7 +7,7 @@ use crate::record::invocations;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
-use crate::runs::inspect::inspect_run;
+use crate::runs::inspect::inspect_journal;
 use crate::runs::origin::{require_own_run, warn_if_foreign_run};
 use crate::runs::overrides::load_recorded;
 use crate::runs::{preflight, preview};
@@ -50,17 +50,18 @@ fn next_request(run: &RunDir, options: &RequestArgs) -> Result<Vec<u8>> {
     };
     let workspace = Workspace::at(root)?;
     require_own_run(run, options.adopt)?;
-    let found = inspect_run(run)?;
+    let mut journal = None;
+    let (found, journal, state) = inspect_journal(run, &mut journal)?;
     let screen = Screen::new(false, false);
     let id = run.id.as_str();
     let recorded = (id, found.metadata.agent_home.as_str());
     let home = agent_of_run(options.agent.as_deref(), recorded, &workspace)?;
-    let recorded = (run, &found.metadata.set);
+    let recorded = (&run.id, &found.metadata.set, journal.clone());
     let (agent, _) = load_recorded(&home, recorded, &options.set, screen)?;
     preview::next_request(
         &agent,
         &workspace,
-        found,
+        (&found, journal, state),
         (preflight::install_signals()?, screen),
     )
 }

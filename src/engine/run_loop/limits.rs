@@ -29,13 +29,13 @@ impl<'a> Limits<'a> {
     /// Opens the account, unless nothing is spent, and names its ledgers to the run's programs.
     pub(super) fn new(
         ctx: &'a RunContext<'a>,
-        log: &RunLog<'_>,
+        (log, record): (&RunLog<'_>, &[u8]),
         max_iterations: u64,
         rules: Option<SpendingRules>,
     ) -> Self {
         let (iterations, tokens, time) = match std::env::var_os(LASTING_LIMITS) {
             Some(_) => {
-                let time = engine_time(log.journal.path(), &ctx.run.id);
+                let time = engine_time(record, &ctx.run.id);
                 let tokens = log.metadata.usage.tokens.total_tokens;
                 (log.metadata.iterations, tokens, time)
             }
@@ -44,8 +44,7 @@ impl<'a> Limits<'a> {
         let left = ctx.agent.longest_start();
         let left = left.map(|limit| limit.saturating_sub(time));
         let start_limit = left.map(|left| Instant::now() + left);
-        let account =
-            rules.map(|rules| Account::new(rules, &ctx.run, log.journal.path(), start_limit));
+        let account = rules.map(|rules| Account::new(rules, &ctx.run, record, start_limit));
         let ledgers = account.as_ref().map(|account| account.variable(&ctx.run));
         ctx.ledgers.replace(ledgers);
         Self {

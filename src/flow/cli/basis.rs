@@ -14,6 +14,7 @@ use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::flow::record::{each_line, events, one_value};
 use crate::record::event::{EventKind, FlowEvent};
 use crate::record::journal::Journal;
+use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use crate::runs::task::{read_path, read_stdin};
 use crate::text::json;
@@ -215,8 +216,16 @@ pub(super) fn not_of_flow(run: &RunDir, command: &str, does: &str) -> Error {
 
 /// The newest basis in a journal; none if the run is not a flow's.
 pub(crate) fn read_recorded_basis(run: &RunDir) -> Result<Option<RecordedBasis>> {
+    read_basis_in(run, (&run.journal()).into())
+}
+
+/// The same from a run's journal.
+pub(crate) fn read_basis_in(
+    run: &RunDir,
+    journal: JournalSource<'_>,
+) -> Result<Option<RecordedBasis>> {
     let mut found = None;
-    each_line(&run.journal(), true, |line| {
+    each_line(journal, true, |line| {
         if line.kind != EventKind::Flow(FlowEvent::FlowStart) {
             // It follows a start, or is missing.
             return Ok(found.is_some() || line.kind == EventKind::EngineStart);

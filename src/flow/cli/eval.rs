@@ -23,7 +23,7 @@ use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::inspect::inspect_run;
 use crate::runs::launch::{EngineOutcome, record_end};
-use crate::runs::open::{OpenRun, Start, first_metadata};
+use crate::runs::open::{OpenRun, RunStart, first_metadata};
 use crate::runs::origin::{require_own, require_own_run};
 use crate::runs::preflight::{check_depth, heed_deadline, install_signals};
 use crate::text::digest::sha256;
@@ -178,10 +178,11 @@ impl EvalCommand<'_> {
             run,
             journal,
             mut metadata,
+            record,
             ..
         } = self.open_run()?;
-        let record = EvaluationRecord::read(&run.journal())?;
-        let ledgers = account::open_tree(&run, journal.path(), self.wanted.budget)?;
+        let ledgers = account::open_tree(&run, &record, self.wanted.budget)?;
+        let record = EvaluationRecord::read(&record, journal.path())?;
         let depth = run_context::depth().0;
         let place = EvaluationPlace {
             home: self.home,
@@ -342,8 +343,8 @@ impl EvalCommand<'_> {
     }
 
     /// This start, for the record.
-    fn start(&self) -> Start<'_> {
-        Start {
+    fn start(&self) -> RunStart<'_> {
+        RunStart {
             workspace: self.workspace,
             signals: self.signals,
             screen: self.screen,

@@ -22,7 +22,7 @@ use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::find;
 use crate::runs::inspect::is_live;
-use crate::runs::open::{OpenRun, Start};
+use crate::runs::open::{OpenRun, RunStart};
 use crate::runs::origin::require_own_run;
 use crate::runs::preflight::{check_depth, install_signals};
 use crate::runs::workspace_copy::ReplayDir;
@@ -238,7 +238,12 @@ impl Replayer<'_> {
     ) -> Result<Option<(RecordedEnds, Vec<SuspendedStep>)>> {
         workspace.create()?;
         let roots = ends.roots.clone();
-        let OpenRun { run, journal, .. } = self.begin(workspace)?;
+        let OpenRun {
+            run,
+            journal,
+            record,
+            ..
+        } = self.begin(workspace)?;
         copy_stores(&self.run.path, &run.path)?;
         let is_step = only.is_some();
         let options = FlowOptions {
@@ -260,7 +265,7 @@ impl Replayer<'_> {
             is_live: true,
         };
         let place = RunPlace {
-            ledgers: account::open_tree(&run, journal.path(), None)?,
+            ledgers: account::open_tree(&run, &record, None)?,
             deadline: None,
             flow: self.flow,
             plan: &self.plan,
@@ -271,7 +276,7 @@ impl Replayer<'_> {
             depth: run_context::depth().0,
         };
         let inputs = Inputs::known(roots);
-        let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
+        let mut engine = FlowEngine::new(place, options, (journal, record), self.signals, inputs);
         let stopped = engine.run()?;
         let (mut journal, _, run) = engine.into_parts();
         journal.flush()?;
@@ -293,7 +298,7 @@ impl Replayer<'_> {
             initial_message: Some(format!("replay of run {id}")),
             ..Metadata::default()
         };
-        let start = Start {
+        let start = RunStart {
             workspace,
             signals: self.signals,
             screen: self.screen,

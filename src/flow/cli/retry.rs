@@ -8,7 +8,7 @@ use crate::flow::manifest::{Flow, ResumePolicy};
 use crate::flow::record::{
     Replay, Replayed, RetriedStep, RetryStanding, Roots, TakenBack, each_line,
 };
-use crate::record::run_dir::RunDir;
+use crate::runs::inspect::RunSnapshot;
 use crate::text::shorten::list_names;
 
 /// The steps that a retry does again.
@@ -25,28 +25,31 @@ pub(super) struct RetryPlan {
 /// # Errors
 /// The journal cannot be read.
 pub(super) fn plan_retry(
-    run: &RunDir,
+    found: &RunSnapshot,
     flow: &Flow,
     plan: &RoutePlan<'_>,
 ) -> Result<Option<RetryPlan>> {
-    let journal = run.journal();
-    let taken = TakenBack::read(&journal)?;
+    let taken = TakenBack::read(found.source())?;
     if taken.standing == RetryStanding::Underway {
         return Ok(None);
     }
-    let failed = find_failed(run, plan, taken)?;
+    let failed = find_failed(found, plan, taken)?;
     let behind = match failed.is_empty() {
         true => Vec::new(),
-        false => find_behind(run, flow, plan, &failed)?,
+        false => find_behind(found, flow, plan, &failed)?,
     };
     Ok(Some(RetryPlan { failed, behind }))
 }
 
-fn find_failed(run: &RunDir, plan: &RoutePlan<'_>, taken: TakenBack) -> Result<Vec<RetriedStep>> {
-    let mut replay = Replay::new(plan, &run.path, taken);
+fn find_failed(
+    found: &RunSnapshot,
+    plan: &RoutePlan<'_>,
+    taken: TakenBack,
+) -> Result<Vec<RetriedStep>> {
+    let mut replay = Replay::new(plan, &found.run.path, taken);
     let mut roots = Roots::new();
     let mut failed = Vec::new();
-    each_line(&run.journal(), true, |line| {
+    each_line(found.source(), true, |line| {
         if let Replayed::RootEnd(number) = replay.follow(&mut roots, line, |_, _| None)?
             && roots.get(&number).is_some_and(Router::is_over)
             && let Some(router) = roots.remove(&number)
@@ -66,20 +69,20 @@ fn find_failed(run: &RunDir, plan: &RoutePlan<'_>, taken: TakenBack) -> Result<V
 
 /// The steps that end in one reading of the journal and not in another, in which the failed ones have not.
 fn find_behind(
-    run: &RunDir,
+    found: &RunSnapshot,
     flow: &Flow,
     plan: &RoutePlan<'_>,
     failed: &[RetriedStep],
 ) -> Result<Vec<RetriedStep>> {
-    let before = TakenBack::read(&run.journal())?;
-    let mut after = TakenBack::read(&run.journal())?;
+    let before = TakenBack::read(found.source())?;
+    let mut after = TakenBack::read(found.source())?;
     after.add(failed);
     let mut readings = [before, after].map(|taken| {
         let roots = Roots::new();
-        (Replay::new(plan, &run.path, taken), roots)
+        (Replay::new(plan, &found.run.path, taken), roots)
     });
     let mut behind = Vec::new();
-    each_line(&run.journal(), true, |line| {
+    each_line(found.source(), true, |line| {
         let mut ended = [None, None];
         for ((replay, roots), ended) in readings.iter_mut().zip(&mut ended) {
             match replay.follow(roots, line, |_, _| None)? {

@@ -16,6 +16,7 @@ use crate::flow::graph::RoutePlan;
 use crate::flow::manifest::{self, Flow};
 use crate::flow::record::check_beginnings;
 use crate::record::metadata::{Metadata, Status};
+use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, Workspace};
 use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
@@ -105,7 +106,7 @@ pub(super) fn run_typed(
     }
     let found = inspect_run(&RunDir::of(workspace, &id))?;
     require_own_run(&found.run, false)?;
-    match command.past(&found.run)? {
+    match command.past(&found.run, found.source())? {
         _ if found.metadata.status == Status::Running => Err(found.busy()),
         Some(past) => command.resume(found, &past, lock, None),
         None => Err(Error::failure(format!(
@@ -140,7 +141,9 @@ impl RunCommand<'_> {
         if let Some(found) = &found {
             require_own_run(&found.run, self.wanted.adopt)?;
         }
-        let past = found.as_ref().map(|found| self.past(&found.run));
+        let past = found
+            .as_ref()
+            .map(|found| self.past(&found.run, found.source()));
         let past = past.transpose()?.flatten();
         if self.wanted.retry {
             return self.retry(found, past, lock);
@@ -190,8 +193,8 @@ impl RunCommand<'_> {
             self.workspace.mend_latest(&newest)?;
         }
         let home = self.flow.home.to_string_lossy();
-        let is_meant = |run: &RunDir, metadata: &Metadata| {
-            Ok(metadata.agent_home == home && self.past(run)?.is_some())
+        let is_meant = |run: &RunDir, journal: JournalSource<'_>, metadata: &Metadata| {
+            Ok(metadata.agent_home == home && self.past(run, journal)?.is_some())
         };
         Ok((
             Naming::ByText,
@@ -200,8 +203,8 @@ impl RunCommand<'_> {
     }
 
     /// The basis of a run, if it is one of this flow with this input.
-    fn past(&self, run: &RunDir) -> Result<Option<RecordedBasis>> {
-        let past = basis::read_recorded_basis(run)?;
+    fn past(&self, run: &RunDir, journal: JournalSource<'_>) -> Result<Option<RecordedBasis>> {
+        let past = basis::read_basis_in(run, journal)?;
         Ok(past.filter(|past| past.is_same(&self.basis, self.flow)))
     }
 
@@ -227,7 +230,7 @@ impl RunCommand<'_> {
             check_repeated(self.flow, name)?;
         }
         check_record(&found, &past)?;
-        let Some(again) = plan_retry(&found.run, self.flow, self.plan)? else {
+        let Some(again) = plan_retry(&found, self.flow, self.plan)? else {
             return self.resume(found, &past, lock, None);
         };
         if again.failed.is_empty() {
@@ -272,7 +275,7 @@ fn find_node(flow: &Flow, option: &str, id: &str) -> Result<usize> {
 /// Refuses a run whose record lacks the beginning of a task.
 fn check_record(found: &RunSnapshot, past: &RecordedBasis) -> Result<()> {
     let must_begin = found.has_ended() && !past.has_many_roots();
-    check_beginnings(&found.run.journal(), must_begin)
+    check_beginnings(&found.source(), must_begin)
 }
 
 fn other_run(found: &RunSnapshot) -> Error {

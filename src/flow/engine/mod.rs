@@ -232,14 +232,17 @@ pub(crate) struct FlowEngine<'e> {
     /// What contexts are made of.
     context: Recall,
     table: ProgressTable,
+    /// What the journal held when the engine was made, until the run has been brought to where that leaves it.
+    record: Vec<u8>,
 }
 
 impl<'e> FlowEngine<'e> {
-    /// The run's directory is there, and its journal says that an engine has started.
+    /// The run's directory is there, and its journal says that an engine has started. `record` is what the journal
+    /// holds.
     pub(crate) fn new(
         place: RunPlace<'e>,
         options: FlowOptions,
-        journal: Journal,
+        (journal, record): (Journal, Vec<u8>),
         signals: &'e Signals,
         inputs: Inputs,
     ) -> Self {
@@ -259,6 +262,7 @@ impl<'e> FlowEngine<'e> {
             table: ProgressTable::new(options.screen),
             options,
             place,
+            record,
         }
     }
 

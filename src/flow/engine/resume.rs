@@ -14,6 +14,7 @@ use crate::flow::manifest::ResumePolicy;
 use crate::flow::record::lineage::Attempts;
 use crate::flow::record::{AttemptEnd, Lineage, Replay, Replayed, TakenBack, each_line, edge_told};
 use crate::record::event::{EventKind, FlowEvent};
+use crate::record::reader::JournalSource;
 use crate::text::timestamp::Timestamp;
 use crate::unix::process;
 use crate::unix::terminal::counted;
@@ -25,12 +26,16 @@ pub(super) fn resume(engine: &mut FlowEngine<'_>) -> Result<()> {
     begin_recall(engine)?;
     let (flow, plan) = (engine.place.flow, engine.place.plan);
     let mut lineage = Lineage::default();
-    let path = engine.events.journal.path().to_owned();
-    let taken = TakenBack::read(&path)?;
+    let record = std::mem::take(&mut engine.record);
+    let journal = JournalSource {
+        path: engine.events.journal.path().to_owned(),
+        read: Some(&record),
+    };
+    let taken = TakenBack::read(journal.clone())?;
     let mut replay = Replay::new(plan, &engine.place.run.path, taken);
     let mut stored: HashSet<String> = HashSet::new();
     let mut dead = Vec::new();
-    each_line(&path, false, |line| {
+    each_line(journal, false, |line| {
         lineage.add(line);
         let recall = &mut engine.context;
         let time = line.time().unwrap_or(Timestamp::from_millis(0));

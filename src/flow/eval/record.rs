@@ -10,7 +10,7 @@ use super::trial::TrialOutcome;
 use crate::error::Result;
 use crate::record::event::{EvaluationEvent, EventKind};
 use crate::record::journal::Journal;
-use crate::record::reader::{JournalReader, Next};
+use crate::record::reader::events;
 use crate::record::recording::unreadable;
 use crate::record::state::Unreadable;
 use serde::{Deserialize, Serialize};
@@ -130,18 +130,15 @@ impl EvaluationRecord {
     ///
     /// # Errors
     /// The file cannot be read, or a line of it is damaged.
-    pub(crate) fn read(journal: &Path) -> Result<Self> {
+    pub(crate) fn read(journal: &[u8], path: &Path) -> Result<Self> {
         let mut record = Self::default();
-        let mut reader = JournalReader::open(journal)?;
-        loop {
-            match reader.read_next()? {
-                Next::Event(text, line) => record.add(&line.kind, text),
-                Next::Damaged(damage) => {
-                    return Err(unreadable(&Unreadable::Damaged(damage), journal));
-                }
-                Next::End { .. } => return Ok(record),
+        for event in events(journal) {
+            match event {
+                Ok((text, line)) => record.add(&line.kind, text),
+                Err(damage) => return Err(unreadable(&Unreadable::Damaged(damage), path)),
             }
         }
+        Ok(record)
     }
 
     fn add(&mut self, kind: &EventKind<'_>, text: &str) {

@@ -16,7 +16,7 @@ use crate::flow::graph::{
 use crate::flow::manifest::policy::Denied;
 use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::journal::Journal;
-use crate::record::reader::{JournalReader, Next};
+use crate::record::reader::{self, JournalReader, JournalSource, Next};
 use crate::record::recording::unreadable;
 use crate::record::state::Unreadable;
 use crate::text::ids::RunId;
@@ -443,12 +443,28 @@ pub(crate) fn failure_of(line: &Line<'_>) -> Failure {
 ///
 /// # Errors
 /// A line is damaged, unless damaged lines are skipped.
-pub(crate) fn each_line(
-    journal: &Path,
+pub(crate) fn each_line<'j>(
+    journal: impl Into<JournalSource<'j>>,
     skip_damaged: bool,
     mut with: impl FnMut(&Line<'_>) -> Result<bool>,
 ) -> Result<()> {
-    let mut reader = JournalReader::open(journal)?;
+    let JournalSource { path, read } = journal.into();
+    let damaged = |damage| unreadable(&Unreadable::Damaged(damage), &path);
+    if let Some(bytes) = read {
+        for event in reader::events(bytes) {
+            match event {
+                Ok((_, line)) => {
+                    if !with(&line)? {
+                        return Ok(());
+                    }
+                }
+                Err(_) if skip_damaged => {}
+                Err(damage) => return Err(damaged(damage)),
+            }
+        }
+        return Ok(());
+    }
+    let mut reader = JournalReader::open(&path)?;
     loop {
         match reader.read_next()? {
             Next::Event(_, line) => {
@@ -457,7 +473,7 @@ pub(crate) fn each_line(
                 }
             }
             Next::Damaged(_) if skip_damaged => {}
-            Next::Damaged(damage) => return Err(unreadable(&Unreadable::Damaged(damage), journal)),
+            Next::Damaged(damage) => return Err(damaged(damage)),
             Next::End { .. } => return Ok(()),
         }
     }

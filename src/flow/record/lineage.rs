@@ -8,10 +8,10 @@ use super::retry::{RetriedStep, retried_steps};
 use crate::error::{Error, Result};
 use crate::flow::graph::Failure;
 use crate::record::event::{EventKind, FlowEvent, Line};
+use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
 use std::time::Duration;
 
 /// All tasks, in the order in which they were made.
@@ -117,9 +117,9 @@ impl StepName {
 ///
 /// # Errors
 /// It is damaged, or cannot be read.
-pub(crate) fn check_beginnings(journal: &Path, must_begin: bool) -> Result<()> {
+pub(crate) fn check_beginnings(journal: &JournalSource<'_>, must_begin: bool) -> Result<()> {
     let mut begun: HashSet<usize> = HashSet::new();
-    each_line(journal, false, |line| {
+    each_line(journal.clone(), false, |line| {
         let EventKind::Flow(event) = line.kind else {
             return Ok(true);
         };
@@ -146,11 +146,11 @@ pub(crate) fn check_beginnings(journal: &Path, must_begin: bool) -> Result<()> {
         let kind = line.kind.name();
         let number = line.seq.map_or_else(String::new, |seq| format!(" {seq}"));
         let what = format!("{kind}{number} is about task {task}, which no TASK_CREATED begins");
-        Err(Error::damaged(journal, what))
+        Err(Error::damaged(&journal.path, what))
     })?;
     if must_begin && begun.is_empty() {
         let what = "the run has ended, and no TASK_CREATED begins its task T1";
-        return Err(Error::damaged(journal, what));
+        return Err(Error::damaged(&journal.path, what));
     }
     Ok(())
 }

@@ -8,10 +8,10 @@ use crate::error::Result;
 use crate::flow::manifest::problem::sha256;
 use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::journal::Journal;
+use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
-use std::path::Path;
 
 /// A step as `RETRY` names it: of one task, a node.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -110,7 +110,7 @@ fn is_end(line: &Line<'_>) -> bool {
 
 impl TakenBack {
     /// Reads the journal of a run.
-    pub(crate) fn read(journal: &Path) -> Result<Self> {
+    pub(crate) fn read<'j>(journal: impl Into<JournalSource<'j>>) -> Result<Self> {
         let (mut taken, mut number) = (Self::default(), 0);
         each_line(journal, true, |line| {
             number += 1;

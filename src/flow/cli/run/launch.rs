@@ -17,12 +17,11 @@ use crate::flow::engine::inputs::Inputs;
 use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
 use crate::flow::record::add_retry;
 use crate::flow::record::tally::{Keeping, Tally};
-use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, RootHold};
 use crate::runs::inspect::RunSnapshot;
 use crate::runs::launch::{EngineOutcome, record_end};
-use crate::runs::open::{OpenRun, Start, first_metadata};
+use crate::runs::open::{OpenRun, RunStart, first_metadata, take_over};
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shorten::in_short;
@@ -80,7 +79,7 @@ impl RunCommand<'_> {
     /// Prints the result of a run that has ended again.
     pub(super) fn reprint(
         mut self,
-        found: RunSnapshot,
+        mut found: RunSnapshot,
         past: &RecordedBasis,
         lock: DecisionLock,
     ) -> Result<Exit> {
@@ -94,14 +93,13 @@ impl RunCommand<'_> {
                 changed.join(", ")
             )));
         }
-        let Some(journal) = Journal::open(&found.run.journal())? else {
-            return Err(found.busy());
-        };
+        let (journal, record) = take_over(&mut found)?;
         drop(lock);
         let open = OpenRun {
             run: found.run,
             journal,
             metadata: found.metadata,
+            record,
             is_ours: false,
         };
         self.run_engine(open, Inputs::one(None), false)
@@ -199,8 +197,8 @@ impl RunCommand<'_> {
     }
 
     /// This start, for the record.
-    fn start(&self) -> Start<'_> {
-        Start {
+    fn start(&self) -> RunStart<'_> {
+        RunStart {
             workspace: self.workspace,
             signals: self.signals,
             screen: self.screen,
@@ -223,6 +221,7 @@ impl RunCommand<'_> {
             run,
             journal,
             mut metadata,
+            record,
             is_ours,
         } = open;
         if is_live {
@@ -230,9 +229,9 @@ impl RunCommand<'_> {
             run.reserve();
             self.announce(&run);
         }
-        let place = self.place(run, &journal, is_live)?;
+        let place = self.place(run, &record, is_live)?;
         let options = self.options(is_ours, is_live);
-        let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
+        let mut engine = FlowEngine::new(place, options, (journal, record), self.signals, inputs);
         let stopped = engine.run();
         let (mut journal, mut tally, run) = engine.into_parts();
         if self.is_typed {
@@ -302,9 +301,9 @@ impl RunCommand<'_> {
         }
     }
 
-    fn place(&self, run: RunDir, journal: &Journal, is_live: bool) -> Result<RunPlace<'_>> {
+    fn place(&self, run: RunDir, record: &[u8], is_live: bool) -> Result<RunPlace<'_>> {
         let ledgers = match is_live {
-            true => account::open_tree(&run, journal.path(), self.wanted.budget)?,
+            true => account::open_tree(&run, record, self.wanted.budget)?,
             false => String::new(),
         };
         Ok(RunPlace {
