@@ -5,6 +5,7 @@
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Result};
 use crate::record::metadata;
+use crate::record::reader::read_event;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -267,7 +268,7 @@ impl Workspace {
         let from_metadata = metadata::read(&dir).and_then(|m| Timestamp::parse(&m.created_at));
         let time = from_metadata.or_else(|| {
             let line = files::read_line(&dir.join("journal.jsonl"))?;
-            Timestamp::parse(&crate::record::event::Line::parse(&line).ok()?.timestamp?)
+            Timestamp::parse(&read_event(line.as_bytes(), 0).ok()?.timestamp?)
         });
         (time, id.clone())
     }

@@ -160,7 +160,7 @@ pub(crate) fn is_live(run: &RunDir) -> bool {
 /// The agent's name in the journal's first start.
 fn name_in_journal(run: &RunDir) -> Option<String> {
     let line = crate::unix::files::read_line(&run.journal())?;
-    let line = crate::record::event::Line::parse(&line).ok()?;
+    let line = read_event(line.as_bytes(), 0).ok()?;
     let config: serde_json::Value = serde_json::from_str(line.config?.get()).ok()?;
     config.get("name")?.as_str().map(str::to_owned)
 }

@@ -15,7 +15,7 @@ use crate::flow::manifest::glob::Glob;
 use crate::flow::manifest::plugin::Plugin;
 use crate::flow::record::tail::read_tail;
 use crate::record::event::EventKind;
-use crate::record::reader::read_event;
+use crate::record::reader::{read_event, split_lines};
 use crate::record::run_dir::RunDir;
 use crate::runs::find;
 use crate::runs::inspect::is_live;
@@ -226,10 +226,10 @@ impl<'o> Observer<'o> {
 
     /// Gives the program whole lines of the journal that end at an offset.
     fn give_lines(&mut self, bytes: &[u8], end: u64, quiet: &mut Option<Instant>) -> Result<()> {
-        let mut at = end - bytes.len() as u64;
+        let first = end - bytes.len() as u64;
         let mut batch = Vec::new();
-        for line in bytes.split_inclusive(|byte| *byte == b'\n') {
-            at += line.len() as u64;
+        for (start, line) in split_lines(bytes) {
+            let at = first + (start + line.len() + 1) as u64;
             if let Ok(event) = read_event(line.trim_ascii(), 0) {
                 self.at_end = event.kind == EventKind::EngineEnd;
                 let kind = event.kind.name();

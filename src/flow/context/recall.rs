@@ -15,7 +15,7 @@ use crate::flow::graph::{Failure, FailureCode, Note, Payload, StepRef};
 use crate::flow::manifest::{
     ContextChoice, Flow, Profile, ProfileSource, Remember, StoreName, sha256,
 };
-use crate::record::event::Line;
+use crate::record::reader::read_event;
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -258,8 +258,7 @@ fn run_key(journal: &Path) -> Result<String> {
         .read_until(b'\n', &mut line)
         .at("read", journal)?;
     // The line may have been edited.
-    let name = std::str::from_utf8(&line).ok().and_then(|text| {
-        let line = Line::parse(text).ok()?;
+    let name = read_event(&line, 0).ok().and_then(|line| {
         Some(format!(
             "{}\n{}\n{}",
             line.run_id?, line.timestamp?, line.call_id?
