@@ -32,14 +32,14 @@ pub(super) enum Followed {
 /// The id of a response, empty if it has none, and whether it has ended. None for what is no response.
 fn standing(body: &[u8]) -> Option<(String, bool)> {
     #[derive(Deserialize)]
-    struct ResponseHead<'b> {
+    struct PolledResponse<'b> {
         #[serde(borrow, default)]
         status: Option<&'b RawValue>,
         #[serde(borrow, default)]
         id: Option<&'b RawValue>,
     }
     let readable = readable(body).ok()?;
-    let head: ResponseHead<'_> = serde_json::from_str(&readable).ok()?;
+    let head: PolledResponse<'_> = serde_json::from_str(&readable).ok()?;
     let [status, id] = [head.status, head.id].map(json::small);
     let has_ended = !matches!(status.as_str()?, "queued" | "in_progress");
     Some((id.as_str().unwrap_or_default().to_owned(), has_ended))
