@@ -7,7 +7,7 @@ use super::protocol::{
     other_offers, request, speaks_modern,
 };
 use super::servers::{Reach, Server};
-use super::stdio::{StdioServer, stopped};
+use super::stdio::StdioServer;
 use crate::config::environment::Environment;
 use crate::error::{Error, Result, may_fail};
 use crate::unix::signals::Signals;
@@ -310,7 +310,7 @@ impl<'s> Client<'s> {
                 Err(Error::failure(format!("{method}: {}", error.words())))
             }
             RpcOutcome::Silence => match self.signals.stop() {
-                Some(stop) => Err(stopped(stop)),
+                Some(stop) => Err(stop.into()),
                 None => Err(Error::failure(format!(
                     "{method}: the server does not answer"
                 ))),

@@ -3,14 +3,11 @@
 //!
 //! A request is never sent twice: a call may have had an effect.
 
-use super::protocol::{
-    Incoming, LEGACY, LONGEST_MESSAGE, Revision, RpcOutcome, read_message, refusal,
-};
+use super::protocol::{Incoming, LEGACY, Revision, RpcOutcome, read_message, refusal};
 use super::servers::Secrets;
-use super::stdio::stopped;
 use crate::config::environment::{Secret, url_objection};
 use crate::error::{Error, Result, may_fail, reason};
-use crate::model::http::new_agent;
+use crate::model::http::{LONGEST_STREAM, new_agent};
 use crate::model::wire::sse::Events;
 use crate::unix::signals::Signals;
 use base64::Engine;
@@ -94,7 +91,7 @@ impl HttpServer {
         self.status = status;
         let is_stream = header(&response, "content-type")
             .is_some_and(|kind| kind.starts_with("text/event-stream"));
-        let body = response.body_mut().as_reader().take(LONGEST_MESSAGE);
+        let body = response.body_mut().as_reader().take(LONGEST_STREAM as u64);
         if status < 300 && is_stream {
             return self.read_stream(body, id, revision);
         }
@@ -219,7 +216,7 @@ impl HttpServer {
 
     fn lost(&self, error: &ureq::Error) -> Error {
         match self.signals.stop() {
-            Some(stop) => stopped(stop),
+            Some(stop) => stop.into(),
             None => match error {
                 ureq::Error::Io(e) => Error::failure(format!("{}: {}", self.url, reason(e))),
                 other => Error::failure(format!("{}: {other}", self.url)),

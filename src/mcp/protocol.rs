@@ -12,9 +12,6 @@ pub(crate) const MODERN: &str = "2026-07-28";
 /// The revisions that begin with `initialize`, the newest first.
 pub(crate) const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
-/// The most bytes of a server's message.
-pub(super) const LONGEST_MESSAGE: u64 = 64 << 20;
-
 /// JSON-RPC: no valid request.
 pub(super) const INVALID_REQUEST: i64 = -32600;
 /// JSON-RPC: no such method.

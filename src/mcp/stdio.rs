@@ -2,16 +2,17 @@
 //!
 //! Unaware of what the messages say. The program leads a session of its own, and dies with this process.
 
-use super::protocol::{Incoming, LONGEST_MESSAGE, read_message, refusal};
+use super::protocol::{Incoming, read_message, refusal};
 use super::servers::Secrets;
 use crate::error::{Error, Exit, Result, may_fail, reason};
+use crate::model::http::LONGEST_STREAM;
 use crate::text::ids::hex;
 use crate::text::shorten::in_short;
 use crate::unix::process::{
     Children, Command, Ended, GRACE, Token, Variable, Woken, end_leftovers,
 };
 use crate::unix::procfs::CALL_ID;
-use crate::unix::signals::{Signals, Stop};
+use crate::unix::signals::Signals;
 use crate::unix::supervisor::{await_keeper, run_in_session};
 use crate::unix::terminal::{Screen, printable};
 use memchr::memchr;
@@ -215,7 +216,7 @@ impl<'s> StdioServer<'s> {
     /// Waits until something can be read or written, and does it.
     fn step(&mut self, pending: &mut &[u8], until: Option<Instant>) -> Result<()> {
         if let Some(stop) = self.signals.stop() {
-            return Err(stopped(stop));
+            return Err(stop.into());
         }
         let mut fds = Vec::with_capacity(3);
         fds.extend(self.stdout.iter().map(|fd| (fd.as_fd(), PollFlags::IN)));
@@ -231,10 +232,10 @@ impl<'s> StdioServer<'s> {
         let excess = self.last_words.len().saturating_sub(LAST_WORDS);
         self.last_words.drain(..excess);
         drain(&mut self.stdout, &mut self.unread)?;
-        if self.unread.len() as u64 > LONGEST_MESSAGE && memchr(b'\n', &self.unread).is_none() {
+        if self.unread.len() > LONGEST_STREAM && memchr(b'\n', &self.unread).is_none() {
             let message = format!(
                 "the server sent a line of more than {} MiB",
-                LONGEST_MESSAGE >> 20
+                LONGEST_STREAM >> 20
             );
             return Err(Error::failure(message));
         }
@@ -262,7 +263,7 @@ impl<'s> StdioServer<'s> {
                 Ended::Exited(code) => format!("ended with exit code {code}"),
                 Ended::TimedOut | Ended::Interrupted(_) => "was ended".to_owned(),
             },
-            Ok(Woken::Stopped(stop)) => return stopped(stop),
+            Ok(Woken::Stopped(stop)) => return stop.into(),
             _ => "closed its output".to_owned(),
         };
         may_fail(drain(&mut self.stderr, &mut self.last_words));
@@ -288,11 +289,6 @@ fn drain(fd: &mut Option<OwnedFd>, into: &mut Vec<u8>) -> Result<()> {
         Err(errno) => return Err(lost(&errno.into())),
     }
     Ok(())
-}
-
-/// The error of a command that a signal has ended.
-pub(super) fn stopped(stop: Stop) -> Error {
-    Error::new(stop.into(), format!("ended by {}", stop.name()))
 }
 
 /// The end to read from, and the end to write to.

@@ -35,8 +35,8 @@ use ureq::config::Config;
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector};
 use ureq::{Agent, RequestBuilder};
 
-/// A longer stream is no answer.
-const LONGEST_STREAM: usize = 64 << 20;
+/// The most bytes of a model's stream, or of a message of a server of tools.
+pub(crate) const LONGEST_STREAM: usize = 64 << 20;
 
 /// Once an answer is whole, its connection has this long to end it.
 const LAST_WORDS: Duration = Duration::from_millis(500);

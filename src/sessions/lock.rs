@@ -1,7 +1,6 @@
 //! The lock of a session, which one command holds at a time.
 
 use crate::error::{At, Result};
-use crate::sessions::program::stop_error;
 use crate::sessions::session::Session;
 use crate::unix::files;
 use crate::unix::process;
@@ -55,7 +54,7 @@ impl SessionLock {
             if when_busy == WhenBusy::EndIt && end_running(&file) {
                 pause = Duration::from_millis(1);
             }
-            signals.sleep(pause).map_err(stop_error)?;
+            signals.sleep(pause)?;
             pause = (pause * 2).min(Duration::from_millis(25));
         }
     }

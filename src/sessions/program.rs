@@ -5,15 +5,10 @@ use crate::sessions::session::Session;
 use crate::text::ids;
 use crate::unix::process::{self, Command, GRACE, Outcome, SpawnError};
 use crate::unix::procfs::CALL_ID;
-use crate::unix::signals::{Signals, Stop};
+use crate::unix::signals::Signals;
 use rustix::fs::{Access, access};
 use std::env;
 use std::path::{Path, PathBuf};
-
-/// A signal came before there was a result.
-pub(crate) fn stop_error(stop: Stop) -> Error {
-    Error::new(stop.into(), format!("ended by {}", stop.name()))
-}
 
 /// Runs an interpreter to its end.
 pub(crate) fn run_program(

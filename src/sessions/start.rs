@@ -1,7 +1,7 @@
 //! `start`: creates a session and runs its interpreter once, for the first state.
 
 use crate::error::{At, Error, Result, may_fail};
-use crate::sessions::program::{find_program, new_call_id, output_paths, run_program, stop_error};
+use crate::sessions::program::{find_program, new_call_id, output_paths, run_program};
 use crate::sessions::saved_state::read_saved_state;
 use crate::sessions::scripts;
 use crate::sessions::session::{Session, SessionMetadata, SessionStatus};
@@ -73,7 +73,7 @@ fn save_first_state(
     };
     let outcome = run_program(signals, command, program)?;
     if let (Ended::Interrupted(_), Some(stop)) = (outcome.how, signals.stop()) {
-        return Err(stop_error(stop));
+        return Err(stop.into());
     }
     let found = read_saved_state(session, "next");
     let kind = match found {

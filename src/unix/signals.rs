@@ -4,7 +4,7 @@
 //! polls that pipe too, so that no wait can miss one.
 
 use super::procfs::ignored_signals;
-use crate::error::may_fail;
+use crate::error::{Error, Exit, may_fail};
 use crate::text::timestamp::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -51,7 +51,7 @@ impl Stop {
     }
 }
 
-impl From<Stop> for crate::error::Exit {
+impl From<Stop> for Exit {
     fn from(stop: Stop) -> Self {
         match stop {
             Stop::Interrupt => Self::Interrupt,
@@ -59,6 +59,13 @@ impl From<Stop> for crate::error::Exit {
             Stop::Hangup => Self::Hangup,
             Stop::Deadline => Self::TempFail,
         }
+    }
+}
+
+impl From<Stop> for Error {
+    /// A signal came before there was a result.
+    fn from(stop: Stop) -> Self {
+        Self::new(stop.into(), format!("ended by {}", stop.name()))
     }
 }
 
