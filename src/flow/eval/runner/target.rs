@@ -115,22 +115,24 @@ pub(super) fn environment(place: &EvaluationPlace<'_>, dir: &Path) -> Vec<Variab
 
 /// The end of a trial whose program could not be started.
 pub(super) fn not_started(message: String) -> TargetOutcome {
-    let reason = "configuration".to_owned();
-    TargetOutcome {
-        end: TargetEnd::Misconfigured(reason.clone()),
-        stop_reason: reason,
-        result: TargetResult::default(),
-        message: Some(message),
-    }
+    without_answer(TargetEnd::Misconfigured, "configuration", message)
 }
 
 /// The end of a trial whose program printed more than can be read.
 pub(super) fn oversized() -> TargetOutcome {
-    let reason = "output".to_owned();
+    let message = "it printed more than 256 MiB".to_owned();
+    without_answer(TargetEnd::Failed, "output", message)
+}
+
+fn without_answer(
+    end: impl Fn(String) -> TargetEnd,
+    reason: &str,
+    message: String,
+) -> TargetOutcome {
     TargetOutcome {
-        end: TargetEnd::Failed(reason.clone()),
-        stop_reason: reason,
+        end: end(reason.to_owned()),
+        stop_reason: reason.to_owned(),
         result: TargetResult::default(),
-        message: Some("it printed more than 256 MiB".to_owned()),
+        message: Some(message),
     }
 }
