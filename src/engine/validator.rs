@@ -5,7 +5,7 @@
 
 use crate::error::{At, Error, Result, reason};
 use crate::text::ids::hex;
-use crate::text::json::Object;
+use crate::text::json::{LONGEST_EXCERPT, Object};
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, SpawnError};
 use crate::unix::siblings::find_sibling;
@@ -28,9 +28,6 @@ pub(crate) const NO_SCHEMA: i32 = 78;
 
 /// How long a schema or an answer may keep it busy.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
-
-/// The most that is read of what it prints about a schema.
-const MOST_WORDS: usize = 2000;
 
 /// The standard input.
 #[derive(Deserialize)]
@@ -83,7 +80,7 @@ pub(crate) fn look_at_schema(schema: &str, signals: &Signals) -> Result<Option<S
         timeout: Some(TIMEOUT),
     };
     let words = |file: &File| {
-        let bytes = files::read_part(file, 0, MOST_WORDS).unwrap_or_default();
+        let bytes = files::read_part(file, 0, LONGEST_EXCERPT).unwrap_or_default();
         String::from_utf8_lossy(&bytes).trim().to_owned()
     };
     let how = match process::run(signals, command, Duration::ZERO) {

@@ -1,7 +1,7 @@
 //! One attempt to reach the model: what it came to, and the server's own words.
 
 use crate::error::Error;
-use crate::text::json::{self, LONGEST_PART};
+use crate::text::json::{self, LONGEST_EXCERPT};
 use crate::unix::signals::Stop;
 use serde::Deserialize;
 use serde_json::Value;
@@ -107,7 +107,7 @@ fn error_json(body: &[u8]) -> Option<Value> {
         #[serde(borrow, default)]
         detail: Option<&'b RawValue>,
     }
-    if body.len() <= LONGEST_PART {
+    if body.len() <= LONGEST_EXCERPT {
         return serde_json::from_slice(body).ok();
     }
     let ErrorMembers {
@@ -129,7 +129,7 @@ pub(crate) fn error_codes(body: &[u8]) -> Vec<String> {
 
 /// The words of a server or a program about why it said no, on one line and not too long.
 pub(crate) fn their_words(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST_PART)]);
+    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST_EXCERPT)]);
     let start = text
         .trim_start()
         .get(..9)

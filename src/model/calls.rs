@@ -49,7 +49,7 @@ impl NewCall {
         };
         Self {
             // Longer than any service's, it is as good as none.
-            id: if id.len() > json::LONGEST_PART {
+            id: if id.len() > json::LONGEST_EXCERPT {
                 String::new()
             } else {
                 id

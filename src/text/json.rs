@@ -216,12 +216,13 @@ pub(crate) fn count_values(json: &str) -> usize {
 /// The largest whole number that is exact in every reader of JSON: 2^53 - 1.
 pub(crate) const LARGEST_INTEGER: u64 = (1 << 53) - 1;
 
-/// The longest error, id or other small part of a service's answer that is looked at.
-pub(crate) const LONGEST_PART: usize = 64 << 10;
+/// How much is looked at of what should be small: an error or an id of a service, the words of a program, the head of a
+/// file.
+pub(crate) const LONGEST_EXCERPT: usize = 64 << 10;
 
 /// A small value; null in place of a larger one, which may take thirty times its size in memory.
 pub(crate) fn small(json: Option<&RawValue>) -> Value {
-    let small = json.filter(|json| json.get().len() <= LONGEST_PART);
+    let small = json.filter(|json| json.get().len() <= LONGEST_EXCERPT);
     let value = small.and_then(|json| serde_json::from_str(json.get()).ok());
     value.unwrap_or_default()
 }

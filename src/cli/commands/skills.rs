@@ -4,6 +4,7 @@
 use crate::config::skill::read_skill;
 use crate::error::{Error, Exit, Result, reason};
 use crate::text::disguise::{disguises, escaped};
+use crate::text::json::LONGEST_EXCERPT;
 use crate::unix::files;
 use crate::unix::terminal::{Screen, print};
 use std::collections::{BTreeMap, HashSet};
@@ -14,9 +15,6 @@ use std::path::{Path, PathBuf};
 
 /// The file that makes a directory a skill.
 const FILE: &str = "SKILL.md";
-
-/// How much of it is read: the front matter is at its beginning.
-const MOST_BYTES: usize = 64 << 10;
 
 /// How deep below a directory skills are searched for, and in how many directories.
 const MOST_LEVELS: usize = 6;
@@ -91,7 +89,8 @@ fn write_catalogue(file: &Path, catalogue: &str) -> Result<()> {
 
 fn read_start(path: &Path) -> io::Result<String> {
     let file = files::open_readable(path)?;
-    let bytes = files::read_part(&file, 0, MOST_BYTES)?;
+    // The front matter is at its beginning.
+    let bytes = files::read_part(&file, 0, LONGEST_EXCERPT)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -5,14 +5,12 @@
 
 use super::assertion::{Assertion, Mark, TargetResult};
 use super::suite::Case;
+use crate::text::json::LONGEST_EXCERPT;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::{Component, Path};
-
-/// Bytes of what a grader prints that are looked at: the last ones.
-const MOST_SAID: usize = 4096;
 
 /// Looks whether a file is there and contains a text. `path` has no `..`.
 pub(super) fn look_at_file(workspace: &Path, path: &str, text: Option<&str>) -> Result<(), String> {
@@ -116,8 +114,11 @@ fn in_line(text: &str) -> String {
 fn end_of(path: &Path) -> String {
     let read = || -> std::io::Result<String> {
         let file = File::open(path)?;
-        let start = file.metadata()?.len().saturating_sub(MOST_SAID as u64);
-        let bytes = files::read_part(&file, start, MOST_SAID)?;
+        let start = file
+            .metadata()?
+            .len()
+            .saturating_sub(LONGEST_EXCERPT as u64);
+        let bytes = files::read_part(&file, start, LONGEST_EXCERPT)?;
         let mark = if start > 0 { "…" } else { "" };
         Ok(format!("{mark}{}", String::from_utf8_lossy(&bytes)))
     };

@@ -2,7 +2,7 @@
 
 use super::{Http, ResponseHead};
 use crate::model::attempt::{Attempt, Remedy, error_codes, their_words};
-use crate::text::json::LONGEST_PART;
+use crate::text::json::LONGEST_EXCERPT;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ impl Http {
             400 => Attempt::Refused {
                 why: self.status_line(status, &with_way_out(&said)),
                 is_too_long: false,
-                remedy: Remedy::of(self.endpoint.api, &body[..body.len().min(LONGEST_PART)]),
+                remedy: Remedy::of(self.endpoint.api, &body[..body.len().min(LONGEST_EXCERPT)]),
                 http_status: Some(status),
             },
             _ => self.refused(status, &said),
