@@ -1,7 +1,7 @@
 //! `bash`: a command in a fresh shell, with a time limit of its own.
 
 use super::target::ToolRefusal;
-use crate::error::{At, may_fail, reason};
+use crate::error::{At, may_fail};
 use crate::text::ids::hex;
 use crate::unix::process::{self, Command, Ended, SpawnError};
 use crate::unix::procfs::CALL_ID;
@@ -79,10 +79,7 @@ pub(super) fn run_command(seconds: usize, script: &[u8]) -> Result<u8, ToolRefus
              file with write, and run that",
             script.len()
         )),
-        Err(SpawnError::NotFound) => refuse("there is no program 'bash' here".to_owned()),
-        Err(SpawnError::NotExecutable(e) | SpawnError::Other(e)) => {
-            refuse(format!("cannot run bash: {}", reason(&e)))
-        }
+        Err(error) => refuse(error.message("bash")),
     }
 }
 

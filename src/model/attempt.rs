@@ -1,6 +1,5 @@
 //! One attempt to reach the model: what it came to, and the server's own words.
 
-use crate::error::Error;
 use crate::text::json::{self, LONGEST_EXCERPT};
 use crate::unix::signals::Stop;
 use serde::Deserialize;
@@ -157,9 +156,4 @@ pub(crate) fn their_words(body: &[u8]) -> String {
         cut.push('…');
     }
     cut
-}
-
-/// An error for when the engine itself cannot wait or start a process.
-pub(crate) fn broken(what: &str, cause: &std::io::Error) -> Error {
-    Error::failure(format!("{what}: {}", crate::error::reason(cause)))
 }

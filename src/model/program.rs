@@ -3,9 +3,9 @@
 //! Exit code 0 is an answer, 75 asks to be tried again, as does an end by a signal that asks to end;
 //! anything else is a refusal whose reason is on stderr.
 
-use super::attempt::{Attempt, LARGEST_MESSAGE, broken, their_words};
+use super::attempt::{Attempt, LARGEST_MESSAGE, their_words};
 use crate::config::environment::Secret;
-use crate::error::{At, Result};
+use crate::error::{At, Error, Result};
 use crate::text::ids::hex;
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, SpawnError, Variable};
@@ -65,7 +65,7 @@ impl Program<'_> {
         };
         let outcome = match process::run(signals, command, self.grace) {
             Ok(outcome) => outcome,
-            Err(error) => return self.judge_failed_start(error),
+            Err(error) => return self.judge_failed_start(&error),
         };
         let said = self.printed(&stderr).at("read", response)?;
         files::append(&self.log)?
@@ -86,20 +86,12 @@ impl Program<'_> {
         Ok(bytes)
     }
 
-    fn judge_failed_start(&self, error: SpawnError) -> Result<Attempt> {
-        let program = &self.argv[0];
-        let why = match error {
-            SpawnError::NotFound => format!("{program} does not exist"),
-            SpawnError::NotExecutable(e) => {
-                let reason = crate::error::reason(&e);
-                format!("{program} cannot be executed: {reason}")
-            }
-            SpawnError::TooLong => format!("the arguments of {program} are too long"),
-            SpawnError::Other(e) => {
-                return Err(broken(&format!("llm.command: cannot run {program}"), &e));
-            }
-        };
-        Ok(refused(format!("llm.command: {why}")))
+    fn judge_failed_start(&self, error: &SpawnError) -> Result<Attempt> {
+        let why = format!("llm.command: {}", error.message(&self.argv[0]));
+        match error {
+            SpawnError::Other(_) => Err(Error::failure(why)),
+            _ => Ok(refused(why)),
+        }
     }
 
     /// The outcome that the program's end means. `timeout` is in milliseconds.

@@ -1,9 +1,9 @@
 //! The interpreter of a session: where it is, where it runs, where its output goes.
 
-use crate::error::{Error, Result, reason};
+use crate::error::{Error, Result};
 use crate::sessions::session::Session;
 use crate::text::ids;
-use crate::unix::process::{self, Command, GRACE, Outcome, SpawnError};
+use crate::unix::process::{self, Command, GRACE, Outcome};
 use crate::unix::procfs::CALL_ID;
 use crate::unix::signals::Signals;
 use rustix::fs::{Access, access};
@@ -16,14 +16,7 @@ pub(crate) fn run_program(
     command: Command<'_>,
     program: &str,
 ) -> Result<Outcome> {
-    process::run(signals, command, GRACE).map_err(|error| {
-        let why = match error {
-            SpawnError::NotFound => "no such file".to_owned(),
-            SpawnError::TooLong => "the environment is too long".to_owned(),
-            SpawnError::NotExecutable(e) | SpawnError::Other(e) => reason(&e),
-        };
-        Error::failure(format!("cannot run {program}: {why}"))
-    })
+    process::run(signals, command, GRACE).map_err(|error| Error::failure(error.message(program)))
 }
 
 /// Standard output and standard error of a session's command, by its number.
