@@ -41,7 +41,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::Continue(wanted) => continue_run::continue_run(&wanted),
         Command::Init { dir, template, yes } => init::create_agent(&dir, template, yes),
         Command::Check { agent, format } => check::check_agent(&agent, format),
-        Command::Schema(schema) => print_text(schema.text),
+        Command::Schema(schema) => print_text(&schema.text()),
         Command::Migrate { work_dir, adopt } => migrate::migrate_workspace(&work_dir, adopt),
         Command::ModelReplay { run_dir, lenient } => model::serve_answer(&run_dir, lenient),
         Command::Replay(wanted) => replay::replay_run(&wanted),

@@ -14,13 +14,13 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// How often a refused answer is sent back, unless the agent says otherwise.
-const REPAIRS: u64 = 2;
+pub(super) const REPAIRS: u64 = 2;
 
 /// Bytes of a schema document, at most.
 pub(crate) const LARGEST_SCHEMA: usize = 1 << 20;
 
 /// The checks of a final answer; none of them: every answer counts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Acceptance {
     pub schema: Option<OutputSchema>,
     /// In the order in which they are asked.

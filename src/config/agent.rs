@@ -1,8 +1,11 @@
 //! An agent, as its files define it.
 
-use crate::config::acceptance::Acceptance;
+use crate::config::acceptance::{Acceptance, REPAIRS};
 use crate::config::api::{Api, CacheTime, Header};
-use crate::config::pricing::{Budget, PriceList};
+use crate::config::keys::Kind::{Flag, Keys, Label, Own, Text, Texts, Words};
+use crate::config::keys::{Key, KeyValue, count, key, keys, names, words};
+use crate::config::pricing::{BUDGET, Budget, PriceList};
+use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::definition::{Tool, Word};
 use crate::text::json;
 use serde_json::Value;
@@ -10,81 +13,145 @@ use std::fmt::{self, Display};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// An agent, as its files say.
-#[derive(Clone, Debug)]
-pub(crate) struct Agent {
-    /// Absolute, with symbolic links resolved. UTF-8.
-    pub home: PathBuf,
-    pub name: String,
-    pub version: Option<String>,
-    pub description: Option<String>,
-    /// How its model is reached.
-    pub llm: Llm,
-    /// The limit of iterations of one start of the engine.
-    pub max_iterations: u64,
-    /// How many bytes of each of a tool's streams the model is given.
-    pub max_output_bytes: u64,
-    /// How many of the newest invocations keep their request whole; 0: all.
-    pub keep_requests: usize,
-    /// Tokens that one start of the engine may spend; 0: no limit.
-    pub limit_tokens: u64,
-    /// Seconds that one start of the engine may take; 0: no limit.
-    pub limit_seconds: u64,
-    /// How long a tool may take, unless it says otherwise.
-    pub tool_timeout: Option<Duration>,
-    /// Put before the command of every tool that has no wrapper of its own.
-    pub wrapper: Vec<Word>,
-    /// Without `ask_human`.
-    pub tools: Vec<Tool>,
-    pub ask_human: bool,
-    /// The journal reaches the disk before an action starts.
-    pub sync: bool,
-    /// Names, and prefixes that end in `*`, of the variables that a workspace's `.env` may set; none: all but
-    /// those that decide which program runs.
-    pub workspace_env: Option<Vec<String>>,
-    pub prices: PriceList,
-    pub budget: Budget,
-    pub acceptance: Acceptance,
-    pub context: Context,
-    pub hooks: Vec<Hook>,
+keys! {
+    /// An agent, as its files say.
+    #[derive(Clone, Debug, Default)]
+    struct Agent, AGENT
+    fields {
+        /// Absolute, with symbolic links resolved. UTF-8.
+        home: PathBuf,
+        name: String,
+        /// How its model is reached.
+        llm: Llm,
+        /// Without `ask_human`.
+        tools: Vec<Tool>,
+        prices: PriceList,
+        budget: Budget,
+        acceptance: Acceptance,
+        context: Context,
+        hooks: Vec<Hook>,
+    }
+    keys {
+        version: Option<String> = key("version", Label, "For people.").harmless(),
+        description: Option<String> = key("description", Text, "For people: what the agent does.").harmless(),
+        max_iterations: u64 = count("max_iterations", 1, 30, "The most iterations for one start of the engine."),
+        max_output_bytes: u64 = count("max_output_bytes", 1, 30_000,
+            "The most bytes of each output stream of a tool that the model sees. The files always hold everything.").harmless(),
+        keep_requests: u64 = count("keep_requests", 0, 50, "The number of newest requests that are kept whole. 0 keeps all.").harmless(),
+        limits: StartLimits = LIMITS_KEY,
+        tool_timeout: Option<Duration> = count("tool_timeout_ms", 0, 600_000, "The time limit of a tool. 0 is no limit."),
+        wrapper: Vec<Word> = key("wrapper", Texts,
+            "The words before every tool's command, such as a sandbox. ${AGENT_HOME} and ${CWD} are replaced in its words."),
+        ask_human: bool = key("ask_human", Flag(Some(true)), "True if the model can ask a person."),
+        sync: bool = key("sync", Flag(Some(true)), "True if the journal must reach the disk before an action starts."),
+        workspace_env: Option<Vec<String>> = key("workspace_env", Texts,
+            "The variables that a workspace's .env may set: names, and prefixes such as APP_*. Without it, all but those that \
+             decide which program runs."),
+    }
+    read by hand {
+        key("name", Text, "The agent's name.").required().harmless(),
+        key("llm", Keys(LLM), "The model. All other keys are sent with the request unchanged, such as temperature, max_tokens and seed.")
+            .required(),
+        key("system_prompt", Text,
+            "The file of the system prompt, inside the agent's directory. The model sees it only if context.yaml lists it."),
+        key("imports", Texts, "Files with tools, from this file's directory. A later tool replaces an earlier one of the same name."),
+        key("tools", Own, "The commands that the model can call."),
+        key("confirm", Own,
+            "The tools before whose calls a person is asked, whatever the tools themselves say: all, none, or a list of names."),
+        key("pricing", Own, "Prices per million tokens, in any currency: of llm.model of this file, or by the names of models."),
+        key("budget", Keys(BUDGET), "Limits of a run's whole life: what it has spent is never forgotten."),
+        key("output_schema", Text, "A file below the agent's directory with the JSON Schema that the final answer must fit."),
+        key("accept", Own, "Commands that must agree with the final answer, asked in this order."),
+        count("repairs", 0, REPAIRS, "How often an answer that was refused is sent back, counted since a person's last message."),
+    }
+}
+
+#[rustfmt::skip]
+pub(super) const LIMITS_KEY: Key = key("limits", Keys(LIMITS), "Limits of one start of the engine; 0 is no limit.");
+
+keys! {
+    /// What one start of the engine may spend; 0: no limit.
+    #[derive(Clone, Copy, Debug, Default)]
+    struct StartLimits, LIMITS
+    fields {}
+    keys {
+        tokens: u64 = count("tokens", 0, 0, "Tokens, as the server counts them."),
+        seconds: u64 = count("seconds", 0, 0, "Seconds."),
+    }
+    read by hand {}
+}
+
+impl KeyValue for StartLimits {
+    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+        let mut limits = Self::default();
+        if let Some(section) = section.read_section(key.name, out) {
+            section.warn_of_unknown_keys(&names(LIMITS), out);
+            limits.read_keys(&section, out);
+        }
+        limits
+    }
+
+    fn record(&self) -> Value {
+        self.record_keys().into()
+    }
 }
 
 impl Agent {
     /// How long one start of the engine may take.
     pub(crate) fn longest_start(&self) -> Option<Duration> {
-        let seconds = self.limit_seconds.min(1 << 32);
+        let seconds = self.limits.seconds.min(1 << 32);
         (seconds > 0).then(|| Duration::from_secs(seconds))
     }
 }
 
-/// How a model is reached.
-#[derive(Clone, Debug)]
-pub(crate) struct Llm {
-    /// None if there is a command, or if no model is named.
-    pub model: Option<String>,
-    /// The agent names no model: it is the environment's.
-    pub is_from_environment: bool,
-    /// Keys that are not the engine's own, in the order written; they go into the request.
-    pub parameters: Vec<(String, Value)>,
-    /// The form of requests and answers.
-    pub api: Api,
-    /// Headers that are sent beside the usual ones.
-    pub headers: Vec<Header>,
-    /// Answers come as they are made. Then `timeout` is the longest silence.
-    pub stream: bool,
-    /// Of Messages: how long the service is asked to keep the beginnings of requests.
-    pub cache: CacheTime,
-    /// The endpoint, if the agent says one.
-    pub base_url: Option<String>,
-    /// A program that is the model.
-    pub command: Option<Vec<Word>>,
-    /// How long one attempt may take.
-    pub timeout: Duration,
-    /// How long one attempt may take when its answer comes as it is made.
-    pub total_timeout: Duration,
-    /// How often an attempt is repeated.
-    pub max_retries: u32,
+keys! {
+    /// How a model is reached.
+    #[derive(Clone, Debug, Default)]
+    struct Llm, LLM
+    fields {
+        /// The agent names no model: it is the environment's.
+        is_from_environment: bool,
+        /// Keys that are not the engine's own, in the order written; they go into the request.
+        parameters: Vec<(String, Value)>,
+        /// The form of requests and answers.
+        api: Api,
+        /// Headers that are sent beside the usual ones.
+        headers: Vec<Header>,
+        /// Answers come as they are made. Then `timeout` is the longest silence.
+        stream: bool,
+        /// Of Messages: how long the service is asked to keep the beginnings of requests.
+        cache: CacheTime,
+        /// A program that is the model.
+        command: Option<Vec<Word>>,
+        /// How long one attempt may take when its answer comes as it is made.
+        total_timeout: Duration,
+    }
+    keys {
+        model: Option<String> = key("model", Text, "The model's name. Without it and without command: the model of -M, or of DELTA_MODEL.")
+            .harmless(),
+        base_url: Option<String> = key("base_url", Text,
+            "The server's address, without /chat/completions at the end. Overrides the environment."),
+        timeout: Duration = count("timeout_ms", 1, 600_000, "The time limit of one attempt.").harmless(),
+        max_retries: u64 = count("max_retries", 0, 8, "The number of retries, 1000 at most.").harmless(),
+    }
+    read by hand {
+        key("api", Words(&words(&Api::WORDS), Some("chat")),
+            "The API by which the model is asked: chat completions, OpenAI's Responses, Anthropic's Messages."),
+        key("headers", Own, "Headers sent with each request. {env: NAME} is the value of a variable, a secret."),
+        key("stream", Flag(None), "Receive answers as they are made. Default: true for responses and messages.").harmless(),
+        key("cache", Words(&words(&CacheTime::WORDS), Some("5m")),
+            "Of messages: how long the service is asked to keep the beginnings of requests."),
+        key("command", Texts,
+            "A program that acts as the model: it reads a request on its standard input and prints a chat completion on its \
+             standard output. ${AGENT_HOME} and ${CWD} are replaced in its words."),
+        TOTAL_TIMEOUT,
+    }
 }
+
+/// Recorded only if answers are streamed.
+#[rustfmt::skip]
+pub(super) const TOTAL_TIMEOUT: Key = count("total_timeout_ms", 1, 3_600_000,
+    "The time limit of one attempt whose answer is streamed; timeout_ms then is the longest silence.");
 
 impl Llm {
     /// True if a model is named, or a program serves as one.
@@ -99,7 +166,7 @@ impl Llm {
 }
 
 /// The parts of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Context {
     /// In order; all there is.
     pub sources: Vec<Source>,

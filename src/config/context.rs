@@ -124,11 +124,11 @@ fn read_file_source(
     let optional = optional.unwrap_or(false);
     if section.map.contains_key("search") {
         section.read_choice("search", &[("up", ())], out)?;
-        let max_bytes = at_least_one(section, "max_bytes", UPWARD_BYTES, out);
+        let max_bytes = section.at_least_one("max_bytes", out);
         return Some(Source::Upward {
             id: id.unwrap_or_else(|| file_name(&path)),
             name: name_below(&path, section, out)?,
-            max_bytes,
+            max_bytes: max_bytes.unwrap_or(UPWARD_BYTES),
             optional,
         });
     }
@@ -167,12 +167,12 @@ fn read_computed_source(section: &Section<'_>, out: &mut Diagnostics) -> Option<
     let generator = section.read_section("generator", out)?;
     generator.warn_of_unknown_keys(&["command", "timeout_ms"], out);
     let command = command(&generator, out)?;
-    let timeout = at_least_one(&generator, "timeout_ms", GENERATOR_TIMEOUT_MS, out);
+    let timeout = generator.at_least_one("timeout_ms", out);
     let output = output?;
     Some(Source::Computed {
         id: id.unwrap_or_else(|| file_name(&output)),
         command,
-        timeout: Duration::from_millis(timeout),
+        timeout: Duration::from_millis(timeout.unwrap_or(GENERATOR_TIMEOUT_MS)),
         output,
         optional: optional.unwrap_or(false),
         once: once.unwrap_or(false),
@@ -213,21 +213,6 @@ pub(super) fn command(section: &Section<'_>, out: &mut Diagnostics) -> Option<Ve
             None
         }
     }
-}
-
-/// A number that is not 0.
-pub(super) fn at_least_one(
-    section: &Section<'_>,
-    key: &str,
-    default: u64,
-    out: &mut Diagnostics,
-) -> u64 {
-    let count = section.read_count(key, out);
-    if count == Some(0) {
-        let message = format!("{}: expected at least 1, found 0", section.name(key));
-        out.error(section.path_to(key), message);
-    }
-    count.unwrap_or(default)
 }
 
 fn required_path(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Option<Word> {

@@ -1,7 +1,7 @@
 //! `hooks.yaml`: programs that run at certain points.
 
 use super::agent::{Hook, HookEvent, Problem, Severity};
-use super::context::{at_least_one, command};
+use super::context::command;
 use super::document::Document;
 use super::legacy;
 use crate::config::section::{Diagnostics, Section, describe_value};
@@ -75,10 +75,10 @@ fn hook(event: HookEvent, at: Vec<Step>, item: &Value, out: &mut Diagnostics) ->
     let section = Section::new(map, at).within(event.name());
     section.refuse_unknown_keys(&["command", "timeout_ms"], out);
     let command = command(&section, out)?;
-    let timeout = at_least_one(&section, "timeout_ms", HOOK_TIMEOUT_MS, out);
+    let timeout = section.at_least_one("timeout_ms", out);
     Some(Hook {
         event,
         command,
-        timeout: Duration::from_millis(timeout),
+        timeout: Duration::from_millis(timeout.unwrap_or(HOOK_TIMEOUT_MS)),
     })
 }

@@ -2,30 +2,18 @@
 //!
 //! Unaware of API keys and of the environment.
 
-use super::agent::Llm;
-use super::context::{at_least_one, command};
+use super::agent::{LLM, Llm, TOTAL_TIMEOUT};
+use super::context::command;
 use crate::config::api::{Api, CacheTime, Header, HeaderValue, appended_path};
 use crate::config::environment::{scheme_objection, without_secrets};
+use crate::config::keys::{KeyValue, find, names};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::argv_template::is_identifier;
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::Value;
-use std::time::Duration;
 
-/// The keys under `llm` that are the engine's own.
-pub(crate) const LLM_KEYS: [&str; 10] = [
-    "model",
-    "api",
-    "base_url",
-    "command",
-    "headers",
-    "stream",
-    "cache",
-    "timeout_ms",
-    "total_timeout_ms",
-    "max_retries",
-];
+const MOST_RETRIES: u64 = 1000;
 
 /// Keys that mean the same, each with the API that it belongs to.
 const SYNONYMS: [&[(&str, &[Api])]; 3] = [
@@ -68,19 +56,19 @@ fn objection(api: Api, key: &str, value: &Value) -> Option<&'static str> {
 }
 
 /// `key` is its place in the file.
-pub(super) fn read_llm(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Option<Llm> {
+pub(super) fn read_llm(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Llm {
     let at = vec![Step::Key(key.to_owned())];
     let Some(value) = section.map.get("llm") else {
         out.error(
             vec![],
             "llm: missing; it names the model: llm: {model: …}, or leaves it to DELTA_MODEL: llm: {}",
         );
-        return None;
+        return Llm::default();
     };
     let Value::Object(map) = value else {
         let found = describe_value(value);
         out.error(at, format!("{key}: expected a mapping, found {found}"));
-        return None;
+        return Llm::default();
     };
     let section = Section::new(map, at.clone()).within("llm");
     let url = map.get("base_url").and_then(Value::as_str);
@@ -95,24 +83,33 @@ pub(super) fn read_llm(section: &Section<'_>, key: &str, out: &mut Diagnostics) 
 /// The key that one under `llm` probably was meant to be, which goes into the requests as it is.
 pub(crate) fn misspelt_key(name: &str) -> Option<&'static str> {
     // The first is OpenRouter's.
-    if name == "models" || LLM_KEYS.contains(&name) {
+    if name == "models" || find(LLM, name).is_some() {
         return None;
     }
-    let near = nearest(name, LLM_KEYS.into_iter().chain(["temperature"]));
+    let near = nearest(name, names(LLM).into_iter().chain(["temperature"]));
     // A longer one is another word.
     near.filter(|near| *near != name && name.len() <= near.len() + 1)
 }
 
 /// The settings of a model, from an agent's file or a flow's.
-pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Option<Llm> {
+pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Llm {
     let map = llm.map;
-    let command = map.contains_key("command").then(|| command(llm, out));
-    let model = llm.read_text("model", out);
-    if model.is_some_and(|model| model.trim().is_empty()) {
+    let mut read = Llm::default();
+    read.read_keys(llm, out);
+    read.max_retries = read.max_retries.min(MOST_RETRIES);
+    read.total_timeout = KeyValue::read(llm, &TOTAL_TIMEOUT, out);
+    let is_program = map.contains_key("command");
+    if is_program {
+        read.command = command(llm, out);
+    }
+    if read
+        .model
+        .as_ref()
+        .is_some_and(|model| model.trim().is_empty())
+    {
         out.error(llm.path_to("model"), "llm: model: it is empty; name one");
     }
-    let base_url = llm.read_text("base_url", out);
-    if let Some(url) = base_url
+    if let Some(url) = &read.base_url
         && let Some(why) = scheme_objection(url)
     {
         let message = format!("llm: base_url: '{}': {why}", without_secrets(url));
@@ -132,7 +129,6 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Option<Llm
         }
     }
     let api = llm.read_choice("api", &Api::WORDS, out).unwrap_or_default();
-    let is_program = command.is_some();
     let stream = llm.read_flag("stream", out);
     if stream == Some(true) && is_program {
         out.error(
@@ -148,30 +144,19 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Option<Llm
             "llm: stream: an answer in the background is polled; leave it out",
         );
     }
-    let parameters = map
-        .iter()
-        .filter(|(key, _)| !LLM_KEYS.contains(&key.as_str()))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    Some(Llm {
-        model: model.map(str::to_owned),
-        is_from_environment: false,
-        parameters,
+    let parameters = map.iter().filter(|(key, _)| find(LLM, key).is_none());
+    Llm {
+        parameters: parameters
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect(),
         api,
         headers: headers(llm, out),
         stream: stream.unwrap_or(api != Api::Chat && !is_background) && !is_program,
         cache: llm
             .read_choice("cache", &CacheTime::WORDS, out)
             .unwrap_or_default(),
-        base_url: base_url.map(str::to_owned),
-        command: match command {
-            Some(command) => Some(command?),
-            None => None,
-        },
-        timeout: Duration::from_millis(at_least_one(llm, "timeout_ms", 600_000, out)),
-        total_timeout: Duration::from_millis(at_least_one(llm, "total_timeout_ms", 3_600_000, out)),
-        max_retries: llm.read_count("max_retries", out).unwrap_or(8).min(1000) as u32,
-    })
+        ..read
+    }
 }
 
 /// Refuses parameters that delta cannot honour. True if answers are made in the background.

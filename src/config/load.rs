@@ -1,47 +1,25 @@
 //! `agent.yaml` and the files it imports.
 
 use super::acceptance::{Acceptance, OutputSchema, read_schema};
-use super::agent::{Agent, Context, Hook, Problem, Severity};
-use super::context::at_least_one;
+use super::agent::{AGENT, Agent, Context, Hook, Problem, Severity};
+#[cfg(feature = "flow")]
+use super::agent::{LIMITS_KEY, StartLimits};
 use super::document::{Document, error_in};
 use super::imports::{leads_out, read_tools};
 use super::llm::read_llm;
 use super::pricing::{Budget, PriceList, check_prices, model_of_file};
 use super::sources::AgentSources;
 use super::{context, hooks, legacy};
+#[cfg(feature = "flow")]
+use crate::config::keys::KeyValue;
+use crate::config::keys::names;
 use crate::config::section::{Diagnostics, Section, describe_value};
-use crate::config::tool::argv_template::{is_identifier, parse_fixed_word};
-use crate::config::tool::definition::{Confirm, Tool, Word};
+use crate::config::tool::argv_template::is_identifier;
+use crate::config::tool::definition::{Confirm, Tool};
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-const KEYS: [&str; 22] = [
-    "name",
-    "version",
-    "description",
-    "llm",
-    "system_prompt",
-    "imports",
-    "max_iterations",
-    "max_output_bytes",
-    "keep_requests",
-    "limits",
-    "tool_timeout_ms",
-    "wrapper",
-    "workspace_env",
-    "tools",
-    "confirm",
-    "ask_human",
-    "sync",
-    "pricing",
-    "budget",
-    "output_schema",
-    "accept",
-    "repairs",
-];
 
 /// Reads an agent's directory. The agent is there if none of the problems is an error.
 pub(crate) fn load(dir: &Path) -> (Option<Agent>, Vec<Problem>) {
@@ -92,7 +70,7 @@ struct Parts {
     /// The model that the file names, and whether that is the one that is asked.
     model: (Option<String>, bool),
     tools: Vec<Tool>,
-    context: Option<Context>,
+    context: Context,
     hooks: Vec<Hook>,
     schema: Option<OutputSchema>,
 }
@@ -128,14 +106,15 @@ impl Loader<'_> {
             llm_key,
             model: (model, set.is_empty()),
             tools,
-            context: self.context(&prompt),
+            // Without one there is no agent.
+            context: self.context(&prompt).unwrap_or_default(),
             hooks,
             schema: self.output_schema(&document, set),
         };
         let mut out = Diagnostics::about("");
         let agent = read_agent(&Section::new(&document.root, vec![]), parts, &mut out);
         document.report_all(&[], out.into_list(), self.problems);
-        agent
+        Some(agent)
     }
 
     fn context(&mut self, prompt: &str) -> Option<Context> {
@@ -267,74 +246,47 @@ impl Loader<'_> {
 }
 
 /// Reads the keys of the main file.
-fn read_agent(section: &Section<'_>, mut parts: Parts, out: &mut Diagnostics) -> Option<Agent> {
-    section.warn_of_unknown_keys(&KEYS, out);
+fn read_agent(section: &Section<'_>, mut parts: Parts, out: &mut Diagnostics) -> Agent {
+    section.warn_of_unknown_keys(&names(AGENT), out);
     let name = required_text(section, "name", "the agent's name", out);
     let llm = read_llm(section, parts.llm_key, out);
-    let (limit_tokens, limit_seconds) = read_limits(section, out);
     let (model, is_asked) = parts.model;
     let prices = PriceList::read(section, model.as_deref(), out);
     let budget = Budget::read(section, out);
     // Another model is checked when it is started, with the budget that holds then.
-    let is_known = llm
-        .as_ref()
-        .is_some_and(|llm| llm.model.is_some() || llm.command.is_some());
-    if is_asked && is_known {
+    if is_asked && llm.has_model() {
         check_prices(&budget, &prices, model.as_deref(), out);
     }
     override_confirm(section, &mut parts.tools, out);
-    let timeout = section.read_count("tool_timeout_ms", out);
-    let timeout = Duration::from_millis(timeout.unwrap_or(600_000));
-    Some(Agent {
-        version: match section.map.get("version") {
-            Some(Value::Number(number)) => Some(number.to_string()),
-            _ => section.read_text("version", out).map(str::to_owned),
-        },
-        max_iterations: at_least_one(section, "max_iterations", 30, out),
-        max_output_bytes: at_least_one(section, "max_output_bytes", 30_000, out),
-        keep_requests: section.read_count("keep_requests", out).unwrap_or(50) as usize,
-        limit_tokens,
-        limit_seconds,
-        tool_timeout: Some(timeout).filter(|timeout| !timeout.is_zero()),
-        wrapper: words(section, "wrapper", out),
-        ask_human: section.read_flag("ask_human", out).unwrap_or(true),
-        sync: section.read_flag("sync", out).unwrap_or(true),
-        workspace_env: workspace_env(section, out),
+    let mut agent = Agent {
+        home: parts.home,
+        name: name.unwrap_or_default(),
+        llm,
+        tools: parts.tools,
         prices,
         budget,
         acceptance: Acceptance::read(section, parts.schema, out),
-        description: section.read_text("description", out).map(str::to_owned),
-        home: parts.home,
-        tools: parts.tools,
+        context: parts.context,
         hooks: parts.hooks,
-        name: name?,
-        llm: llm?,
-        context: parts.context?,
-    })
+        ..Agent::default()
+    };
+    agent.read_keys(section, out);
+    check_workspace_env(section, &agent, out);
+    agent
 }
 
 /// Says what is wrong with the keys that bind a run of an agent, in another file. `model` is
 /// the model of that file, if it names one.
 #[cfg(feature = "flow")]
 pub(crate) fn check_limits(section: &Section<'_>, model: Option<&str>, out: &mut Diagnostics) {
-    read_limits(section, out);
-    at_least_one(section, "max_iterations", 1, out);
+    StartLimits::read(section, &LIMITS_KEY, out);
+    section.at_least_one("max_iterations", out);
     let prices = PriceList::read(section, model, out);
     let budget = Budget::read(section, out);
     if model.is_some() {
         check_prices(&budget, &prices, model, out);
     }
     Acceptance::read(section, None, out);
-}
-
-/// The limits of one start of the engine: tokens and seconds.
-fn read_limits(section: &Section<'_>, out: &mut Diagnostics) -> (u64, u64) {
-    let Some(limits) = section.read_section("limits", out) else {
-        return (0, 0);
-    };
-    limits.warn_of_unknown_keys(&["tokens", "seconds"], out);
-    let mut limit = |key| limits.read_count(key, out).unwrap_or(0);
-    (limit("tokens"), limit("seconds"))
 }
 
 /// Applies the key `confirm`, which decides for all tools whether a person is asked.
@@ -374,9 +326,8 @@ fn override_confirm(section: &Section<'_>, tools: &mut [Tool], out: &mut Diagnos
     }
 }
 
-fn workspace_env(section: &Section<'_>, out: &mut Diagnostics) -> Option<Vec<String>> {
-    let entries = section.read_texts("workspace_env", out)?;
-    for (index, entry) in entries.iter().enumerate() {
+fn check_workspace_env(section: &Section<'_>, agent: &Agent, out: &mut Diagnostics) {
+    for (index, entry) in agent.workspace_env.iter().flatten().enumerate() {
         let name = entry.strip_suffix('*').unwrap_or(entry);
         if !is_identifier(name) {
             let at = [section.path_to("workspace_env"), vec![Step::Item(index)]].concat();
@@ -386,7 +337,6 @@ fn workspace_env(section: &Section<'_>, out: &mut Diagnostics) -> Option<Vec<Str
             out.error(at, message);
         }
     }
-    Some(entries.into_iter().map(str::to_owned).collect())
 }
 
 fn required_text(
@@ -404,9 +354,4 @@ fn required_text(
         out.error(section.path_to(key), message);
     }
     Some(text.to_owned())
-}
-
-fn words(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Vec<Word> {
-    let texts = section.read_texts(key, out).unwrap_or_default();
-    texts.into_iter().map(parse_fixed_word).collect()
 }

@@ -4,6 +4,7 @@
 //! Unaware of runs.
 
 pub(crate) mod section;
+pub(crate) mod keys;
 pub(crate) mod api;
 pub(crate) mod pricing;
 pub(crate) mod tool;

@@ -2,6 +2,8 @@
 //!
 //! Unaware of what has been spent.
 
+use crate::config::keys::Kind::{Amount, Count, Words};
+use crate::config::keys::{Key, key, names, words};
 use crate::config::section::{Diagnostics, Section};
 use crate::error::Error;
 use crate::text::timestamp::{Timestamp, parse_span};
@@ -9,6 +11,24 @@ use crate::text::yaml::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::time::Duration;
+
+/// The keys of a model's prices.
+#[rustfmt::skip]
+pub(crate) static PRICING: &[Key] = &[
+    key("input", Amount, "The price of a request's tokens.").required(),
+    key("output", Amount, "The price of an answer's tokens.").required(),
+    key("cached", Amount, "The price of a request's tokens that came from a cache. Default: the price of other tokens."),
+    key("cache_write", Amount, "Of a request's tokens that were put into a cache. Without it they cost what others do."),
+];
+
+/// The keys of a budget.
+#[rustfmt::skip]
+pub(crate) static BUDGET: &[Key] = &[
+    key("cost", Amount, "In the currency of pricing, which must have a price for the model."),
+    key("tokens", Count(0, None), "Tokens, as the server counts them."),
+    key("seconds", Count(0, None), "Seconds of the engine, without the time that people took to answer."),
+    key("per", Words(&words(&BudgetScope::WORDS), Some("run")), "The run's own spending, or that of the run and all runs below it."),
+];
 
 /// Prices per million tokens, in any currency.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -55,7 +75,6 @@ impl PriceList {
 
     /// The prices under `pricing:`. The flat form is that of `model`, which the same file names.
     pub(super) fn read(section: &Section<'_>, model: Option<&str>, out: &mut Diagnostics) -> Self {
-        const KEYS: [&str; 4] = ["input", "output", "cached", "cache_write"];
         let Some(map) = section.read_mapping("pricing", out) else {
             return Self::default();
         };
@@ -65,7 +84,7 @@ impl PriceList {
             let section = Section::new(map, at).within("pricing");
             return Self(vec![(
                 model.map(str::to_owned),
-                prices(&section, "pricing", &KEYS, out),
+                prices(&section, "pricing", out),
             )]);
         }
         let mut list = Vec::with_capacity(map.len());
@@ -76,18 +95,19 @@ impl PriceList {
             let at = [at.clone(), vec![Step::Key(name.clone())]].concat();
             let owner = format!("pricing: {name}");
             let section = Section::new(prices_of_model, at).within(&owner);
-            list.push((Some(name.clone()), prices(&section, &owner, &KEYS, out)));
+            list.push((Some(name.clone()), prices(&section, &owner, out)));
         }
         Self(list)
     }
 }
 
-fn prices(section: &Section<'_>, owner: &str, keys: &[&str], out: &mut Diagnostics) -> Pricing {
-    section.warn_of_unknown_keys(keys, out);
-    for key in ["input", "output"] {
-        if !section.map.contains_key(key) {
-            let message = format!("{owner}: {key} is missing; prices are per million tokens");
-            out.error(section.path_to(key), message);
+fn prices(section: &Section<'_>, owner: &str, out: &mut Diagnostics) -> Pricing {
+    section.warn_of_unknown_keys(&names(PRICING), out);
+    for key in PRICING.iter().filter(|key| key.is_required) {
+        let name = key.name;
+        if !section.map.contains_key(name) {
+            let message = format!("{owner}: {name} is missing; prices are per million tokens");
+            out.error(section.path_to(name), message);
         }
     }
     Pricing {
@@ -142,7 +162,7 @@ impl Budget {
             return Self::default();
         };
         // A misspelt limit would be none.
-        section.refuse_unknown_keys(&["cost", "tokens", "seconds", "per"], out);
+        section.refuse_unknown_keys(&names(BUDGET), out);
         let budget = Self {
             cost: section.read_amount("cost", out),
             tokens: section.read_count("tokens", out),

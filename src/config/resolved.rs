@@ -31,18 +31,19 @@ pub(crate) fn render_resolved(
         "version": agent.version,
         "description": agent.description,
         "llm": llm(&agent.llm),
-        "max_iterations": max_iterations,
-        "max_output_bytes": agent.max_output_bytes,
-        "keep_requests": agent.keep_requests,
-        "limits": {"tokens": agent.limit_tokens, "seconds": agent.limit_seconds},
-        "tool_timeout_ms": agent.tool_timeout.map_or(0, |time| time.as_millis() as u64),
-        "wrapper": words(&agent.wrapper),
-        "ask_human": agent.ask_human,
-        "sync": agent.sync,
-        "tools": tools(agent),
-        "context": {"sources": sources, "system_messages": if agent.context.separate { "separate" } else { "merged" }},
-        "hooks": hooks,
     });
+    for (key, value) in agent.record_keys() {
+        config[key] = value;
+    }
+    config["max_iterations"] = max_iterations.into();
+    let separate = if agent.context.separate {
+        "separate"
+    } else {
+        "merged"
+    };
+    config["tools"] = tools(agent);
+    config["context"] = json!({"sources": sources, "system_messages": separate});
+    config["hooks"] = hooks.into();
     let acceptance = &agent.acceptance;
     if let Some(schema) = &acceptance.schema {
         config["output_schema"] = json!(schema.name);
@@ -52,9 +53,6 @@ pub(crate) fn render_resolved(
     }
     if acceptance.has_checks() {
         config["repairs"] = acceptance.repairs.into();
-    }
-    if let Some(list) = &agent.workspace_env {
-        config["workspace_env"] = json!(list);
     }
     if let Some(pricing) = agent.prices.of_model(agent.llm.model.as_deref()) {
         config["pricing"] = json!(pricing);
@@ -69,10 +67,7 @@ pub(crate) fn render_resolved(
 }
 
 fn llm(from: &Llm) -> Map<String, Value> {
-    let mut llm = Map::new();
-    if let Some(model) = &from.model {
-        llm.insert("model".to_owned(), model.as_str().into());
-    }
+    let mut llm = from.record_keys();
     llm.extend(from.parameters.iter().cloned());
     let api = from.api;
     if api != Api::Chat {
@@ -89,17 +84,9 @@ fn llm(from: &Llm) -> Map<String, Value> {
     if !from.headers.is_empty() {
         llm.insert("headers".to_owned(), headers(&from.headers));
     }
-    if let Some(url) = &from.base_url {
-        llm.insert("base_url".to_owned(), url.as_str().into());
-    }
     if let Some(command) = &from.command {
         llm.insert("command".to_owned(), words(command));
     }
-    llm.insert(
-        "timeout_ms".to_owned(),
-        (from.timeout.as_millis() as u64).into(),
-    );
-    llm.insert("max_retries".to_owned(), from.max_retries.into());
     llm
 }
 

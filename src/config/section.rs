@@ -132,6 +132,16 @@ impl<'n> Section<'n> {
         self.read(key, "a whole number, 0 or more", Value::as_u64, out)
     }
 
+    /// A whole number that is not 0.
+    pub(crate) fn at_least_one(&self, key: &str, out: &mut Diagnostics) -> Option<u64> {
+        let count = self.read_count(key, out);
+        if count == Some(0) {
+            let message = format!("{}: expected at least 1, found 0", self.name(key));
+            out.error(self.path_to(key), message);
+        }
+        count
+    }
+
     /// A program's exit code that is not 0.
     pub(crate) fn read_exit_code(&self, key: &str, out: &mut Diagnostics) -> Option<i32> {
         let pick = |value: &Value| i32::try_from(value.as_i64()?).ok();

@@ -1,8 +1,8 @@
 //! `--set`: an agent with some keys of agent.yaml overridden for one run.
 
 use super::preflight::{choose_model, load_agent};
-use crate::config::agent::{Agent, Severity};
-use crate::config::llm::LLM_KEYS;
+use crate::config::agent::{AGENT, Agent, Severity};
+use crate::config::keys;
 use crate::config::load;
 use crate::config::tool::bind::shell_quoted;
 use crate::error::{Error, Result};
@@ -18,27 +18,20 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Keys of agent.yaml that a record may decide, beside the parameters of the model: they determine neither where a program,
-/// a key or an answer goes, nor how much is spent.
-#[rustfmt::skip]
-const HARMLESS: [&str; 11] = [
-    "llm.model", "llm.stream", "llm.window", "llm.timeout_ms", "llm.max_retries", "llm.attachments",
-    "max_output_bytes", "keep_requests", "name", "version", "description",
-];
-
-/// True if a record cannot set this key to this value.
+/// True if a record cannot set this key to this value. Of the keys that are not delta's own, it sets small parameters of
+/// the model.
 fn is_guarded(key: &str, value: &Value) -> bool {
     const LONGEST: usize = 64;
+    if let Some(key) = keys::find(AGENT, key) {
+        return key.is_guarded;
+    }
     let is_small = match value {
         Value::Number(_) | Value::Bool(_) => true,
         Value::String(text) => text.chars().count() <= LONGEST,
         _ => false,
     };
-    let is_parameter =
-        |name: &str| !name.is_empty() && !name.contains('.') && !LLM_KEYS.contains(&name);
-    let is_harmless =
-        HARMLESS.contains(&key) || is_small && key.strip_prefix("llm.").is_some_and(is_parameter);
-    !is_harmless
+    let parameter = key.strip_prefix("llm.").unwrap_or_default();
+    !is_small || parameter.is_empty() || parameter.contains('.')
 }
 
 /// The recorded overrides that count only if they are given again.
@@ -236,7 +229,6 @@ mod tests {
             ("llm.window", json!(8000)),
             ("llm.timeout_ms", json!(1)),
             ("llm.max_retries", json!(0)),
-            ("llm.attachments", json!({"images": false})),
             ("llm.temperature", json!(0.5)),
             ("llm.store", json!(false)),
             ("llm.reasoning_effort", json!("é".repeat(64))),

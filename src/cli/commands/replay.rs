@@ -3,7 +3,7 @@
 
 use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ReplayArgs;
-use crate::config::agent::Agent;
+use crate::config::agent::{Agent, StartLimits};
 use crate::config::environment::Environment;
 use crate::engine::run_loop::{Ending, Engine, Options};
 use crate::error::{Error, Exit, Result};
@@ -135,7 +135,7 @@ fn agent_and_overrides(
         // What the environment says today is not what the requests were made with.
         agent.llm.model = state.asked_model().or(agent.llm.model);
     }
-    (agent.limit_tokens, agent.limit_seconds) = (0, 0);
+    agent.limits = StartLimits::default();
     agent.llm.max_retries = 0;
     // What can be repeated need not be durable.
     agent.sync = false;

@@ -2,7 +2,10 @@
 //!
 //! Unaware of the rest of a tool, and of any shell's grammar beyond its quotes.
 
+use crate::config::keys::{Key, KeyValue};
+use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::definition::{AGENT_HOME, CWD, Piece, Word};
+use serde_json::Value;
 
 /// A command line that was split.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -90,6 +93,28 @@ pub(crate) fn parse_word(text: &str, names: &[&str]) -> Word {
 /// A text with the engine's variables in it, as a word without parameters.
 pub(crate) fn parse_fixed_word(text: &str) -> Word {
     parse_word(text, &[])
+}
+
+/// Words with the engine's variables, and no parameters, in them.
+impl KeyValue for Option<Vec<Word>> {
+    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+        let texts = section.read_texts(key.name, out)?;
+        Some(texts.into_iter().map(parse_fixed_word).collect())
+    }
+
+    fn record(&self) -> Value {
+        self.as_ref().map_or(Value::Null, KeyValue::record)
+    }
+}
+
+impl KeyValue for Vec<Word> {
+    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+        Option::<Self>::read(section, key, out).unwrap_or_default()
+    }
+
+    fn record(&self) -> Value {
+        self.iter().map(|word| word.written(|_| "")).collect()
+    }
 }
 
 /// The parameter, if there is one, whose value would run as code: it is part of the script that a

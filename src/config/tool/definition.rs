@@ -2,6 +2,8 @@
 //!
 //! Data only. Unaware of how a tool is written in YAML and of how it is executed.
 
+use crate::config::keys::Kind::{Count, Flag, Own, Text, Texts, Words};
+use crate::config::keys::{key, keys};
 use serde_json::{Map, Value, json};
 
 /// The engine's variable for the agent's directory. No parameter has this name.
@@ -9,43 +11,64 @@ pub(crate) const AGENT_HOME: &str = "AGENT_HOME";
 /// The engine's variable for the workspace. No parameter has this name.
 pub(crate) const CWD: &str = "CWD";
 
-/// A tool, however it was written.
-///
-/// The argv is `command` followed by the parameters in `appended`. Every parameter is used exactly
-/// one way: it is in `command`, or once in `appended`, or it is the one that goes to stdin.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Tool {
-    /// Matches `[A-Za-z0-9_-]{1,64}`.
-    pub name: String,
-    /// For the model; see also [`schema`].
-    pub description: Option<String>,
-    /// How the command was written, which describes a tool that has no description.
-    pub template: String,
-    /// The program and its first arguments. Not empty; the first word is never dropped.
-    pub command: Vec<Word>,
-    /// Indices of the parameters whose values follow `command`, in this order.
-    pub appended: Vec<usize>,
-    /// In the order in which the model sees them; no two have the same name.
-    pub parameters: Vec<Parameter>,
-    /// How the arguments reach the command.
-    pub input: InputForm,
-    /// 0 is no limit; none is the agent's.
-    pub timeout_ms: Option<u64>,
-    /// None is the agent's.
-    pub max_output_bytes: Option<u64>,
-    /// Words before the argv, without parameters. Empty is no wrapper; none is the agent's.
-    pub wrapper: Option<Vec<Word>>,
-    /// Extra variables, names without `=` and NUL.
-    pub env: Vec<(String, String)>,
-    pub on_resume: OnResume,
-    pub confirm: Confirm,
-    /// False if repeating a call is harmless.
-    pub has_effect: bool,
-    /// The command is a `delta run` whose run is named after the call; its name is an option before the word
-    /// of this index.
-    pub subagent: Option<usize>,
-    /// The command's environment holds the engine's API key.
-    pub pass_api_key: bool,
+keys! {
+    /// A tool, however it was written.
+    ///
+    /// The argv is `command` followed by the parameters in `appended`. Every parameter is used exactly
+    /// one way: it is in `command`, or once in `appended`, or it is the one that goes to stdin.
+    #[derive(Clone, Debug, Default, PartialEq)]
+    struct Tool, TOOL
+    fields {
+        /// Matches `[A-Za-z0-9_-]{1,64}`.
+        name: String,
+        /// How the command was written, which describes a tool that has no description.
+        template: String,
+        /// The program and its first arguments. Not empty; the first word is never dropped.
+        command: Vec<Word>,
+        /// Indices of the parameters whose values follow `command`, in this order.
+        appended: Vec<usize>,
+        /// In the order in which the model sees them; no two have the same name.
+        parameters: Vec<Parameter>,
+        /// How the arguments reach the command.
+        input: InputForm,
+        on_resume: OnResume,
+        /// False if repeating a call is harmless.
+        has_effect: bool,
+        /// The command is a `delta run` whose run is named after the call; its name is an option before the word
+        /// of this index.
+        subagent: Option<usize>,
+    }
+    keys {
+        /// See also [`schema`].
+        description: Option<String> = key("description", Text, "The description that the model sees. Default: the command."),
+        timeout_ms: Option<u64> = key("timeout_ms", Count(0, None), "The tool's time limit, instead of the agent's tool_timeout_ms. 0 is no limit."),
+        max_output_bytes: Option<u64> = key("max_output_bytes", Count(0, None),
+            "The most bytes of each output stream that the model sees, instead of the agent's."),
+        wrapper: Option<Vec<Word>> = key("wrapper", Texts, "The words before the command, instead of the agent's wrapper. An empty list is no wrapper."),
+        /// Names without `=` and NUL.
+        env: Vec<(String, String)> = key("env", Own, "Additional variables. The journal records only their names."),
+        confirm: Confirm = key("confirm", Own, "Whether a person is asked before a call runs: true, or a sentence to ask."),
+        pass_api_key: bool = key("pass_api_key", Flag(Some(false)),
+            "True if the command receives the variables with the API key, as a command that runs an agent must."),
+    }
+    read by hand {
+        key("name", Text, "The name by which the model calls the tool.").required(),
+        key("exec", Text, "A command line that no shell reads. ${name} is one argument, whatever the value is; put -- before values \
+            that must not be read as options."),
+        key("shell", Text, "A script for sh. ${name} is quoted; ${name:raw} is split into words and its patterns are expanded."),
+        key("command", Texts, "The program and its first arguments. ${name} is replaced by a declared parameter; the others follow the words."),
+        key("parameters", Own, "Details of the parameters. In exec and shell, ${name} alone is a required string."),
+        key("stdin", Text, "The parameter whose value goes to the standard input."),
+        key("input", Words(&["json"], None),
+            "json: all arguments go to the standard input as one JSON object, and the command has no placeholders."),
+        key("input_schema", Own, "With input: json, in place of parameters: a JSON Schema of an object, which the model sees as it is. \
+            The command checks the arguments."),
+        key("on_resume", Own, "The treatment of a call that was running when the engine died: report informs the model, retry runs the \
+            call again, check asks a command whether the call has happened. Default: report, or retry with effect: none."),
+        key("effect", Words(&["none"], None), "none: repeating a call is harmless."),
+        key("subagent", Flag(Some(false)), "True for a command that is a delta run or a delta flow run: its run is named after the call, \
+            and a question or a limit in it suspends this run."),
+    }
 }
 
 impl Tool {
@@ -53,21 +76,10 @@ impl Tool {
     pub(crate) fn fixed(name: &str, command: Vec<Word>) -> Self {
         Self {
             name: name.to_owned(),
-            description: None,
             template: name.to_owned(),
             command,
-            appended: Vec::new(),
-            parameters: Vec::new(),
-            input: InputForm::Parameters,
-            timeout_ms: None,
-            max_output_bytes: None,
-            wrapper: None,
-            env: Vec::new(),
-            on_resume: OnResume::Report,
-            confirm: Confirm::No,
             has_effect: true,
-            subagent: None,
-            pass_api_key: false,
+            ..Self::default()
         }
     }
 }
@@ -364,22 +376,9 @@ mod tests {
 
     fn tool() -> Tool {
         Tool {
-            name: "t".to_owned(),
-            description: None,
             template: "t ${a}".to_owned(),
-            command: vec![Word::fixed("t"), Word(vec![Piece::Param(0)])],
-            appended: vec![],
             parameters: vec![Parameter::new("a", Inject::Argument)],
-            input: InputForm::default(),
-            timeout_ms: None,
-            max_output_bytes: None,
-            wrapper: None,
-            env: vec![],
-            on_resume: OnResume::default(),
-            confirm: Confirm::default(),
-            has_effect: true,
-            subagent: None,
-            pass_api_key: false,
+            ..Tool::fixed("t", vec![Word::fixed("t"), Word(vec![Piece::Param(0)])])
         }
     }
 

@@ -4,36 +4,15 @@
 
 pub(crate) use crate::config::section::Diagnostic;
 
+use crate::config::keys::{Key, KeyValue, names};
 use crate::config::section::{Diagnostics, Section, describe_value};
-use crate::config::tool::argv_template::parse_fixed_word;
 use crate::config::tool::command;
 use crate::config::tool::definition::{
-    Confirm, Inject, InputForm, Parameter, Tool, Word, one_line,
+    Confirm, Inject, InputForm, Parameter, TOOL, Tool, one_line,
 };
 use crate::config::tool::effect;
 use crate::config::tool::parameters;
 use serde_json::{Map, Value, json};
-
-const KEYS: [&str; 18] = [
-    "name",
-    "description",
-    "exec",
-    "shell",
-    "command",
-    "parameters",
-    "stdin",
-    "input",
-    "input_schema",
-    "timeout_ms",
-    "max_output_bytes",
-    "wrapper",
-    "env",
-    "on_resume",
-    "confirm",
-    "effect",
-    "subagent",
-    "pass_api_key",
-];
 
 /// Reads one item of a `tools:` list. The paths of diagnostics begin at that item.
 ///
@@ -62,7 +41,7 @@ pub(crate) fn render(tools: &[Tool]) -> Value {
 }
 
 fn read(section: &Section, out: &mut Diagnostics) -> Option<Tool> {
-    section.warn_of_unknown_keys(&KEYS, out);
+    section.warn_of_unknown_keys(&names(TOOL), out);
     let name = name(section, out);
     let declared = parameters::read(section, out);
     let input = input(section, out);
@@ -70,35 +49,24 @@ fn read(section: &Section, out: &mut Diagnostics) -> Option<Tool> {
         InputForm::Parameters => command::read(section, &declared, out),
         InputForm::Json | InputForm::Schema(_) => command::read_fixed(section, &declared, out),
     };
-    let wrapper = section.read_texts("wrapper", out);
-    let description = section.read_text("description", out).map(str::to_owned);
-    let timeout_ms = section.read_count("timeout_ms", out);
-    let max_output_bytes = section.read_count("max_output_bytes", out);
-    let env = env(section, out);
+    let mut tool = Tool::default();
+    tool.read_keys(section, out);
     let has_effect = effect::read_effect(section, out);
     let on_resume = effect::read_on_resume(section, has_effect, out);
-    let confirm = confirm(section, out);
-    let pass_api_key = section.read_flag("pass_api_key", out).unwrap_or(false);
     let usage = usage?;
     let is_nested = section.read_flag("subagent", out).unwrap_or(false);
     let subagent = is_nested.then(|| effect::read_subagent(section, &usage, out));
     Some(Tool {
         name: name?,
-        description,
         template: usage.template,
         command: usage.command,
         appended: usage.appended,
         parameters: usage.parameters,
         input,
-        timeout_ms,
-        max_output_bytes,
-        wrapper: wrapper.map(|texts| texts.into_iter().map(parse_fixed_word).collect()),
-        env,
         on_resume,
-        confirm,
         has_effect,
         subagent: subagent.flatten(),
-        pass_api_key,
+        ..tool
     })
 }
 
@@ -136,45 +104,63 @@ fn input(section: &Section, out: &mut Diagnostics) -> InputForm {
     InputForm::Schema(schema.clone())
 }
 
-fn env(section: &Section, out: &mut Diagnostics) -> Vec<(String, String)> {
-    let mut env = Vec::new();
-    for (name, value) in section.read_mapping("env", out).into_iter().flatten() {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            Value::Number(_) | Value::Bool(_) => value.to_string(),
-            _ => {
-                let message = format!(
-                    "env: expected a string for {name}, found {}",
-                    describe_value(value)
-                );
+impl KeyValue for Vec<(String, String)> {
+    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+        let mut env = Self::new();
+        for (name, value) in section.read_mapping(key.name, out).into_iter().flatten() {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Number(_) | Value::Bool(_) => value.to_string(),
+                _ => {
+                    let found = describe_value(value);
+                    let message = format!("env: expected a string for {name}, found {found}");
+                    out.error(section.path_to("env"), message);
+                    continue;
+                }
+            };
+            if name.is_empty() || name.contains(['=', '\0']) || text.contains('\0') {
+                let message = format!("env: no variable can be named {name:?} or hold a NUL byte");
                 out.error(section.path_to("env"), message);
-                continue;
             }
-        };
-        if name.is_empty() || name.contains(['=', '\0']) || text.contains('\0') {
-            let message = format!("env: no variable can be named {name:?} or hold a NUL byte");
-            out.error(section.path_to("env"), message);
+            env.push((name.clone(), text));
         }
-        env.push((name.clone(), text));
+        env
     }
-    env
+
+    fn record(&self) -> Value {
+        let env = self
+            .iter()
+            .map(|(name, value)| (name.clone(), value.as_str().into()));
+        let env = Value::Object(env.collect());
+        if self.is_empty() { Value::Null } else { env }
+    }
 }
 
-fn confirm(section: &Section, out: &mut Diagnostics) -> Confirm {
-    // A single word may be meant as a flag: yes, no, none.
-    let is_sentence = |text: &str| text.contains(|c: char| !c.is_ascii_alphabetic());
-    match section.map.get("confirm") {
-        None | Some(Value::Bool(false)) => Confirm::No,
-        Some(Value::Bool(true)) => Confirm::Yes,
-        Some(Value::String(text)) if !text.trim().is_empty() && is_sentence(text) => {
-            Confirm::Sentence(text.clone())
+impl KeyValue for Confirm {
+    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+        // A single word may be meant as a flag: yes, no, none.
+        let is_sentence = |text: &str| text.contains(|c: char| !c.is_ascii_alphabetic());
+        match section.map.get(key.name) {
+            None | Some(Value::Bool(false)) => Self::No,
+            Some(Value::Bool(true)) => Self::Yes,
+            Some(Value::String(text)) if !text.trim().is_empty() && is_sentence(text) => {
+                Self::Sentence(text.clone())
+            }
+            Some(other) => {
+                let found = describe_value(other);
+                let message =
+                    format!("confirm: expected true, false or a sentence to ask, found {found}");
+                out.error(section.path_to("confirm"), message);
+                Self::Yes
+            }
         }
-        Some(other) => {
-            let found = describe_value(other);
-            let message =
-                format!("confirm: expected true, false or a sentence to ask, found {found}");
-            out.error(section.path_to("confirm"), message);
-            Confirm::Yes
+    }
+
+    fn record(&self) -> Value {
+        match self {
+            Self::No => Value::Null,
+            Self::Yes => true.into(),
+            Self::Sentence(words) => words.as_str().into(),
         }
     }
 }
@@ -184,12 +170,7 @@ fn render_tool(tool: &Tool) -> Value {
     let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
     put("name", tool.name.as_str().into());
     let name = |index: usize| tool.parameters[index].name.as_str();
-    let written = |words: &[Word]| {
-        words
-            .iter()
-            .map(|word| word.written(name))
-            .collect::<Vec<_>>()
-    };
+    let command = tool.command.iter().map(|word| word.written(name));
     // The model gets the same description of the expanded form, also where that would be described by
     // another template.
     let template = one_line(&tool.command, &tool.appended, &tool.parameters);
@@ -197,7 +178,7 @@ fn render_tool(tool: &Tool) -> Value {
     if let Some(description) = tool.description.as_ref().or(template) {
         put("description", description.as_str().into());
     }
-    put("command", written(&tool.command).into());
+    put("command", command.collect());
     if !tool.parameters.is_empty() {
         let render = |(index, parameter)| {
             let position = tool.appended.iter().position(|appended| *appended == index);
@@ -216,22 +197,9 @@ fn render_tool(tool: &Tool) -> Value {
             put("input_schema", schema.clone().into());
         }
     }
-    if let Some(ms) = tool.timeout_ms {
-        put("timeout_ms", ms.into());
-    }
-    if let Some(bytes) = tool.max_output_bytes {
-        put("max_output_bytes", bytes.into());
-    }
-    if let Some(wrapper) = &tool.wrapper {
-        put("wrapper", written(wrapper).into());
-    }
-    if !tool.env.is_empty() {
-        let env = tool
-            .env
-            .iter()
-            .map(|(name, value)| (name.clone(), value.as_str().into()));
-        put("env", Value::Object(env.collect()));
-    }
+    let keys = tool.record_keys().into_iter();
+    map.extend(keys.filter(|(_, value)| *value != Value::Bool(false)));
+    let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
     if let Some(value) = effect::render_on_resume(tool) {
         put("on_resume", value);
     }
@@ -241,17 +209,11 @@ fn render_tool(tool: &Tool) -> Value {
     if tool.subagent.is_some() {
         put("subagent", true.into());
     }
-    match &tool.confirm {
-        Confirm::No => {}
-        Confirm::Yes => {
-            put("confirm", true.into());
+    // As in the manual, these come last.
+    for key in ["confirm", "pass_api_key"] {
+        if let Some(value) = map.shift_remove(key) {
+            map.insert(key.to_owned(), value);
         }
-        Confirm::Sentence(words) => {
-            put("confirm", words.as_str().into());
-        }
-    }
-    if tool.pass_api_key {
-        put("pass_api_key", true.into());
     }
     map.into()
 }

@@ -2,6 +2,8 @@
 //!
 //! Unaware of templates.
 
+use crate::config::keys::Kind::{Count, Flag, Own, Text, Words};
+use crate::config::keys::{Key, key, names, words};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::argv_template::is_reserved;
 use crate::config::tool::definition::{Inject, Parameter, ParameterType, text_of};
@@ -39,18 +41,23 @@ impl DeclaredParameter {
     }
 }
 
-const KEYS: [&str; 10] = [
-    "name",
-    "type",
-    "description",
-    "enum",
-    "required",
-    "default",
-    "inject_as",
-    "option_name",
-    "position",
-    "raw",
+/// The keys of a parameter.
+#[rustfmt::skip]
+pub(crate) static PARAMETER: &[Key] = &[
+    key("name", Text, "The parameter's name, as in ${name}.").required(),
+    key("type", Words(&words(&KINDS), Some("string")), "The type that the model sees. Values are not converted."),
+    key("description", Text, "The description that the model sees."),
+    key("enum", Own, "The allowed values."),
+    key("required", Flag(None), "True if a call without it is refused. Default: true without a default, false with one."),
+    key("default", Own, "The value if the model gives none."),
+    key("inject_as", Words(&words(&WAYS), Some("argument")),
+        "The way the value reaches the command. In exec and shell, the template determines it."),
+    key("option_name", Text, "The option before the value, with inject_as: option."),
+    key("position", Count(0, None), "The position among the values that follow the command, from 0."),
+    key("raw", Flag(None), "True if it has the modifier :raw in a shell template; must agree with the template."),
 ];
+
+const WAYS: [(&str, u8); 3] = [("argument", 0), ("option", 1), ("stdin", 2)];
 
 const KINDS: [(&str, ParameterType); 4] = [
     ("string", ParameterType::String),
@@ -155,8 +162,7 @@ fn read_one(section: Section, at: Vec<Step>, out: &mut Diagnostics) -> Option<De
 }
 
 fn inject(name: &str, section: &Section, out: &mut Diagnostics) -> Option<Inject> {
-    let ways = [("argument", 0), ("option", 1), ("stdin", 2)];
-    let way = section.read_choice("inject_as", &ways, out);
+    let way = section.read_choice("inject_as", &WAYS, out);
     let option = section.read_text("option_name", out);
     match (way, option) {
         (Some(1), Some(option)) if option.is_empty() || option.contains('\0') => {
@@ -197,9 +203,10 @@ fn choices(name: &str, section: &Section, out: &mut Diagnostics) -> Vec<Value> {
 /// The keys that go into the schema as they are.
 fn extra(name: &str, section: &Section, out: &mut Diagnostics) -> Map<String, Value> {
     let mut extra = section.map.clone();
-    extra.retain(|key, _| !KEYS.contains(&key.as_str()));
+    let known = names(PARAMETER);
+    extra.retain(|key, _| !known.contains(&key.as_str()));
     for key in extra.keys() {
-        if let Some(meant) = nearest(key, KEYS) {
+        if let Some(meant) = nearest(key, known.iter().copied()) {
             let message = format!(
                 "parameter '{name}': '{key}' is passed to the model as it is; did you mean '{meant}'?"
             );

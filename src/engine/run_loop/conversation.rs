@@ -88,7 +88,10 @@ impl<'a> Conversation<'a> {
             model,
             wire: Wire::of_agent(agent, ctx.environment),
             builder: builder(agent),
-            invocations: Invocations::open(&ctx.run.io("invocations"), agent.keep_requests)?,
+            invocations: Invocations::open(
+                &ctx.run.io("invocations"),
+                agent.keep_requests as usize,
+            )?,
             transcript: MessageCache::new(form(&agent.llm), reading),
             streamed,
         })
@@ -240,7 +243,7 @@ impl<'a> Conversation<'a> {
             is_open: invoked.is_open,
         };
         let patience = Patience {
-            max_retries: self.ctx.agent.llm.max_retries,
+            max_retries: self.ctx.agent.llm.max_retries as u32,
             deadline: limits.time_limit(),
         };
         let signals = &self.ctx.signals;

@@ -70,7 +70,7 @@ impl<'a> Limits<'a> {
     /// The limit that has been reached, if one has: it ends the run before the next request is built. The
     /// answer to a request that `is_open` is reserved already.
     pub(super) fn reached(&mut self, is_open: bool) -> Option<Ending> {
-        let of = self.ctx.agent.limit_tokens;
+        let of = self.ctx.agent.limits.tokens;
         if self.iterations >= self.max_iterations {
             let times = counted(self.max_iterations as usize, "iteration");
             let text = format!("no final answer within {times}");
@@ -112,7 +112,7 @@ impl<'a> Limits<'a> {
                 Ending::new(StopReason::Budget, why)
             }
             _ => {
-                let limit = self.ctx.agent.limit_seconds;
+                let limit = self.ctx.agent.limits.seconds;
                 let text = format!("the limit of {limit} s has been reached");
                 Ending::new(StopReason::Seconds, text)
             }
