@@ -3,11 +3,12 @@
 use crate::config::acceptance::{Acceptance, REPAIRS};
 use crate::config::api::{Api, CacheTime, Header};
 use crate::config::keys::Kind::{Flag, Keys, Label, Own, Text, Texts, Words};
-use crate::config::keys::{Key, KeyValue, count, key, keys, names, words};
+use crate::config::keys::{Key, KeyValue, count, key, keys, names};
 use crate::config::pricing::{BUDGET, Budget, PriceList};
 use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::definition::{Tool, Word};
 use crate::text::json;
+use crate::text::options::table::words;
 use serde_json::Value;
 use std::fmt::{self, Display};
 use std::path::PathBuf;

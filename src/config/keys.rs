@@ -86,19 +86,6 @@ pub(crate) fn find<'k>(keys: &'k [Key], dotted: &str) -> Option<&'k Key> {
     }
 }
 
-/// The words of choices.
-pub(crate) const fn words<T: Copy, const N: usize>(
-    choices: &[(&'static str, T); N],
-) -> [&'static str; N] {
-    let mut words = [""; N];
-    let mut at = 0;
-    while at < N {
-        words[at] = choices[at].0;
-        at += 1;
-    }
-    words
-}
-
 /// A value that is read from its key and needs no other.
 pub(crate) trait KeyValue: Sized {
     /// The default if the key is not there or wrong.

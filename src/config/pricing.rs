@@ -3,9 +3,10 @@
 //! Unaware of what has been spent.
 
 use crate::config::keys::Kind::{Amount, Count, Words};
-use crate::config::keys::{Key, key, names, words};
+use crate::config::keys::{Key, key, names};
 use crate::config::section::{Diagnostics, Section};
 use crate::error::Error;
+use crate::text::options::table::words;
 use crate::text::timestamp::{Timestamp, parse_span};
 use crate::text::yaml::Step;
 use serde::{Deserialize, Serialize};

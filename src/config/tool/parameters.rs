@@ -3,10 +3,11 @@
 //! Unaware of templates.
 
 use crate::config::keys::Kind::{Count, Flag, Own, Text, Words};
-use crate::config::keys::{Key, key, names, words};
+use crate::config::keys::{Key, key, names};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::argv_template::is_reserved;
 use crate::config::tool::definition::{Inject, Parameter, ParameterType, text_of};
+use crate::text::options::table::words;
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};

@@ -15,7 +15,7 @@ use crate::text::options::table::ValueKind::{
 };
 use crate::text::options::table::{
     CommandTable, FORMATS, HELP, OptionRow, ProgramTable, TABLE_FORMATS, VERSION, command, flag,
-    names, operand, valued,
+    names, operand, valued, words,
 };
 
 pub(crate) static FLOW: ProgramTable = ProgramTable {
@@ -30,22 +30,11 @@ pub const COMMANDS: [&str; 16] = names(&COMMAND_TABLES);
 
 const LANGUAGES: [&str; 3] = [Language::ALL[0].0, Language::ALL[1].0, Language::ALL[2].0];
 
-const RUN_FORMATS: [&str; 3] = names_of(&RunFormat::ALL);
+const RUN_FORMATS: [&str; 3] = words(&RunFormat::ALL);
 
-const KEPT_RECORDS: [&str; 2] = names_of(&KeptRecords::ALL);
+const KEPT_RECORDS: [&str; 2] = words(&KeptRecords::ALL);
 
-const EVAL_FORMATS: [&str; 5] = names_of(&EvalFormat::ALL);
-
-/// The names of choices.
-const fn names_of<T: Copy, const N: usize>(choices: &[(&'static str, T); N]) -> [&'static str; N] {
-    let mut names = [""; N];
-    let mut at = 0;
-    while at < N {
-        names[at] = choices[at].0;
-        at += 1;
-    }
-    names
-}
+const EVAL_FORMATS: [&str; 5] = words(&EvalFormat::ALL);
 
 const WORK_DIR: OptionRow = valued(
     "-w",

@@ -231,3 +231,16 @@ pub(crate) const fn names<const N: usize>(commands: &[CommandTable; N]) -> [&'st
     }
     names
 }
+
+/// The words of choices.
+pub(crate) const fn words<T: Copy, const N: usize>(
+    choices: &[(&'static str, T); N],
+) -> [&'static str; N] {
+    let mut words = [""; N];
+    let mut at = 0;
+    while at < N {
+        words[at] = choices[at].0;
+        at += 1;
+    }
+    words
+}
