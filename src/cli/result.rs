@@ -2,7 +2,6 @@
 
 use crate::cli::agent_names::is_nested;
 use crate::cli::args::Common;
-use crate::config::tool::bind::shell_quoted;
 use crate::engine::question::Question;
 use crate::engine::run_loop::Ending;
 use crate::error::{Error, Exit, Result};
@@ -12,9 +11,11 @@ use crate::record::stop_reason::StopReason;
 use crate::runs::inspect::RunSnapshot;
 use crate::runs::overrides::{guarded, option_words};
 use crate::runs::result::RunResult;
+use crate::text::disguise::printable;
 use crate::text::json::Object;
 use crate::text::options::format::OutputFormat;
-use crate::unix::terminal::{Screen, Tone, end_text, print, print_json, print_value, printable};
+use crate::text::shell::shell_quoted;
+use crate::unix::terminal::{Screen, Tone, end_text, print, print_json, print_value};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::path::Path;

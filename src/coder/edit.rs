@@ -5,8 +5,8 @@ use super::folded::{Fold, Folded, folded_wanted};
 use super::matching::{Matches, Tolerance, occurrences, search};
 use super::not_found::lines_for;
 use super::target::{self, TargetFile, ToolRefusal};
+use crate::text::amounts::counted;
 use crate::text::shorten::MOST_LISTED;
-use crate::unix::terminal::counted;
 
 /// A file that is larger than this is no text that a person wrote.
 const LARGEST: u64 = 64 << 20;

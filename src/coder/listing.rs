@@ -63,7 +63,7 @@ fn sorted(path: &Path) -> io::Result<Vec<DirEntry>> {
 
 /// An entry as it is shown, and whether it is a directory.
 fn named(entry: &DirEntry) -> (String, bool) {
-    let name = crate::unix::terminal::printable(&entry.file_name().to_string_lossy());
+    let name = crate::text::disguise::printable(&entry.file_name().to_string_lossy());
     let is_dir = entry.path().is_dir();
     let slash = if is_dir { "/" } else { "" };
     match fs::read_link(entry.path()) {

@@ -7,7 +7,8 @@ use super::shell::{USUAL_SECONDS, run_command};
 use super::target::{TargetFile, ToolRefusal};
 use crate::config::tool::shown::OWN_TOOLS;
 use crate::error::{Error, Result, reason};
-use crate::unix::terminal::{counted, print};
+use crate::text::amounts::counted;
+use crate::unix::terminal::print;
 use std::io::{self, Read, Write};
 
 /// The hidden command of delta.

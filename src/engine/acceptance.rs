@@ -5,11 +5,12 @@
 use super::tool_call::{self, Done};
 use super::validator;
 use crate::config::acceptance::{AcceptCommand, Acceptance, OutputSchema};
-use crate::config::tool::bind::{BoundCall, shell_quoted};
+use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::Tool;
 use crate::engine::run_context::RunContext;
 use crate::error::Result;
 use crate::text::json;
+use crate::text::shell::shell_quoted;
 use crate::text::shorten::in_short;
 use serde_json::Value;
 use std::time::Duration;

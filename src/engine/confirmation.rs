@@ -2,10 +2,12 @@
 //!
 //! Pure. Unaware of how the question reaches a person and of where it is recorded.
 
-use crate::config::tool::bind::{BoundCall, shell_quoted_where};
+use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::{Confirm, Tool};
 use crate::text::digest::PartsDigest;
 use crate::text::disguise::{is_unseen, mixed_words, visible};
+use crate::text::shell::shell_quoted_where;
+use crate::text::shorten::head;
 
 /// How much of a call's standard input is in its question.
 const SHOWN_BYTES: usize = 2000;
@@ -108,18 +110,15 @@ fn add_stdin(text: &mut String, stdin: &[u8]) -> String {
     let size = stdin.len();
     text.push_str(&format!("standard input, {size} bytes:\n"));
     let stdin = String::from_utf8_lossy(stdin);
-    let mut end = stdin.len().min(SHOWN_BYTES);
-    while !stdin.is_char_boundary(end) {
-        end -= 1;
-    }
-    let lines = || stdin[..end].split_terminator('\n');
+    let shown = head(&stdin, SHOWN_BYTES);
+    let lines = || shown.split_terminator('\n');
     for line in lines().take(SHOWN_LINES) {
         text.push_str(&format!("| {}\n", visible(line)));
     }
-    if end < stdin.len() || lines().count() > SHOWN_LINES {
+    if shown.len() < stdin.len() || lines().count() > SHOWN_LINES {
         text.push_str("[only the beginning is shown]\n");
     }
-    stdin[..end].to_owned()
+    shown.to_owned()
 }
 
 /// Words of an agent, which may repeat those of a model: no line of them looks like one of the question's own.

@@ -12,6 +12,7 @@ use crate::record::engine_log::Level;
 use crate::record::execution::{self, ExecutionRecord, Stdin};
 use crate::record::run_dir::reference;
 use crate::text::json::{Object, parser_message};
+use crate::text::shorten::head;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, Outcome, SpawnError};
@@ -304,11 +305,7 @@ fn check(payload: &[u8], event: HookEvent) -> std::result::Result<(), String> {
 /// A value as the environment can hold it: without NUL, and not too long.
 fn shorten_variable(value: &str) -> String {
     let value = value.replace('\0', "\u{FFFD}");
-    let mut end = value.len().min(LONGEST_RESULT);
-    while !value.is_char_boundary(end) {
-        end -= 1;
-    }
-    value[..end].to_owned()
+    head(&value, LONGEST_RESULT).to_owned()
 }
 
 #[cfg(test)]

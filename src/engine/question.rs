@@ -132,7 +132,7 @@ fn ask_until_answered(signals: &Signals, question: &Question) -> io::Result<Repl
     };
     loop {
         // A further line must not look like one of ours.
-        let prompt = crate::unix::terminal::printable(&question.prompt).replace('\n', "\n  ");
+        let prompt = crate::text::disguise::printable(&question.prompt).replace('\n', "\n  ");
         let reply = {
             // Before the prompt: what is typed as soon as it can be read must be neither shown nor lost.
             let _quiet = question

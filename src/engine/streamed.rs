@@ -3,7 +3,8 @@
 //! Unaware of what the answer is for. A text that is whole is compared before anybody prints it once more.
 
 use crate::model::wire::Heard;
-use crate::unix::terminal::{Screen, end_text, print_piece, printable};
+use crate::text::disguise::printable;
+use crate::unix::terminal::{Screen, end_text, print_piece};
 
 /// What is on the terminal of the answer that is asked for.
 pub(crate) struct StreamedText {

@@ -7,7 +7,7 @@ mod references;
 
 use crate::config::acceptance::LARGEST_SCHEMA;
 use crate::text::json::parser_message;
-use crate::text::shorten::cut_to_columns;
+use crate::text::shorten::{cut_to_columns, head};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
 use serde_json::Value;
@@ -176,8 +176,7 @@ fn cut_message(said: &impl fmt::Display) -> String {
                 self.0.push_str(text);
                 return Ok(());
             }
-            let end = (0..=room).rev().find(|at| text.is_char_boundary(*at));
-            self.0.push_str(&text[..end.unwrap_or(0)]);
+            self.0.push_str(head(text, room));
             self.0.push('…');
             Err(fmt::Error)
         }

@@ -6,6 +6,7 @@ use super::protocol::{Incoming, read_message, refusal};
 use super::servers::Secrets;
 use crate::error::{Error, Exit, Result, may_fail, reason};
 use crate::model::http::LONGEST_STREAM;
+use crate::text::disguise::printable;
 use crate::text::ids::hex;
 use crate::text::shorten::in_short;
 use crate::unix::process::{
@@ -14,7 +15,7 @@ use crate::unix::process::{
 use crate::unix::procfs::CALL_ID;
 use crate::unix::signals::Signals;
 use crate::unix::supervisor::{await_keeper, run_in_session};
-use crate::unix::terminal::{Screen, printable};
+use crate::unix::terminal::Screen;
 use memchr::memchr;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};

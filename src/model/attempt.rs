@@ -1,6 +1,7 @@
 //! One attempt to reach the model: what it came to, and the server's own words.
 
 use crate::text::json::{self, LONGEST_EXCERPT};
+use crate::text::shorten::in_short;
 use crate::unix::signals::Stop;
 use serde::Deserialize;
 use serde_json::Value;
@@ -150,10 +151,5 @@ pub(crate) fn their_words(body: &[u8]) -> String {
             .find_map(|value| value.as_str().map(str::to_owned))
     });
     let said = said.unwrap_or_else(|| text.into_owned());
-    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut cut: String = line.chars().take(500).collect();
-    if cut.len() < line.len() {
-        cut.push('…');
-    }
-    cut
+    in_short(&said, 500)
 }

@@ -3,8 +3,8 @@
 //!
 //! Unaware of what the program is for, and of the directory's other files.
 
-use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Result};
+use crate::text::shell::shell_quoted;
 use crate::unix::files;
 use std::collections::HashMap;
 use std::fs::File;

@@ -2,11 +2,11 @@
 //!
 //! Unaware of what is in a run.
 
-use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Result};
 use crate::record::metadata;
 use crate::record::reader::read_event;
 use crate::text::ids::RunId;
+use crate::text::shell::shell_quoted;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::locks::wait_for_lock;

@@ -2,13 +2,13 @@
 
 use super::inspect::{RunSnapshot, inspect_run, read_recorded, read_summary};
 use super::origin::may_obey_run;
-use crate::config::tool::bind::shell_quoted;
 use crate::error::{Error, Result};
 use crate::record::metadata::{self, Metadata, Status};
 use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
+use crate::text::shell::shell_quoted;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
 use std::path::Path;

@@ -11,7 +11,7 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::read_journal;
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
-use crate::unix::terminal;
+use crate::text::amounts::format_duration;
 
 /// A run at the end of a command.
 pub(crate) struct RunResult {
@@ -63,7 +63,7 @@ impl RunResult {
             0 => String::new(),
             tokens => format!(", {tokens} tokens"),
         };
-        Some(format!("{}{tokens}{cost}", terminal::time(time)))
+        Some(format!("{}{tokens}{cost}", format_duration(time)))
     }
 
     /// The result that a run had when it ended.

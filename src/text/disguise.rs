@@ -1,4 +1,4 @@
-//! Characters that make a text look like another one when it is shown.
+//! Characters that make a text look like another one when it is shown, and texts without them.
 //!
 //! Unaware of where it is shown.
 
@@ -21,6 +21,42 @@ pub(crate) fn is_unseen(c: char) -> bool {
             | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}'
             | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}'
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d159}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// Text without control characters, which could move the cursor or change the terminal, and without those that
+/// change its direction.
+pub(crate) fn printable(text: &str) -> String {
+    let shown = |c: char| {
+        if disguises(c) && c != '\n' && c != '\t' {
+            '\u{FFFD}'
+        } else {
+            c
+        }
+    };
+    text.chars().map(shown).collect()
+}
+
+/// The same on one line: what is printed a line each, such as names of files, cannot look like another line.
+pub(crate) fn printable_line(text: &str) -> String {
+    let shown = |c: char| if disguises(c) { '\u{FFFD}' } else { c };
+    text.chars().map(shown).collect()
+}
+
+/// JSON of the same value in which no character controls the terminal or changes the direction of text. Such characters
+/// can be in strings only.
+pub(crate) fn printable_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if disguises(c) && !matches!(c, '\n' | '\t' | '\r') {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                out.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// A line with escapes in the place of what cannot be seen in it, or would be obeyed.
@@ -89,5 +125,18 @@ mod tests {
         ] {
             assert_eq!(mixed(plain), "", "{plain}");
         }
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_a_terminal() {
+        assert_eq!(printable("a\x1b[2Jb\r"), "a\u{FFFD}[2Jb\u{FFFD}");
+        for c in ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}') {
+            assert_eq!(printable(&format!("a{c}b")), "a\u{FFFD}b", "{c:?}");
+        }
+        assert_eq!(
+            printable("\u{200e}\u{200f}\u{61c}"),
+            "\u{FFFD}\u{FFFD}\u{FFFD}"
+        );
+        assert_eq!(printable("a\tשלום \u{200d}👩\n"), "a\tשלום \u{200d}👩\n");
     }
 }

@@ -1,53 +1,15 @@
-//! Texts cut to the columns that a terminal has for them.
+//! Texts cut to the columns that a terminal has for them, or to a number of bytes.
 //!
-//! Unaware of terminals. Widths are those of Unicode's UAX #11 (East Asian Width), by blocks.
+//! Unaware of terminals. Widths are those of Unicode's UAX #11 (East Asian Width).
 
-/// Blocks whose characters take two columns.
-const WIDE: [(u32, u32); 13] = [
-    (0x1100, 0x115F),
-    (0x2E80, 0x303E),
-    (0x3041, 0xA4CF),
-    (0xA960, 0xA97F),
-    (0xAC00, 0xD7A3),
-    (0xF900, 0xFAFF),
-    (0xFE30, 0xFE6F),
-    (0xFF00, 0xFF60),
-    (0xFFE0, 0xFFE6),
-    (0x1F300, 0x1F64F),
-    (0x1F680, 0x1F6FF),
-    (0x1F900, 0x1FAFF),
-    (0x20000, 0x3FFFD),
-];
+use unicode_width::UnicodeWidthStr;
 
-/// Blocks whose characters are drawn over the one before.
-const COMBINING: [(u32, u32); 7] = [
-    (0x0300, 0x036F),
-    (0x1AB0, 0x1AFF),
-    (0x1DC0, 0x1DFF),
-    (0x200B, 0x200D),
-    (0x20D0, 0x20FF),
-    (0xFE00, 0xFE0F),
-    (0xFE20, 0xFE2F),
-];
-
-fn width_of(c: char) -> usize {
-    let is_in = |blocks: &[(u32, u32)]| {
-        let code = u32::from(c);
-        blocks
-            .iter()
-            .any(|(from, to)| (*from..=*to).contains(&code))
-    };
-    match c {
-        '\0'..='\u{2FF}' => 1,
-        _ if is_in(&COMBINING) => 0,
-        _ if is_in(&WIDE) => 2,
-        _ => 1,
-    }
-}
+/// More columns than any terminal has.
+pub(crate) const WIDEST: usize = 500;
 
 /// How many columns a line takes.
 pub(crate) fn columns_of(line: &str) -> usize {
-    line.chars().map(width_of).sum()
+    line.width()
 }
 
 /// The number of things that a message lists.
@@ -72,18 +34,32 @@ pub(crate) fn cut_to_columns(line: &str, columns: usize) -> String {
     if columns_of(line) <= columns && line.chars().nth(most).is_none() {
         return line.to_owned();
     }
-    let mut left = columns.saturating_sub(1);
-    let fits = |c: &char| {
-        let width = width_of(*c);
-        let fits = width <= left;
-        left = left.saturating_sub(width);
-        fits
-    };
-    let mut cut: String = line.chars().take(most).take_while(fits).collect();
+    let room = columns.saturating_sub(1);
+    let ends: Vec<usize> = line.char_indices().take(most).map(|(at, _)| at).collect();
+    // The last place up to which the line fits.
+    let fitting = ends.partition_point(|end| columns_of(&line[..*end]) <= room);
+    let mut cut = fitting
+        .checked_sub(1)
+        .map_or("", |last| &line[..ends[last]])
+        .to_owned();
     if columns > 0 {
         cut.push('…');
     }
     cut
+}
+
+/// The beginning of a text: at most so many bytes, and no part of a character.
+pub(crate) fn head(text: &str, bytes: usize) -> &str {
+    let mut ends = (0..=bytes.min(text.len())).rev();
+    let end = ends.find(|at| text.is_char_boundary(*at));
+    &text[..end.unwrap_or(0)]
+}
+
+/// The end of a text: at most so many bytes, and no part of a character.
+pub(crate) fn tail(text: &str, bytes: usize) -> &str {
+    let mut starts = text.len().saturating_sub(bytes)..=text.len();
+    let start = starts.find(|at| text.is_char_boundary(*at));
+    &text[start.unwrap_or(text.len())..]
 }
 
 /// The beginning of a text on one line.
@@ -99,11 +75,18 @@ mod tests {
     #[test]
     fn wide_characters_take_two_columns_and_combining_ones_none() {
         assert_eq!(columns_of("aé漢e\u{301}🎉"), 1 + 1 + 2 + 1 + 2);
+        assert_eq!(columns_of("\u{2764}\u{fe0f}👩\u{200d}🚀"), 2 + 2);
     }
 
     #[test]
     fn a_cut_line_is_never_wider_than_its_columns() {
-        for line in ["abcdef", "漢字漢字", "a漢b字c", "e\u{301}e\u{301}e\u{301}"] {
+        for line in [
+            "abcdef",
+            "漢字漢字",
+            "a漢b字c",
+            "e\u{301}e\u{301}e\u{301}",
+            "a❤\u{fe0f}❤\u{fe0f}b",
+        ] {
             for columns in 0..=columns_of(line) {
                 let cut = cut_to_columns(line, columns);
                 assert!(columns_of(&cut) <= columns, "{cut} in {columns}");
@@ -113,5 +96,17 @@ mod tests {
         assert_eq!(in_short(" a\n b ", 9), "a b");
         let long = in_short(&"\u{301}".repeat(100_000), 40);
         assert!(long.chars().count() < 400 && long.ends_with('…'));
+    }
+
+    #[test]
+    fn ends_of_a_text_have_whole_characters() {
+        assert_eq!(
+            (head("aé漢", 2), head("aé漢", 9), head("é", 1)),
+            ("a", "aé漢", "")
+        );
+        assert_eq!(
+            (tail("漢éa", 2), tail("漢éa", 9), tail("é", 1)),
+            ("a", "漢éa", "")
+        );
     }
 }

@@ -21,6 +21,11 @@ pub(crate) fn parse_span(text: &str) -> Option<Duration> {
     (time < 1 << 40).then(|| Duration::from_secs(time))
 }
 
+/// A time in RFC 3339 for people, to the second: `2025-10-13 14:35:22`.
+pub(crate) fn date_and_time(text: &str) -> String {
+    text.get(..19).unwrap_or(text).replace('T', " ")
+}
+
 /// Milliseconds since the Unix epoch. Displayed as RFC 3339: `2025-10-13T14:35:22.123Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Timestamp(u64);

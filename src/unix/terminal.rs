@@ -3,9 +3,9 @@
 //! Unaware of what the texts mean. A reader that has gone away is no error.
 
 use crate::error::{Error, Result, may_fail};
-use crate::text::disguise::disguises;
+use crate::text::disguise::{printable, printable_json};
 use crate::text::json;
-use crate::text::shorten::in_short;
+use crate::text::table::Table;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -155,10 +155,28 @@ pub(crate) fn painted(colour: bool, pieces: &[(Tone, &str)]) -> String {
     out
 }
 
+/// A table for stdout, fit for the terminal if it is one. `tone` is that of a row below the head, from 0, and a column.
+pub(crate) fn painted_table(table: &Table, tone: impl Fn(usize, usize) -> Tone) -> String {
+    let colour = stdout_has_colour();
+    let rows = table.cells(columns()).into_iter().enumerate();
+    let line = |(at, cells): (usize, Vec<String>)| {
+        let tone_of = |column| at.checked_sub(1).map_or(Tone::Dim, |row| tone(row, column));
+        let pieces = cells.iter().enumerate();
+        let pieces: Vec<_> = pieces.map(|(at, cell)| (tone_of(at), &**cell)).collect();
+        format!("{}\n", painted(colour, &pieces).trim_end())
+    };
+    rows.map(line).collect()
+}
+
 /// Rows and columns of stdout, if it is a terminal.
 pub(crate) fn size() -> Option<(usize, usize)> {
     let stdout = io::stdout();
     stdout.is_terminal().then(|| size_of(&stdout)).flatten()
+}
+
+/// Columns of stdout, if it is a terminal.
+pub(crate) fn columns() -> Option<usize> {
+    size().map(|(_, columns)| columns)
 }
 
 /// Rows and columns of the terminal that stderr is.
@@ -225,23 +243,6 @@ pub(crate) fn print_json(bytes: &[u8]) -> Result<()> {
     print(bytes)
 }
 
-/// JSON of the same value in which no character controls the terminal or changes the direction of text. Such characters
-/// can be in strings only.
-pub(crate) fn printable_json(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if disguises(c) && !matches!(c, '\n' | '\t' | '\r') {
-            let mut units = [0; 2];
-            for unit in c.encode_utf16(&mut units) {
-                out.push_str(&format!("\\u{unit:04x}"));
-            }
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
 /// Writes to stdout. False if the reader is gone.
 pub(crate) fn print_while_read(bytes: &[u8]) -> Result<bool> {
     begin_line();
@@ -254,76 +255,5 @@ pub(crate) fn print_while_read(bytes: &[u8]) -> Result<bool> {
             Err(Error::failure(format!("cannot write to stdout: {reason}")))
         }
         Ok(()) => Ok(true),
-    }
-}
-
-/// Text without control characters, which could move the cursor or change the terminal, and without those that
-/// change its direction.
-pub(crate) fn printable(text: &str) -> String {
-    let shown = |c: char| {
-        if disguises(c) && c != '\n' && c != '\t' {
-            '\u{FFFD}'
-        } else {
-            c
-        }
-    };
-    text.chars().map(shown).collect()
-}
-
-/// The same on one line: what is printed a line each, such as names of files, cannot look like another line.
-pub(crate) fn printable_line(text: &str) -> String {
-    let shown = |c: char| if disguises(c) { '\u{FFFD}' } else { c };
-    text.chars().map(shown).collect()
-}
-
-/// A name in a table, on one line and short enough to be laid out: no name that delta accepts is longer.
-pub(crate) fn cell(name: &str) -> String {
-    in_short(&printable_line(name), 100)
-}
-
-/// A number of things: `1 tool`, `2 tools`, `0 processes`.
-pub(crate) fn counted(number: usize, one: &str) -> String {
-    match number {
-        1 => format!("1 {one}"),
-        _ if one.ends_with('s') => format!("{number} {one}es"),
-        _ => format!("{number} {one}s"),
-    }
-}
-
-/// A time as people say it: `12 ms`, `3.4 s`, `2 min 5 s`.
-pub(crate) fn time(time: std::time::Duration) -> String {
-    let ms = time.as_millis();
-    match ms {
-        0..=999 => format!("{ms} ms"),
-        1000..=99_999 => format!("{:.1} s", time.as_secs_f64()),
-        _ => format!("{} min {} s", ms / 60_000, ms / 1000 % 60),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn times_are_told_in_fitting_units() {
-        let shown = |ms| time(Duration::from_millis(ms));
-        assert_eq!(
-            [shown(7), shown(3400), shown(125_000)],
-            ["7 ms", "3.4 s", "2 min 5 s"]
-        );
-    }
-
-    #[test]
-    fn control_characters_do_not_reach_a_terminal() {
-        assert_eq!(printable("a\x1b[2Jb\r"), "a\u{FFFD}[2Jb\u{FFFD}");
-        for c in ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}') {
-            assert_eq!(printable(&format!("a{c}b")), "a\u{FFFD}b", "{c:?}");
-        }
-        assert_eq!(
-            printable("\u{200e}\u{200f}\u{61c}"),
-            "\u{FFFD}\u{FFFD}\u{FFFD}"
-        );
-        assert_eq!(printable("a\tשלום \u{200d}👩\n"), "a\tשלום \u{200d}👩\n");
     }
 }

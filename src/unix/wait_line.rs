@@ -6,6 +6,7 @@ use super::signals::{Signals, Ticker};
 use super::terminal::{
     Screen, Tone, can_redraw, erase_line, is_in_foreground, redraw_line, stderr_size,
 };
+use crate::text::amounts::whole_seconds;
 use crate::text::shorten::cut_to_columns;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -63,11 +64,7 @@ impl Drop for WaitLine {
 }
 
 fn line(what: &str, time: Duration, words: &str) -> String {
-    let seconds = time.as_secs();
-    let time = match seconds {
-        0..=99 => format!("{seconds} s"),
-        _ => format!("{} min {} s", seconds / 60, seconds % 60),
-    };
+    let time = whole_seconds(time);
     match words {
         "" => format!("{what}, {time}"),
         words => format!("{what}, {time}: {words}"),

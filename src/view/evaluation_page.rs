@@ -9,13 +9,12 @@ use crate::error::Result;
 use crate::record::event::{EvaluationEvent, EventKind};
 use crate::record::reader::{JournalReader, Next};
 use crate::record::run_dir::RunDir;
+use crate::text::amounts::format_millis;
 use crate::text::ids::RunId;
-use crate::unix::terminal::time;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Bytes of a reason that are shown.
 const LONGEST_REASON: usize = 300;
@@ -277,7 +276,7 @@ impl SuiteTable {
                 "✗" => "failed",
                 _ => "not_measured",
             };
-            let took = time(Duration::from_millis(trial.duration_ms));
+            let took = format_millis(trial.duration_ms);
             let title = escaped(&format!(
                 "{}: {}, {took}",
                 trial.number,

@@ -3,9 +3,8 @@
 //! Pure; unaware of runs. Requests are the same only if all their bytes are: nothing is normalised
 //! to find out, only to say where.
 
-use crate::text::disguise::disguises;
+use crate::text::disguise::{disguises, printable};
 use crate::text::json::parser_message;
-use crate::unix::terminal::printable;
 use serde_json::Value;
 
 /// How much of a text is shown before the place where it differs, and from there on.

@@ -7,15 +7,17 @@ use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::{find, inspect};
+use crate::text::amounts::format_millis;
 use crate::text::json;
 use crate::text::options::format::TableFormat;
 use crate::text::options::parse::ParsedCommand;
-use crate::unix::terminal::{Screen, cell, print, print_json, time};
+use crate::text::table::{Column, Table, name_cell};
+use crate::unix::terminal::{Screen, columns, print, print_json};
 use crate::view::stats::{self, Expenses, Figures, ToolFigures};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::iter;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// The number of broken prefixes listed.
 const BREAKS_SHOWN: usize = 5;
@@ -102,10 +104,6 @@ fn array(runs: &[Counted]) -> String {
     format!("[\n{}\n]\n", objects.join(",\n"))
 }
 
-fn format_duration(ms: u64) -> String {
-    time(Duration::from_millis(ms))
-}
-
 impl Counted {
     /// The rows of a run without its tools: names and values.
     fn rows(&self) -> Vec<(&'static str, String)> {
@@ -116,14 +114,14 @@ impl Counted {
         } = self.figures;
         let figures = &self.figures;
         let of = |part: u64| match part.saturating_mul(100).checked_div(times.total) {
-            Some(percent) => format!("{} ({percent} %)", format_duration(part)),
-            None => format_duration(part),
+            Some(percent) => format!("{} ({percent} %)", format_millis(part)),
+            None => format_millis(part),
         };
         let mut rows = vec![
             ("status", self.status.to_owned()),
             ("starts", figures.starts.to_string()),
             ("iterations", figures.iterations.to_string()),
-            ("time", format_duration(times.total)),
+            ("time", format_millis(times.total)),
             ("  model", of(times.model)),
             ("  tools", of(times.tools)),
             ("  hooks", of(times.hooks)),
@@ -196,30 +194,39 @@ fn one_run(run: &Counted) -> String {
     }
     if let Some(flow) = &run.figures.flow {
         out.push('\n');
-        out.push_str(&aligned(&flow::table(flow)));
+        out.push_str(&flow::table(flow).lines(columns()));
     }
     if run.figures.tools.is_empty() {
         return out;
     }
-    let header = ["tool", "calls", "failed", "median", "longest", "bytes"].map(str::to_owned);
-    let mut table = vec![header.to_vec()];
+    let header = ["tool", "calls", "failed", "median", "longest", "bytes"];
+    let mut table = figures_below(&header);
     for (name, tool) in &run.figures.tools {
-        table.push(vec![
-            cell(name),
+        table.rows.push(vec![
+            name_cell(name),
             tool.calls.to_string(),
             tool.failures.to_string(),
-            format_duration(tool.median_ms),
-            format_duration(tool.longest_ms),
+            format_millis(tool.median_ms),
+            format_millis(tool.longest_ms),
             tool.bytes.to_string(),
         ]);
     }
-    out + "\n" + &aligned(&table)
+    out + "\n" + &table.lines(columns())
+}
+
+/// A table of a name and figures in each row, so far its head.
+fn figures_below(head: &[&str]) -> Table {
+    let columns = [Column::Text]
+        .into_iter()
+        .chain(iter::repeat(Column::Number));
+    let head: Vec<_> = head.iter().copied().zip(columns).collect();
+    Table::with_head(&head)
 }
 
 /// Several runs, a column for each.
 fn side_by_side(runs: &[Counted]) -> String {
-    let mut table = vec![vec![String::from("run")]];
-    table[0].extend(runs.iter().map(|run| run.run_id.clone()));
+    let ids = runs.iter().map(|run| run.run_id.as_str());
+    let mut table = figures_below(&["run"].into_iter().chain(ids).collect::<Vec<_>>());
     let has_flow = runs.iter().any(|run| run.figures.flow.is_some());
     let rows = |run: &Counted| {
         let mut rows = run.rows();
@@ -228,51 +235,32 @@ fn side_by_side(runs: &[Counted]) -> String {
         }
         rows
     };
-    let columns: Vec<Vec<(&str, String)>> = runs.iter().map(rows).collect();
-    for index in 0..columns[0].len() {
-        let mut row = vec![columns[0][index].0.to_owned()];
-        row.extend(columns.iter().map(|column| column[index].1.clone()));
-        table.push(row);
+    let of_runs: Vec<Vec<(&str, String)>> = runs.iter().map(rows).collect();
+    for index in 0..of_runs[0].len() {
+        let mut row = vec![of_runs[0][index].0.to_owned()];
+        row.extend(of_runs.iter().map(|rows| rows[index].1.clone()));
+        table.rows.push(row);
     }
     for id in flow::nodes(runs) {
-        let mut row = vec![format!("  {}", cell(id))];
+        let mut row = vec![format!("  {}", name_cell(id))];
         row.extend(runs.iter().map(|run| flow::side_by_side(run, id)));
-        table.push(row);
+        table.rows.push(row);
     }
     for name in tools(runs) {
-        let mut row = vec![format!("  {}", cell(name))];
+        let mut row = vec![format!("  {}", name_cell(name))];
         row.extend(runs.iter().map(|run| match run.figures.tools.get(name) {
-            Some(tool) => format!("{} x {}", tool.calls, format_duration(tool.median_ms)),
+            Some(tool) => format!("{} x {}", tool.calls, format_millis(tool.median_ms)),
             None => "-".to_owned(),
         }));
-        table.push(row);
+        table.rows.push(row);
     }
-    aligned(&table)
+    table.blocks(columns())
 }
 
 /// The names of all tools that some run has called.
 fn tools(runs: &[Counted]) -> BTreeSet<&str> {
     let names = runs.iter().flat_map(|run| run.figures.tools.keys());
     names.map(String::as_str).collect()
-}
-
-/// Rows of as many cells: the first at the left, the others at the right of their columns.
-fn aligned(table: &[Vec<String>]) -> String {
-    let columns = table.first().map_or(0, Vec::len);
-    let width = |column: usize| {
-        let widths = table.iter().map(|row| row[column].chars().count());
-        widths.max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut out = String::new();
-    for row in table {
-        out.push_str(&format!("{:<1$}", row[0], widths[0]));
-        for (cell, width) in row.iter().zip(&widths).skip(1) {
-            out.push_str(&format!("  {cell:>width$}"));
-        }
-        out.push('\n');
-    }
-    out
 }
 
 /// One line for each run. The columns of flows and of tools follow those that every run has.
@@ -398,12 +386,5 @@ mod tests {
     fn a_cell_with_a_comma_or_a_quote_is_quoted() {
         let cells = ["a", "b,c", "d\"e", "f\ng"].map(str::to_owned);
         assert_eq!(csv_line(&cells), "a,\"b,c\",\"d\"\"e\",\"f\ng\"\n");
-    }
-
-    #[test]
-    fn columns_are_as_wide_as_their_widest_cell() {
-        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
-        let table = [row(["a", "1", "22"]), row(["bbb", "4444", "5"])];
-        assert_eq!(aligned(&table), "a       1  22\nbbb  4444   5\n");
     }
 }

@@ -10,9 +10,10 @@ mod trials;
 use crate::record::event::{EventKind, Line, Tokens};
 use crate::record::invocations;
 use crate::record::state::decoded;
+use crate::text::amounts::{clock, format_duration, format_millis};
 use crate::text::shorten::{cut_to_columns, in_short};
-use crate::text::timestamp::Timestamp;
-use crate::unix::terminal::{Tone, painted, time};
+use crate::text::timestamp::{Timestamp, date_and_time};
+use crate::unix::terminal::{Tone, painted};
 use crate::view::shown_answers::{NOT_SHOWN, ShownAnswers};
 use call::{COMMAND_WIDTH, KnownTools};
 use serde::Deserialize;
@@ -234,7 +235,7 @@ impl Timeline {
             .and_then(|reference| invocations::metadata(&self.run.join(reference)))
             .map(|metadata| Duration::from_millis(metadata.duration_ms));
         let measured = || Some(at?.since(self.before?));
-        figures.extend(recorded.or_else(measured).map(time));
+        figures.extend(recorded.or_else(measured).map(format_duration));
         if let Some(usage) = line.usage {
             self.tokens.add(usage);
             let (asked, answered) = (usage.prompt_tokens, usage.completion_tokens);
@@ -265,7 +266,7 @@ impl Timeline {
             .duration_ms
             .filter(|_| good || line.exit_code.is_some())
         {
-            outcome.push_str(&format!(", {}", time(Duration::from_millis(took))));
+            outcome.push_str(&format!(", {}", format_millis(took)));
         }
         let mut entry = TimelineEntry::new(format!("[{}]", line.iteration.unwrap_or(0)));
         if began.is_none() {
@@ -292,7 +293,7 @@ impl Timeline {
             .io_path_ref
             .as_deref()
             .and_then(|reference| hook_duration(&self.run.join(reference)))
-            .map_or_else(String::new, |took| format!(", {}", time(took)));
+            .map_or_else(String::new, |took| format!(", {}", format_duration(took)));
         let outcome = if good { "ok" } else { "failed" };
         let tone = if good { Tone::Good } else { Tone::Bad };
         TimelineEntry::new("hook")
@@ -310,7 +311,7 @@ impl Timeline {
         let mut figures = vec![line.stop_reason.as_deref().unwrap_or("?").to_owned()];
         figures.extend(line.exit_code.map(|code| format!("exit code {code}")));
         if let (Some(at), Some(start)) = (at, self.started_at) {
-            figures.push(time(at.since(start)));
+            figures.push(format_duration(at.since(start)));
             let (asked, answered) = (self.tokens.prompt_tokens, self.tokens.completion_tokens);
             if !self.is_flow {
                 figures.push(format!("{asked} + {answered} tokens"));
@@ -373,7 +374,7 @@ impl Timeline {
 fn acceptance(line: &Line<'_>) -> TimelineEntry {
     let what = in_short(line.what.as_deref().unwrap_or("?"), COMMAND_WIDTH);
     let took = line.duration_ms.unwrap_or(0);
-    let took = time(Duration::from_millis(took));
+    let took = format_millis(took);
     let code = line.exit_code.unwrap_or(0);
     let (tone, outcome) = match (line.content, code) {
         (None, 0) => (Tone::Good, "accepted".to_owned()),
@@ -407,7 +408,7 @@ fn start(line: &Line<'_>) -> TimelineEntry {
         (None, suites) => format!("evaluation {name}: {}", suites.join(", ")),
     };
     let date = line.timestamp.as_deref().unwrap_or_default();
-    let date = date.get(..19).unwrap_or(date).replace('T', " ");
+    let date = date_and_time(date);
     let verb = if line.resumed == Some(true) {
         "resumes"
     } else {
@@ -474,30 +475,9 @@ pub(crate) fn hook_duration(dir: &Path) -> Option<Duration> {
     text.trim().parse().ok().map(Duration::from_millis)
 }
 
-/// A time since the beginning: `0:03.4`, `12:03.4`, `1:12:03.4`.
-fn clock(time: Duration) -> String {
-    let tenths = time.as_millis() / 100;
-    let (hours, minutes) = (tenths / 36_000, tenths / 600 % 60);
-    let (seconds, tenth) = (tenths / 10 % 60, tenths % 10);
-    if hours > 0 {
-        format!("{hours}:{minutes:02}:{seconds:02}.{tenth}")
-    } else {
-        format!("{minutes}:{seconds:02}.{tenth}")
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_count_from_the_beginning() {
-        let shown = |ms| clock(Duration::from_millis(ms));
-        assert_eq!(
-            [shown(0), shown(3_450), shown(723_400), shown(4_323_400)],
-            ["0:00.0", "0:03.4", "12:03.4", "1:12:03.4"]
-        );
-    }
 
     #[test]
     fn a_long_output_is_shown_from_both_ends() {

@@ -67,6 +67,32 @@ fn runs_are_listed_newest_first() {
 }
 
 #[test]
+fn a_list_fits_the_terminal_whose_columns_wide_characters_take_twice() {
+    let world = World::new();
+    world.model_says([text("done")]);
+    world.run(&"漢字".repeat(40)).exits(0);
+    let list = || world.delta(["list-runs", "-w", "ws"]);
+    let row = |list: &str| list.lines().nth(1).unwrap().trim_end().to_owned();
+    let columns_of = |line: &str| line.chars().count() + line.matches(['漢', '字']).count();
+    for columns in [70, 80, 120] {
+        let mut terminal = Terminal::new();
+        terminal.resize(24, columns);
+        let delta = list().all_at(&terminal).env("NO_COLOR", "1");
+        delta.exits(0);
+        let line = row(&terminal.rest());
+        assert!(line.contains("  漢字") && line.ends_with('…'), "{line}");
+        let taken = columns_of(&line);
+        let most = usize::from(columns);
+        assert!(
+            (most - 1..=most).contains(&taken),
+            "{taken} of {most}: {line}"
+        );
+    }
+    let piped = row(&printed(&list().exits(0)));
+    assert_eq!(piped.matches(['漢', '字']).count(), 29);
+}
+
+#[test]
 fn only_a_run_that_somebody_works_on_is_running() {
     let (world, delta) = held();
     let status = || {

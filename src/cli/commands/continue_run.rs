@@ -4,7 +4,6 @@ use super::run::warn_of_own_files;
 use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ContinueArgs;
 use crate::cli::result;
-use crate::config::tool::bind::shell_quoted;
 use crate::engine::account::SpendingRules;
 use crate::engine::question::{self, HumanAnswer};
 use crate::error::{Error, Exit, Result};
@@ -24,6 +23,7 @@ use crate::runs::result::RunResult;
 use crate::runs::suspended::standing_of;
 use crate::runs::task::Task;
 use crate::text::ids::RunId;
+use crate::text::shell::shell_quoted;
 use crate::unix::terminal::Screen;
 use std::path::Path;
 

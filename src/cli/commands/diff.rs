@@ -6,8 +6,10 @@ use crate::record::recording::unreadable;
 use crate::record::state::{self, Reading, RecordedQuestion, Run, Thought, Turn, decoded};
 use crate::runs::find::find_run;
 use crate::runs::origin::warn_if_foreign_run;
+use crate::text::amounts::counted;
+use crate::text::disguise::printable;
 use crate::text::shorten::{columns_of, in_short};
-use crate::unix::terminal::{Screen, counted, print, printable};
+use crate::unix::terminal::{Screen, print};
 use crate::view::shown_answers::NOT_SHOWN;
 use std::path::Path;
 

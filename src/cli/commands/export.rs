@@ -7,8 +7,10 @@ use crate::export::{RecordedRun, atif, chat, otlp, read_run};
 use crate::record::run_dir::RunDir;
 use crate::runs::find;
 use crate::runs::origin::warn_if_foreign_run;
+use crate::text::amounts::counted;
+use crate::text::disguise::printable_json;
 use crate::text::json;
-use crate::unix::terminal::{Screen, counted, print_while_read, printable_json};
+use crate::unix::terminal::{Screen, print_while_read};
 
 pub(crate) fn export_runs(options: &ExportArgs) -> Result<Exit> {
     let runs = match options.runs.as_slice() {

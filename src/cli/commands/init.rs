@@ -2,9 +2,9 @@
 
 use crate::cli::templates::{self, Template};
 use crate::config::load;
-use crate::config::tool::bind::shell_quoted;
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::text::disguise::disguises;
+use crate::text::shell::shell_quoted;
 use crate::unix::new_files::{NewFile, check_unused, write_new};
 use crate::unix::terminal::{Screen, Tone, print};
 use serde_json::Map;

@@ -12,14 +12,15 @@ use crate::record::workspace::Workspace;
 use crate::runs::find::{self, no_runs};
 use crate::runs::inspect;
 use crate::runs::origin::warn_if_foreign;
+use crate::text::amounts::age;
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
-use crate::text::shorten::in_short;
+use crate::text::shorten::{WIDEST, in_short};
+use crate::text::table::{Column, Table};
 use crate::text::timestamp::Timestamp;
-use crate::unix::terminal::{Screen, Tone, painted, print, print_json, size, stdout_has_colour};
+use crate::unix::terminal::{Screen, Tone, columns, painted_table, print, print_json};
 use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
 
 /// A run in the list.
 struct ListedRun {
@@ -50,8 +51,6 @@ struct RunSummary {
 
 impl RunSummary {
     fn of(run: &Metadata) -> Self {
-        /// More columns than any terminal has.
-        const WIDEST: usize = 500;
         Self {
             status: run.status,
             reason: String::new(),
@@ -172,70 +171,48 @@ fn array(entries: &[ListedRun]) -> Vec<u8> {
 fn table(rows: &[Row], with_workspace: bool) -> String {
     /// Columns of the message where no terminal sets another limit.
     const WIDTH: usize = 60;
+    const HEAD: [(&str, Column); 8] = [
+        ("RUN", Column::Name),
+        ("WORKSPACE", Column::Name),
+        ("STATUS", Column::Name),
+        ("REASON", Column::Text),
+        ("AGE", Column::Number),
+        ("ITER", Column::Number),
+        ("TOKENS", Column::Number),
+        ("MESSAGE", Column::Text),
+    ];
     let now = Timestamp::now();
-    let colour = stdout_has_colour();
-    let longest =
-        |of: fn(&Row) -> usize, least: usize| rows.iter().map(of).max().unwrap_or(0).max(least);
-    let id = longest(|row| row.name.chars().count(), 3);
-    let place = longest(|row| row.place.chars().count(), 9);
-    let of_run = |of: fn(&RunSummary) -> usize| {
-        let runs = rows.iter().filter_map(|row| row.run.as_ref());
-        runs.map(of).max().unwrap_or(0)
+    let longest = if columns().is_some() { WIDEST } else { WIDTH };
+    let cells = |row: &Row| match &row.run {
+        None => vec![row.name.clone()],
+        Some(run) => vec![
+            row.name.clone(),
+            row.place.clone(),
+            run.status.name().to_owned(),
+            run.reason.clone(),
+            run.created_at
+                .map_or_else(|| "?".to_owned(), |at| age(now.since(at))),
+            row.iterations.clone(),
+            row.tokens.to_string(),
+            in_short(&run.message, longest),
+        ],
     };
-    let reason = match of_run(|run| run.reason.chars().count()) {
-        0 => 0,
-        longest => longest.max("REASON".len()) + 2,
-    };
-    let place = |name: &str| {
-        if with_workspace {
-            format!("{name:place$}  ")
-        } else {
-            String::new()
-        }
-    };
-    let row = |name: &str, at: &str, age: &str, iterations: &str, tokens: &str| {
-        (
-            format!("{name:id$}  {}", place(at)),
-            format!("  {age:>8}  {iterations:>5}  {tokens:>8}  "),
-        )
-    };
-    let (left, right) = row("RUN", "WORKSPACE", "AGE", "ITER", "TOKENS");
-    let frame = left.chars().count() + 17 + reason + right.chars().count();
-    let width = size().map_or(WIDTH, |(_, columns)| columns.saturating_sub(frame).max(10));
-    let head = if reason > 0 { "  REASON" } else { "" };
-    let header = format!("{left}{:17}{head:reason$}{right}MESSAGE", "STATUS");
-    let mut out = painted(colour, &[(Tone::Dim, &header)]) + "\n";
-    for Row {
-        name,
-        place,
-        iterations,
-        tokens,
-        run,
-    } in rows
-    {
-        let Some(run) = run else {
-            out.push_str(&painted(colour, &[(Tone::Dim, name)]));
-            out.push('\n');
-            continue;
-        };
-        let age = run
-            .created_at
-            .map_or_else(|| "?".to_owned(), |at| age(now.since(at)));
-        let (left, right) = row(name, place, &age, iterations, &tokens.to_string());
-        let message = in_short(&run.message, width);
-        let status = format!("{:17}", run.status.name());
-        let gap = if reason > 0 { "  " } else { "" };
-        let right = format!("{:reason$}{right}", format!("{gap}{}", run.reason));
-        let pieces = [
-            (Tone::Said, left.as_str()),
-            (tone_of(run.status), &status),
-            (Tone::Dim, &right),
-            (Tone::Said, &message),
-        ];
-        out.push_str(painted(colour, &pieces).trim_end());
-        out.push('\n');
+    let mut table = Table::with_head(&HEAD);
+    table.rows.extend(rows.iter().map(cells));
+    let has_reason = |row: &Row| row.run.as_ref().is_some_and(|run| !run.reason.is_empty());
+    if !rows.iter().any(has_reason) {
+        table.remove_column(3);
     }
-    out
+    if !with_workspace {
+        table.remove_column(1);
+    }
+    painted_table(&table, |row, column| {
+        match (&rows[row].run, table.rows[0][column].as_str()) {
+            (Some(run), "STATUS") => tone_of(run.status),
+            (Some(_), "RUN" | "WORKSPACE" | "MESSAGE") => Tone::Said,
+            _ => Tone::Dim,
+        }
+    })
 }
 
 fn tone_of(status: Status) -> Tone {
@@ -243,36 +220,5 @@ fn tone_of(status: Status) -> Tone {
         Status::Completed => Tone::Good,
         Status::Running => Tone::Command,
         _ => Tone::Bad,
-    }
-}
-
-/// A time in its largest unit.
-fn age(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..=59 => format!("{seconds} s"),
-        60..=3599 => format!("{} min", seconds / 60),
-        3600..=86_399 => format!("{} h", seconds / 3600),
-        _ => format!("{} d", seconds / 86_400),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_age_is_told_in_its_largest_unit() {
-        let shown = |seconds| age(Duration::from_secs(seconds));
-        assert_eq!(
-            [
-                shown(0),
-                shown(59),
-                shown(60),
-                shown(7199),
-                shown(86_400 * 3)
-            ],
-            ["0 s", "59 s", "1 min", "1 h", "3 d"]
-        );
     }
 }

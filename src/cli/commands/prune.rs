@@ -4,7 +4,8 @@ use crate::cli::args::PruneArgs;
 use crate::error::{Error, Exit, Result};
 use crate::runs::preflight::install_signals;
 use crate::runs::prune::{KeptRuns, plan};
-use crate::unix::terminal::{Screen, Tone, counted, print};
+use crate::text::amounts::counted;
+use crate::unix::terminal::{Screen, Tone, print};
 use crate::unix::trees::check_removable;
 
 pub(crate) fn prune_runs(options: &PruneArgs) -> Result<Exit> {

@@ -11,8 +11,9 @@ use crate::runs::inspect::inspect_journal;
 use crate::runs::origin::{require_own_run, warn_if_foreign_run};
 use crate::runs::overrides::load_recorded;
 use crate::runs::{preflight, preview};
+use crate::text::disguise::printable;
 use crate::text::ids::RunId;
-use crate::unix::terminal::{Screen, print, print_json, printable};
+use crate::unix::terminal::{Screen, print, print_json};
 use crate::view::request_diff;
 use std::path::PathBuf;
 

@@ -6,7 +6,6 @@
 use crate::config::tool::definition::{
     Inject, InputForm, Parameter, Piece, Tool, Word, is_script, text_of,
 };
-use crate::text::disguise::disguises;
 use crate::text::json::{compact, parser_message, parser_words};
 use crate::text::suggestion::nearest;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
@@ -92,19 +91,6 @@ pub(crate) fn fill_words(words: &[Word], places: &BaseDirs) -> Vec<String> {
         .iter()
         .filter_map(|word| filled(word, &[], places))
         .collect()
-}
-
-/// An argv as one line that can be pasted into a shell: bash, ksh, zsh, or any that knows `$'…'`
-/// (POSIX.1-2024), which is used only where a control character would break or disguise the line.
-pub(crate) fn shell_quoted(argv: &[String]) -> String {
-    shell_quoted_where(argv, disguises)
-}
-
-/// The same; the characters to be escaped are these.
-pub(crate) fn shell_quoted_where(argv: &[String], hides: fn(char) -> bool) -> String {
-    let quoted = |(index, word): (usize, &String)| quoted(word, index == 0, hides);
-    let words: Vec<String> = argv.iter().enumerate().map(quoted).collect();
-    words.join(" ")
 }
 
 /// The top level of a JSON object; the values as they were written.
@@ -299,53 +285,6 @@ fn cut(text: &str, most: usize) -> String {
         Some((at, _)) => format!("{}… ({} bytes)", &text[..at], text.len()),
         None => text.to_owned(),
     }
-}
-
-fn quoted(word: &str, is_program: bool, hides: fn(char) -> bool) -> String {
-    let is_plain = |c: char| {
-        let mark = matches!(c, '_' | '-' | '.' | '/' | ':' | ',' | '+' | '@' | '%');
-        c.is_ascii_alphanumeric() || mark || c == '=' && word.starts_with('-')
-    };
-    if word.chars().any(hides) {
-        dollar_quoted(word, hides)
-    } else if word.is_empty() || !word.chars().all(is_plain) || is_program && is_keyword(word) {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    } else {
-        word.to_owned()
-    }
-}
-
-fn is_keyword(word: &str) -> bool {
-    const KEYWORDS: [&str; 18] = [
-        "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if",
-        "in", "select", "then", "time", "until", "while", "repeat",
-    ];
-    KEYWORDS.contains(&word)
-}
-
-fn dollar_quoted(word: &str, hides: fn(char) -> bool) -> String {
-    let mut line = "$'".to_owned();
-    for c in word.chars() {
-        match c {
-            '\n' => line.push_str("\\n"),
-            '\t' => line.push_str("\\t"),
-            '\r' => line.push_str("\\r"),
-            '\'' | '\\' => line.extend(['\\', c]),
-            // An interactive shell may look for `!` before it looks for quotes.
-            '!' => line.push_str("\\041"),
-            _ if hides(c) => {
-                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
-                    line.push('\\');
-                    line.extend(
-                        [byte >> 6, byte >> 3 & 7, byte & 7].map(|digit| char::from(b'0' + digit)),
-                    );
-                }
-            }
-            _ => line.push(c),
-        }
-    }
-    line.push('\'');
-    line
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Unaware of where the line goes and of what a wrapper is.
 
-use super::bind::shell_quoted;
+use crate::text::shell::shell_quoted;
 use crate::text::shorten::cut_to_columns;
 
 /// The hidden command of delta that its own tools are. Their names say to a person what they do.

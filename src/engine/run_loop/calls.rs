@@ -10,15 +10,17 @@ use super::recovery::{Recovered, recover_call, suspended_by};
 use super::results::{past_guard, record_observation, record_refusal, replay_result};
 use super::{Engine, Ready, tool_named};
 use crate::config::agent::HookEvent;
-use crate::config::tool::bind::{BoundCall, shell_quoted};
+use crate::config::tool::bind::BoundCall;
 use crate::config::tool::shown::{first_line, telling_words};
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call;
 use crate::record::event::Event;
 use crate::record::stop_reason::Suspension;
+use crate::text::amounts::format_duration;
 use crate::text::json;
+use crate::text::shell::shell_quoted;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::{Tone, time};
+use crate::unix::terminal::Tone;
 
 /// Brings every call to its result, in order. Stops early if the run must end or wait.
 pub(super) fn run_calls(engine: &mut Engine<'_>, calls: Vec<OpenCall>) -> Step<()> {
@@ -140,8 +142,8 @@ fn execute_call(
         return Err(suspended_by(engine, call, suspension, places, &done).into());
     }
     let outcome = match done.exit_code {
-        Some(0) => format!("ok, {}", time(done.duration)),
-        Some(code) => format!("exit code {code}, {}", time(done.duration)),
+        Some(0) => format!("ok, {}", format_duration(done.duration)),
+        Some(code) => format!("exit code {code}, {}", format_duration(done.duration)),
         None => "not run".to_owned(),
     };
     Ok(record_observation(

@@ -18,10 +18,10 @@ use crate::engine::tool_call::wrapper_argv;
 use crate::error::Result;
 use crate::record::call_ids::started_calls;
 use crate::record::event::InputType;
+use crate::text::amounts::counted;
 use crate::text::ids::hex;
 use crate::unix::process;
 use crate::unix::procfs::{CALL_ID, calls_around};
-use crate::unix::terminal::counted;
 
 /// Asks a person about a call that is about to run, if the tool wants it, a guard with these words, or if a
 /// person has been asked before: then that person decides, also if the agent now asks for less. Returns

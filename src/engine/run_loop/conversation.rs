@@ -22,6 +22,7 @@ use crate::record::message_cache::MessageCache;
 use crate::record::run_dir::reference;
 use crate::record::state::Reading;
 use crate::record::stop_reason::StopReason;
+use crate::text::shorten::tail;
 use crate::unix::terminal::Tone;
 use std::time::Instant;
 
@@ -42,11 +43,7 @@ pub(super) struct Answered {
 /// The end of a text on one line.
 fn last_words(text: &str) -> String {
     const CHARACTERS: usize = 60;
-    let mut tails = text.len().saturating_sub(20 * CHARACTERS)..text.len();
-    let tail = tails.find(|at| text.is_char_boundary(*at));
-    let words: Vec<&str> = text[tail.unwrap_or(text.len())..]
-        .split_whitespace()
-        .collect();
+    let words: Vec<&str> = tail(text, 20 * CHARACTERS).split_whitespace().collect();
     let line = words.join(" ");
     let skipped = line.chars().count().saturating_sub(CHARACTERS);
     let end = if text.ends_with(char::is_whitespace) {

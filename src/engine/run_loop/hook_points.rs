@@ -5,7 +5,7 @@
 use super::{Ending, Engine};
 use crate::config::agent::{Hook, HookEvent};
 use crate::config::api::Api;
-use crate::config::tool::bind::{BoundCall, bind_arguments, shell_quoted};
+use crate::config::tool::bind::{BoundCall, bind_arguments};
 use crate::config::tool::definition::Tool;
 use crate::engine::hooks::{self, Execution, Input};
 use crate::engine::observation::read_ends;
@@ -18,6 +18,7 @@ use crate::model::wire::Neutral;
 use crate::record::event::Event;
 use crate::record::stop_reason::StopReason;
 use crate::text::json::{self, Object};
+use crate::text::shell::shell_quoted;
 use crate::unix::files;
 use serde_json::Value;
 

@@ -11,8 +11,9 @@ use crate::record::event::Event;
 use crate::record::recording::RecordedCheck;
 use crate::record::state::{self, Reading, Run, Turn};
 use crate::record::stop_reason::StopReason;
+use crate::text::amounts::{counted, format_duration};
 use crate::text::shorten::in_short;
-use crate::unix::terminal::{Tone, counted, time};
+use crate::unix::terminal::Tone;
 
 /// An answer that nothing has refused yet.
 struct FinalAnswer {
@@ -168,7 +169,7 @@ fn run_check(
         content,
     };
     record_check(engine, answer, &record, Some(&checked.reference))?;
-    let took = time(checked.duration);
+    let took = format_duration(checked.duration);
     let outcome = match checked.exit_code {
         0 => format!("ok, {took}"),
         code => format!("exit code {code}, {took}"),

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::model::ask::Expense;
 use crate::record::spending::{Amount, Denial};
 use crate::record::stop_reason::StopReason;
-use crate::unix::terminal::counted;
+use crate::text::amounts::counted;
 use std::time::{Duration, Instant};
 
 const UNCOUNTED: &str =

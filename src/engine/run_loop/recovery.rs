@@ -14,9 +14,10 @@ use crate::record::event::{CheckFinding, Event};
 use crate::record::metadata::{self, Metadata};
 use crate::record::stop_reason::{StopReason, Suspension};
 use crate::record::subruns;
+use crate::text::amounts::{counted, format_duration};
 use crate::text::shorten::in_short;
 use crate::unix::process;
-use crate::unix::terminal::{Tone, counted, time};
+use crate::unix::terminal::Tone;
 use std::path::{Path, PathBuf};
 
 /// What becomes of a call that an earlier engine started.
@@ -128,7 +129,7 @@ fn ask_check(
     engine.log.journal.flush()?;
     match finding {
         CheckFinding::Happened => {
-            let outcome = format!("had happened, {}", time(done.duration));
+            let outcome = format!("had happened, {}", format_duration(done.duration));
             record_observation(engine, call, done, &outcome, &reference)?;
             return Ok(Some((finding, String::new())));
         }

@@ -14,8 +14,9 @@ use crate::model::calls::{calls_json, make_ids_unique};
 use crate::model::response::Answer;
 use crate::record::event::{Event, FinishReason, Tokens};
 use crate::record::stop_reason::StopReason;
+use crate::text::amounts::format_duration;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::{Tone, time};
+use crate::unix::terminal::Tone;
 use std::time::Instant;
 
 /// What follows from a thought.
@@ -167,7 +168,7 @@ fn note_written_call(engine: &mut Engine<'_>, text: &str) -> Result<()> {
 }
 
 fn print_thought(engine: &Engine<'_>, answer: &Answer, usage: Tokens, began: Instant) {
-    let took = time(began.elapsed());
+    let took = format_duration(began.elapsed());
     let figures = match usage.total_tokens {
         0 => format!(" ({took})"),
         tokens => format!(" ({took}, {tokens} tokens)"),

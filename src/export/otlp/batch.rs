@@ -5,6 +5,7 @@ use crate::VERSION;
 use crate::error::Result;
 use crate::export::recorded::RecordedRun;
 use crate::text::json;
+use crate::text::shorten::head;
 use serde_json::{Value, json};
 
 /// The general conventions that 0.1.0 of those for generative AI extends, which has no schema of its own.
@@ -102,8 +103,7 @@ fn cut_texts(value: &mut Value) {
     const LONGEST: usize = 4096;
     match value {
         Value::String(text) if text.len() > LONGEST => {
-            let end = (0..=LONGEST).rev().find(|at| text.is_char_boundary(*at));
-            text.truncate(end.unwrap_or(0));
+            text.truncate(head(text, LONGEST).len());
         }
         Value::Array(list) => list.iter_mut().for_each(cut_texts),
         Value::Object(map) => map.values_mut().for_each(cut_texts),

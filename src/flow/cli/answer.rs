@@ -19,8 +19,9 @@ use crate::runs::origin::{require_own, require_own_run};
 use crate::runs::preflight::install_signals;
 use crate::runs::suspended::{awaited_run, is_suspended};
 use crate::runs::task::read_stdin;
+use crate::text::disguise::printable_line;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::{Screen, print, printable_line};
+use crate::unix::terminal::{Screen, print};
 
 /// Flows within flows are not followed further down.
 const DEEPEST: usize = 16;

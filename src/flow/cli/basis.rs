@@ -5,7 +5,6 @@
 
 use super::args::FlowRunArgs as Wanted;
 use super::run_format::RunFormat;
-use crate::config::tool::bind::shell_quoted;
 use crate::error::{Error, Exit, Result, reason};
 use crate::flow::engine::inputs::StreamSource;
 use crate::flow::graph::{NodeIx, Payload, Role, RoutePlan};
@@ -18,6 +17,7 @@ use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use crate::runs::task::{read_path, read_stdin};
 use crate::text::json;
+use crate::text::shell::shell_quoted;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
 use crate::unix::signals::Signals;

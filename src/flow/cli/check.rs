@@ -5,8 +5,9 @@ use crate::flow::PROGRAM;
 use crate::flow::eval::load::{has_evaluations, load_evaluations, needs_flow};
 use crate::flow::manifest::{self, Flow, FlowProblem};
 use crate::flow::record::tally::SCHEMA_VERSION;
+use crate::text::amounts::counted;
 use crate::text::options::format::OutputFormat;
-use crate::unix::terminal::{Screen, counted, print, print_value};
+use crate::unix::terminal::{Screen, print, print_value};
 use serde_json::{Value, json};
 use std::path::Path;
 

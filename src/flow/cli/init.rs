@@ -1,8 +1,8 @@
 //! `delta-flow init`: makes a new flow from a template.
 
 use super::templates::FlowTemplate;
-use crate::config::tool::bind::shell_quoted;
 use crate::error::{Exit, Result};
+use crate::text::shell::shell_quoted;
 use crate::unix::new_files::{check_unused, write_new};
 use crate::unix::terminal::{Screen, Tone, print};
 use std::path::Path;

@@ -12,13 +12,14 @@ use crate::flow::manifest;
 use crate::flow::manifest::memory::StoreName;
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::runs::preflight::install_signals;
+use crate::text::disguise::printable;
 use crate::text::ids::hex;
 use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::terminal::{print, printable};
+use crate::unix::terminal::print;
 
 /// Runs the command.
 pub(crate) fn run_memory_command(wanted: &Wanted) -> Result<Exit> {

@@ -26,11 +26,13 @@ use crate::runs::open::{OpenRun, RunStart};
 use crate::runs::origin::require_own_run;
 use crate::runs::preflight::{check_depth, install_signals};
 use crate::runs::workspace_copy::ReplayDir;
+use crate::text::amounts::{counted, format_duration};
+use crate::text::disguise::printable;
 use crate::text::options::format::OutputFormat;
 use crate::text::shorten::in_short;
 use crate::unix::files;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::{Screen, counted, print, print_value, printable, time};
+use crate::unix::terminal::{Screen, print, print_value};
 use crate::unix::trees;
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -355,7 +357,11 @@ fn step_text(step: &StepId, was: &RecordedEnd, is: Option<&RecordedEnd>) -> Stri
     let Some(is) = is else {
         return format!("{name}: it was not reached again, or did not end\n");
     };
-    let times = format!("{}, then {}", time(was.duration), time(is.duration));
+    let times = format!(
+        "{}, then {}",
+        format_duration(was.duration),
+        format_duration(is.duration)
+    );
     if was.is_same(is) {
         return format!("{name}: {}, as recorded; {times}\n", is.status());
     }

@@ -16,13 +16,14 @@ use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::{find, inspect};
+use crate::text::amounts::{format_duration, format_millis};
+use crate::text::disguise::printable;
 use crate::text::ids::RunId;
 use crate::text::shorten::in_short;
 use crate::unix::files::{self, LARGEST_INPUT};
-use crate::unix::terminal::{print, printable, time};
+use crate::unix::terminal::print;
 use std::io::{ErrorKind, IsTerminal};
 use std::path::Path;
-use std::time::Duration;
 
 /// Runs the command.
 pub(crate) fn show_run(wanted: &ShowArgs) -> Result<Exit> {
@@ -173,7 +174,7 @@ fn tool_lines(io: &Path) -> Result<String> {
             in_short(why, 200)
         ),
         None => {
-            let took = time(Duration::from_millis(call.duration_ms));
+            let took = format_millis(call.duration_ms);
             format!("{name}  ok, {took}\n")
         }
     };
@@ -211,7 +212,7 @@ fn end_text(task: &TaskRecord, step: &StepRecord) -> String {
                 format!("{}: {message}", failure.code.name())
             }
             None if end.cached => "ok, cached".to_owned(),
-            None => format!("ok, {}", time(end.duration)),
+            None => format!("ok, {}", format_duration(end.duration)),
         },
         (None, Some(_)) => "cancelled".to_owned(),
         (None, None) => "running, or interrupted".to_owned(),

@@ -15,7 +15,7 @@ use crate::flow::eval::trial::{Trial, TrialOutcome};
 use crate::record::journal::Journal;
 use crate::text::digest::PartsDigest;
 use crate::unix::files;
-use crate::unix::terminal::{self, Screen, print, print_json};
+use crate::unix::terminal::{Screen, columns, print, print_json};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -224,9 +224,8 @@ pub(super) fn print_results(judged: &Judged) -> Result<()> {
     };
     match judged.format {
         EvalFormat::Text => {
-            let columns = terminal::size().map_or(0, |(_, columns)| columns);
             let tables = pairs().into_iter();
-            let tables = tables.map(|suite| tables::text::text(suite, columns));
+            let tables = tables.map(|suite| tables::text::text(suite, columns()));
             print(tables.collect::<Vec<_>>().join("\n").as_bytes())
         }
         EvalFormat::Json => print_json(tables::json(&judged.summaries).as_bytes()),

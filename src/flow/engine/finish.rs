@@ -19,10 +19,10 @@ use crate::flow::record::{
     AttemptEnd, EventWriter, NodeStart, Output, ProgramInput, attempt, cache, check_schema,
     denial_name, dir_name, events, tool_calls,
 };
+use crate::text::amounts::format_duration;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome};
-use crate::unix::terminal::time;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -238,8 +238,8 @@ pub(super) fn finish(
             }
             let how = match (ended.cached, &ended.io) {
                 (true, _) => "ok, cached".to_owned(),
-                _ if ended.partial => format!("partial, {}", time(ended.duration)),
-                (false, Some(_)) => format!("ok, {}", time(ended.duration)),
+                _ if ended.partial => format!("partial, {}", format_duration(ended.duration)),
+                (false, Some(_)) => format!("ok, {}", format_duration(ended.duration)),
                 (false, None) => "ok".to_owned(),
             };
             engine.report_step(step, Ok(()), &how);

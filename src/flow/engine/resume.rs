@@ -15,9 +15,9 @@ use crate::flow::record::lineage::Attempts;
 use crate::flow::record::{AttemptEnd, Lineage, Replay, Replayed, TakenBack, each_line, edge_told};
 use crate::record::event::{EventKind, FlowEvent};
 use crate::record::reader::JournalSource;
+use crate::text::amounts::counted;
 use crate::text::timestamp::Timestamp;
 use crate::unix::process;
-use crate::unix::terminal::counted;
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 

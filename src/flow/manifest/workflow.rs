@@ -187,7 +187,7 @@ fn read_chain(ids: &[Value], at: &[Step], all: &mut Diagnostics) -> Vec<EdgeWord
         at
     };
     if ids.len() < 2 {
-        let found = crate::unix::terminal::counted(ids.len(), "node");
+        let found = crate::text::amounts::counted(ids.len(), "node");
         out.error(
             at.to_vec(),
             format!("a chain of {found} leads nowhere; it needs two or more"),

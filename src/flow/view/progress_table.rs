@@ -7,10 +7,12 @@
 //! table. What is written at once is one write, so that a signal finds either the old or the new.
 
 use crate::error::may_fail;
+use crate::text::amounts::whole_seconds;
 use crate::text::shorten::{cut_to_columns, in_short};
-use crate::unix::terminal::{Screen, Tone, can_redraw, is_in_foreground, stderr_size, time};
+use crate::text::table::{Column, Table};
+use crate::unix::terminal::{Screen, Tone, can_redraw, is_in_foreground, stderr_size};
 use std::io::Write;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Lines below which the names of the columns are left out.
 const LOW: usize = 6;
@@ -166,6 +168,13 @@ impl Drop for ProgressTable {
     }
 }
 
+const HEAD: [(&str, Column); 4] = [
+    ("TASK", Column::Text),
+    ("NODE", Column::Text),
+    ("ATTEMPT", Column::Name),
+    ("TIME", Column::Name),
+];
+
 /// The table for a terminal of this size: never more than fits above the cursor.
 fn table_rows(
     running: &[RunningProgram],
@@ -185,27 +194,22 @@ fn table_rows(
         room.saturating_sub(1)
     };
     let some = &running[..shown];
-    let widest = |least: &str, of: fn(&RunningProgram) -> usize| {
-        some.iter()
-            .map(of)
-            .max()
-            .unwrap_or(0)
-            .max(least.len())
-            .min(columns)
-    };
-    let task = widest("TASK", |it| it.task.len());
-    let node = widest("NODE", |it| it.node.len());
-    let mut table = Vec::new();
-    if has_header {
-        let text = format!("{:task$}  {:node$}  ATTEMPT  TIME", "TASK", "NODE");
-        table.push((Tone::Dim, text));
-    }
-    for it in some {
-        let (id, at, attempt) = (&it.task, &it.node, it.attempt);
+    let mut rows = Table::with_head(&HEAD);
+    rows.rows.extend(some.iter().map(|it| {
         let took = whole_seconds(now.saturating_duration_since(it.since));
-        let text = format!("{id:task$}  {at:node$}  {attempt:<7}  {took}");
-        table.push((Tone::Command, text));
-    }
+        vec![
+            it.task.clone(),
+            it.node.clone(),
+            it.attempt.to_string(),
+            took,
+        ]
+    }));
+    // The last column stays free: a terminal may wrap after it.
+    let columns = columns.saturating_sub(1);
+    let text = rows.lines(Some(columns));
+    let tones = std::iter::once(Tone::Dim).chain(std::iter::repeat(Tone::Command));
+    let lines = tones.zip(text.lines().map(str::to_owned));
+    let mut table: Vec<_> = lines.skip(usize::from(!has_header)).collect();
     let more = running.len() - shown;
     if more > 0 && room > 0 {
         table.push((Tone::Dim, format!("… and {more} more")));
@@ -219,18 +223,9 @@ fn table_rows(
     let text = format!("{done} done, {running} running, {waiting} waiting, {failed} failed");
     table.push((Tone::Dim, text));
     for (_, line) in &mut table {
-        // The last column stays free: a terminal may wrap after it.
-        *line = cut_to_columns(line, columns.saturating_sub(1));
+        *line = cut_to_columns(line, columns);
     }
     table
-}
-
-/// Whole seconds: nothing on a table changes more often.
-fn whole_seconds(took: Duration) -> String {
-    match took.as_secs() {
-        seconds @ 0..=99 => format!("{seconds} s"),
-        seconds => time(Duration::from_secs(seconds)),
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::sse::Events;
 use crate::model::attempt::{LARGEST_MESSAGE, MOST_VALUES};
 use crate::text::json::{self, count_values};
+use crate::text::shorten::tail;
 use serde_json::Value;
 use std::collections::HashMap;
 
@@ -85,9 +86,7 @@ impl JoinedTexts<'_> {
         joined.push_str(text);
         if joined.len() > LONGEST_TEXT {
             self.has_found |= (self.is_found)(joined);
-            let mut ends = joined.len() - LONGEST_TEXT / 4..joined.len();
-            let end = ends.find(|at| joined.is_char_boundary(*at));
-            let end = end.unwrap_or(joined.len());
+            let end = joined.len() - tail(joined, LONGEST_TEXT / 4).len();
             self.size -= end;
             joined.drain(..end);
             joined.shrink_to_fit();

@@ -5,8 +5,9 @@
 use super::{LATER_TEXT, LONGEST_TEXT, MOST_TEXT, Sink};
 use crate::engine::observation::read_ends;
 use crate::error::Result;
+use crate::text::disguise::printable;
 use crate::text::json::Object;
-use crate::unix::terminal::printable;
+use crate::text::shorten::{head, tail};
 use serde::Serialize;
 use std::path::Path;
 
@@ -139,23 +140,11 @@ impl PageRecord<'_> {
             *self.texts += text.len();
             return self.put(key, text);
         }
-        let (head, tail) = ends(text, longest);
+        let (head, tail) = (head(text, longest / 4 * 3), tail(text, longest / 4));
         *self.texts += head.len() + tail.len();
         let missing = text.len() - head.len() - tail.len();
         self.put(key, &CutText(head, missing, tail, place))
     }
-}
-
-/// The beginning and the end of a text that is longer than `longest` bytes.
-fn ends(text: &str, longest: usize) -> (&str, &str) {
-    let (mut head, mut tail) = (longest / 4 * 3, text.len() - longest / 4);
-    while !text.is_char_boundary(head) {
-        head -= 1;
-    }
-    while !text.is_char_boundary(tail) {
-        tail += 1;
-    }
-    (&text[..head], &text[tail..])
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The rows of `delta stats` that only flows have.
 
-use super::{Counted, format_duration};
-use crate::unix::terminal::cell;
+use super::{Counted, figures_below};
+use crate::text::amounts::format_millis;
+use crate::text::table::{Table, name_cell};
 use crate::view::stats::flow::{FlowFigures, NodeFigures};
 use std::collections::BTreeSet;
 
@@ -39,7 +40,7 @@ pub(super) fn rows(flow: Option<&FlowFigures>) -> Vec<(&'static str, String)> {
                 flow.all_nodes().map(|number| number.to_string());
             let [tasks, failed_tasks] =
                 [flow.tasks, flow.failed_tasks].map(|number| number.to_string());
-            let cpu = format_duration(flow.cpu_ms());
+            let cpu = format_millis(flow.cpu_ms());
             [tasks, failed_tasks, nodes, failed, retried, cached, cpu]
         }
     };
@@ -73,21 +74,21 @@ pub(super) fn of_one(
 }
 
 /// A row for each node, below a row of names.
-pub(super) fn table(flow: &FlowFigures) -> Vec<Vec<String>> {
+pub(super) fn table(flow: &FlowFigures) -> Table {
     let header = [
         "node", "count", "failed", "median", "longest", "waited", "cpu", "memory", "context", "in",
         "out",
     ];
-    let mut table = vec![header.map(str::to_owned).to_vec()];
+    let mut table = figures_below(&header);
     for (id, node) in &flow.nodes {
-        table.push(vec![
-            cell(id),
+        table.rows.push(vec![
+            name_cell(id),
             node.count.to_string(),
             node.failures.to_string(),
-            format_duration(node.median_ms),
-            format_duration(node.longest_ms),
-            format_duration(node.queue_ms),
-            format_duration(node.cpu_ms),
+            format_millis(node.median_ms),
+            format_millis(node.longest_ms),
+            format_millis(node.queue_ms),
+            format_millis(node.cpu_ms),
             format!("{} MiB", node.memory_bytes >> 20),
             node.context_bytes.to_string(),
             node.tokens.prompt_tokens.to_string(),
@@ -114,7 +115,7 @@ fn node<'r>(run: &'r Counted, id: &str) -> Option<&'r NodeFigures> {
 pub(super) fn side_by_side(run: &Counted, id: &str) -> String {
     node(run, id).map_or_else(
         || "-".to_owned(),
-        |node| format!("{} x {}", node.count, format_duration(node.median_ms)),
+        |node| format!("{} x {}", node.count, format_millis(node.median_ms)),
     )
 }
 

@@ -1,8 +1,8 @@
 //! The command of a call in a line of the timeline, with the beginning of its standard input.
 
-use crate::config::tool::bind::shell_quoted;
 use crate::config::tool::shown::{OWN_TOOLS, first_line, is_own_tool};
 use crate::record::event::Line;
+use crate::text::shell::shell_quoted;
 use crate::text::shorten::in_short;
 use serde::Deserialize;
 use serde_json::Value;

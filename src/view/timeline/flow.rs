@@ -2,11 +2,11 @@
 
 use super::{COMMAND_WIDTH, OUTPUT_WIDTH, TimelineEntry};
 use crate::record::event::{FlowEvent, Line};
+use crate::text::amounts::format_millis;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::{Tone, time};
+use crate::unix::terminal::Tone;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::time::Duration;
 
 /// The entry of the task that an event is about.
 fn of_task(line: &Line<'_>) -> TimelineEntry {
@@ -137,7 +137,7 @@ fn failure_reason(line: &Line<'_>) -> String {
 }
 
 fn took(line: &Line<'_>) -> String {
-    time(Duration::from_millis(line.duration_ms.unwrap_or(0)))
+    format_millis(line.duration_ms.unwrap_or(0))
 }
 
 fn created(line: &Line<'_>) -> TimelineEntry {

@@ -2,10 +2,10 @@
 
 use super::{COMMAND_WIDTH, TimelineEntry};
 use crate::record::event::{EvaluationEvent, Line};
+use crate::text::amounts::format_millis;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::{Tone, time};
+use crate::unix::terminal::Tone;
 use std::borrow::Cow;
-use std::time::Duration;
 
 fn of_trial(line: &Line<'_>) -> TimelineEntry {
     let (suite, trial) = (text(line.suite.as_ref()), text(line.trial.as_ref()));
@@ -38,7 +38,7 @@ fn end(line: &Line<'_>) -> Option<TimelineEntry> {
     if status == "answered" {
         return None;
     }
-    let took = time(Duration::from_millis(line.duration_ms.unwrap_or(0)));
+    let took = format_millis(line.duration_ms.unwrap_or(0));
     let reason = text(line.stop_reason.as_ref());
     let entry = of_trial(line).say(Tone::Bad, format!("{}: {reason}", status.replace('_', " ")));
     Some(entry.say(Tone::Dim, format!(", {took}")))

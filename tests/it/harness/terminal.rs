@@ -35,7 +35,6 @@ impl Terminal {
     }
 
     /// How many lines and columns it has.
-    #[cfg(feature = "flow")]
     pub fn resize(&self, lines: u16, columns: u16) {
         let size = rustix::termios::Winsize {
             ws_row: lines,
@@ -61,7 +60,6 @@ impl Terminal {
     }
 
     /// What has been written and not been looked at, up to the last whole character.
-    #[cfg(feature = "flow")]
     pub fn rest(&mut self) -> String {
         let mut set = [PollFd::new(&self.person, PollFlags::IN)];
         let now = Timespec {

@@ -5,10 +5,10 @@ use crate::record::reader::{JournalReader, Next};
 use crate::record::run_dir::RunDir;
 use crate::runs::inspect::is_live;
 use crate::text::json;
-use crate::text::shorten::in_short;
-use crate::unix::terminal::{
-    Screen, Tone, cell, painted, print, print_json, size, stdout_has_colour,
-};
+use crate::text::shorten::{WIDEST, in_short};
+use crate::text::table::{Column, Table, name_cell};
+use crate::text::timestamp::date_and_time;
+use crate::unix::terminal::{Screen, Tone, columns, painted_table, print, print_json};
 use crate::view::effects::{EffectList, EffectRow, EffectState};
 
 /// Columns of a command where no terminal sets another limit.
@@ -44,43 +44,43 @@ pub(super) fn print_effects(run: &RunDir, as_json: bool) -> Result<()> {
 }
 
 fn table(rows: &[EffectRow]) -> String {
-    let colour = stdout_has_colour();
+    const HEAD: [(&str, Column); 5] = [
+        ("ITER", Column::Number),
+        ("TIME (UTC)", Column::Name),
+        ("STATE", Column::Name),
+        ("TOOL", Column::Name),
+        ("COMMAND", Column::Text),
+    ];
     let words = |row: &EffectRow| match row.exit_code {
         Some(code) if code != 0 => format!("{}, exit code {code}", row.state.name()),
         _ => row.state.name().to_owned(),
     };
-    let longest = |of: &dyn Fn(&EffectRow) -> usize, least: usize| {
-        rows.iter().map(of).max().unwrap_or(0).max(least)
-    };
-    let state = longest(&|row| words(row).len(), 5);
-    let tool = longest(&|row| cell(&row.tool_name).chars().count(), 4);
-    let frame = 4 + 2 + 19 + 2 + state + 2 + tool + 2;
-    let width = size().map_or(WIDTH, |(_, columns)| columns.saturating_sub(frame).max(20));
-    let head = format!(
-        "{:>4}  {:19}  {:state$}  {:tool$}  COMMAND",
-        "ITER", "TIME (UTC)", "STATE", "TOOL"
-    );
-    let mut out = painted(colour, &[(Tone::Dim, &head)]) + "\n";
-    for row in rows {
-        let at = row.timestamp.get(..19).unwrap_or(&row.timestamp);
-        let left = format!("{:>4}  {:19}  ", row.iteration, at.replace('T', " "));
-        let tone = match row.state {
-            EffectState::Done if row.exit_code == Some(0) => Tone::Good,
-            EffectState::Checked => Tone::Good,
-            EffectState::Running | EffectState::Waiting => Tone::Command,
-            EffectState::Done | EffectState::Denied | EffectState::Unknown | EffectState::Open => {
-                Tone::Bad
-            }
-        };
-        let right = format!("  {:tool$}  ", cell(&row.tool_name));
-        let pieces = [
-            (Tone::Dim, left.as_str()),
-            (tone, &format!("{:state$}", words(row))),
-            (Tone::Said, &right),
-            (Tone::Command, &in_short(&row.command, width)),
-        ];
-        out.push_str(painted(colour, &pieces).trim_end());
-        out.push('\n');
+    let longest = if columns().is_some() { WIDEST } else { WIDTH };
+    let mut table = Table::with_head(&HEAD);
+    table.rows.extend(rows.iter().map(|row| {
+        vec![
+            row.iteration.to_string(),
+            date_and_time(&row.timestamp),
+            words(row),
+            name_cell(&row.tool_name),
+            in_short(&row.command, longest),
+        ]
+    }));
+    painted_table(&table, |row, column| match column {
+        0 | 1 => Tone::Dim,
+        2 => tone_of(&rows[row]),
+        3 => Tone::Said,
+        _ => Tone::Command,
+    })
+}
+
+fn tone_of(row: &EffectRow) -> Tone {
+    match row.state {
+        EffectState::Done if row.exit_code == Some(0) => Tone::Good,
+        EffectState::Checked => Tone::Good,
+        EffectState::Running | EffectState::Waiting => Tone::Command,
+        EffectState::Done | EffectState::Denied | EffectState::Unknown | EffectState::Open => {
+            Tone::Bad
+        }
     }
-    out
 }

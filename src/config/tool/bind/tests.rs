@@ -562,60 +562,6 @@ fn fixed_words_know_the_engines_variables() {
     assert_eq!(words, ["w", "/agent's $HOME/x", "${x}", ""]);
 }
 
-fn strings(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
-}
-
-#[test]
-fn a_quoted_line_is_as_plain_as_it_can_be() {
-    for (words, line) in [
-        (
-            vec!["ls", "-la", "--x=a/b.c", "a:b,c@d%e+f"],
-            "ls -la --x=a/b.c a:b,c@d%e+f",
-        ),
-        (vec!["grep", "a b", "", "it's"], r"grep 'a b' '' 'it'\''s'"),
-        (
-            vec!["A=b", "c=d", "~", "#", "*", "é"],
-            "'A=b' 'c=d' '~' '#' '*' 'é'",
-        ),
-        (vec!["if", "if"], "'if' if"),
-        (
-            vec!["a", "x\ny\t'\\\u{1b}!é\u{85}\u{202e}"],
-            r"a $'x\ny\t\'\\\033\041é\302\205\342\200\256'",
-        ),
-        (vec![], ""),
-    ] {
-        assert_eq!(shell_quoted(&strings(&words)), line);
-    }
-}
-
-#[test]
-fn a_quoted_line_is_read_back_by_shells() {
-    let mut random = fastrand::Rng::with_seed(3);
-    let parts = [
-        "a", "'", "\"", "\\", "$x", "`", " ", "\n", "\t", "\u{1}", "!", "*", "~", "#", "=", "é",
-        "\u{9b}", "0", "7", "\\n", "$'", "{a,b}", "-", "&", ";", "\u{7f}", "\r",
-    ];
-    for _ in 0..300 {
-        let mut argv = strings(&["printf", "%s|"]);
-        for _ in 0..random.usize(1..5) {
-            let word = (0..random.usize(0..7)).map(|_| parts[random.usize(0..parts.len())]);
-            argv.push(word.collect());
-        }
-        let line = shell_quoted(&argv);
-        assert!(!line.contains(|c: char| c.is_control()), "{line:?}");
-        let expected: String = argv[2..].join("|") + "|";
-        for shell in ["bash", "dash"] {
-            if shell == "dash" && line.contains("$'") {
-                continue;
-            }
-            let output = Command::new(shell).args(["-c", &line]).output().unwrap();
-            let stdout = String::from_utf8(output.stdout).unwrap();
-            assert_eq!(stdout, expected, "{shell}: {line}");
-        }
-    }
-}
-
 #[test]
 fn values_follow_the_command_by_position_and_in_order() {
     let text = "

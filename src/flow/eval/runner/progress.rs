@@ -1,9 +1,10 @@
 //! The line of progress that a trial's end prints on stderr.
 
 use super::{Runner, TrialIx};
+use crate::text::amounts::format_millis;
+use crate::text::disguise::printable;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::{Tone, printable, time};
-use std::time::Duration;
+use crate::unix::terminal::Tone;
 
 impl Runner<'_> {
     /// Prints that a trial has ended, with its reason and what a program said of it.
@@ -17,7 +18,7 @@ impl Runner<'_> {
         self.done += 1;
         let (suite, name) = self.names(trial);
         let end = self.record.trial(suite, name).end.as_ref();
-        let took = time(Duration::from_millis(end.map_or(0, |end| end.duration_ms)));
+        let took = format_millis(end.map_or(0, |end| end.duration_ms));
         let (case, number) = (&self.case(trial).id, self.planned(trial).number);
         let setting = match self.suite(trial).suite.settings.len() {
             1 => String::new(),

@@ -220,7 +220,7 @@ fn trials_of_one_case(
 /// The warning that a threshold cannot be reached with the planned trials, even if all pass. None if it can.
 pub(crate) fn threshold_warning(threshold: f64, cases: usize, trials: u32) -> Option<String> {
     let alpha = alpha_of_look(1);
-    let counted = crate::unix::terminal::counted;
+    let counted = crate::text::amounts::counted;
     let with = format!(
         "threshold {threshold} cannot be reached with {} of {}, even if all pass",
         counted(cases, "case"),

@@ -6,7 +6,7 @@ use crate::flow::eval::numbers::Counts;
 use crate::flow::eval::summary::Summary;
 use crate::flow::eval::summary::comparison::CaseDifference;
 use crate::flow::eval::summary::figures::CaseFigures;
-use crate::unix::terminal::counted;
+use crate::text::amounts::counted;
 
 /// The number of cases listed; JSON has all.
 pub(super) const CASES_SHOWN: usize = 50;

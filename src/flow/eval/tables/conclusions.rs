@@ -5,7 +5,7 @@ use crate::flow::eval::numbers::difference::Method;
 use crate::flow::eval::summary::Summary;
 use crate::flow::eval::summary::comparison::{Comparison, Finding};
 use crate::flow::eval::summary::decision::VerdictReason;
-use crate::unix::terminal::counted;
+use crate::text::amounts::counted;
 
 /// All comparisons, and the verdict behind them.
 pub(super) fn lines(summary: &Summary) -> Vec<String> {

@@ -4,8 +4,8 @@
 
 use crate::flow::eval::summary::Summary;
 use crate::flow::eval::trial::{Trial, TrialOutcome};
+use crate::text::disguise::printable;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::printable;
 use serde_json::Value;
 
 /// The longest message in an attribute.

@@ -5,9 +5,9 @@
 use super::junit::{assertions_against, message, trial_name};
 use crate::flow::eval::summary::Summary;
 use crate::flow::eval::trial::{Trial, TrialOutcome};
+use crate::text::disguise::printable;
 use crate::text::json;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::printable;
 
 /// The longest description or reason.
 const LINE_COLUMNS: usize = 200;

@@ -31,7 +31,7 @@ fn two_settings() -> Scene {
 
 #[test]
 fn a_table_has_settings_as_columns_and_cases_that_differ_as_rows() {
-    let text = text::text((&two_settings().summary(), &[]), 0);
+    let text = text::text((&two_settings().summary(), &[]), None);
     assert_eq!(
         text,
         "\
@@ -66,7 +66,7 @@ c10    4/5    5/5          +20
 #[test]
 fn a_table_of_one_setting_lists_the_cases_that_did_not_pass() {
     let scene = Scene::of(&["++++", "+-+?", "????", "++++"]).threshold(0.9);
-    let text = text::text((&scene.summary(), &scene.recorded), 0);
+    let text = text::text((&scene.summary(), &scene.recorded), None);
     assert_eq!(
         text,
         "\
@@ -106,8 +106,8 @@ fn a_table_is_no_wider_than_the_terminal() {
     for name in names {
         scene = scene.with(name, &["+++++", "+-+++", "-----", "++--+"]);
     }
-    let wide = text::text((&scene.summary(), &[]), 0);
-    let narrow = text::text((&scene.summary(), &[]), 80);
+    let wide = text::text((&scene.summary(), &[]), None);
+    let narrow = text::text((&scene.summary(), &[]), Some(80));
     let rows = |text: &str| -> usize {
         text.lines()
             .filter(|line| line.starts_with("rate "))
@@ -159,13 +159,13 @@ fn assert_harmless(text: &str) {
 #[test]
 fn hostile_names_control_no_terminal_and_stay_on_their_line() {
     let (summary, trials) = hostile();
-    let table = text::text((&summary, &trials), 0);
+    let table = text::text((&summary, &trials), None);
     assert_harmless(&table);
     let lines = |text: &str| text.lines().count();
     let plain = Scene::new(&["base", "new"], 3, 2)
         .with("base", &["+-", "??", "--"])
         .with("new", &["--", "??", "++"]);
-    let plain = text::text((&plain.summary(), &plain.recorded), 0);
+    let plain = text::text((&plain.summary(), &plain.recorded), None);
     assert_eq!(lines(&table), lines(&plain));
     assert_harmless(&junit::junit(&[(&summary, &trials)]));
     assert_harmless(&tap::tap(&[(&summary, &trials)]));
@@ -245,7 +245,7 @@ fn a_case_that_was_not_measured_on_both_sides_is_listed() {
         .with("base", &["++", "--", "+-"])
         .with("new", &["++", "++", "??"])
         .summary();
-    let text = text::text((&summary, &[]), 0);
+    let text = text::text((&summary, &[]), None);
     let end = "case   base   new   diff
 c1     0/2    2/2   +100
 c2     1/2    –     –

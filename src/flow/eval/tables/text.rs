@@ -9,16 +9,17 @@ use super::words::{
 use crate::flow::eval::summary::Summary;
 use crate::flow::eval::summary::figures::SettingFigures;
 use crate::flow::eval::trial::{Trial, TrialOutcome};
-use crate::text::shorten::{columns_of, in_short};
-use crate::unix::terminal::{counted, printable, time};
+use crate::text::amounts::{counted, format_millis};
+use crate::text::disguise::printable;
+use crate::text::shorten::in_short;
+use crate::text::table::{Column, Table};
 use std::collections::HashSet;
-use std::time::Duration;
 
 /// Columns between two columns.
 const GAP: usize = 3;
 
-/// The table, with a newline at its end. At most `columns` wide, as long as a single setting fits; 0: no limit.
-pub(crate) fn text((summary, trials): (&Summary, &[Trial]), columns: usize) -> String {
+/// The table, with a newline at its end. At most `width` columns wide, as long as a single setting fits.
+pub(crate) fn text((summary, trials): (&Summary, &[Trial]), width: Option<usize>) -> String {
     let mut out = head(summary);
     out.push('\n');
     for warning in &summary.warnings {
@@ -31,7 +32,7 @@ pub(crate) fn text((summary, trials): (&Summary, &[Trial]), columns: usize) -> S
     if !summary.warnings.is_empty() {
         out.push('\n');
     }
-    out.push_str(&in_blocks(&rows(summary), columns));
+    out.push_str(&in_blocks(rows(summary), width));
     out.push('\n');
     for line in conclusions::lines(summary) {
         out.push_str(&line);
@@ -40,7 +41,7 @@ pub(crate) fn text((summary, trials): (&Summary, &[Trial]), columns: usize) -> S
     let (rows, note) = cases::rows(summary);
     if !rows.is_empty() {
         out.push('\n');
-        out.push_str(&in_blocks(&rows, columns));
+        out.push_str(&in_blocks(rows, width));
     }
     if let Some(note) = note {
         out.push_str(&format!("{note}\n"));
@@ -164,7 +165,7 @@ fn rows(summary: &Summary) -> Rows {
         });
     }
     if any(&|setting| setting.duration_ms.is_some()) {
-        let shown = |ms: u64| time(Duration::from_millis(ms));
+        let shown = |ms: u64| format_millis(ms);
         add("time median, p90", &|setting| {
             let times = setting
                 .duration_ms
@@ -245,52 +246,12 @@ fn not_measured(setting: &SettingFigures) -> String {
     }
 }
 
-/// Rows with their cells below each other, in as many blocks as the columns need; each block begins with the rows' names.
-fn in_blocks(rows: &Rows, columns: usize) -> String {
-    let count = rows.first().map_or(0, Vec::len);
-    let width = |at: usize| {
-        rows.iter()
-            .filter_map(|row| row.get(at))
-            .map(|cell| columns_of(cell))
-            .max()
+/// Rows with their cells below each other, in blocks.
+fn in_blocks(rows: Rows, width: Option<usize>) -> String {
+    let table = Table {
+        rows,
+        columns: vec![Column::Name],
+        gap: GAP,
     };
-    let widths: Vec<usize> = (0..count).map(|at| width(at).unwrap_or(0)).collect();
-    let Some((first, others)) = widths.split_first() else {
-        return String::new();
-    };
-    let mut out = String::new();
-    let mut from = 0;
-    while from < others.len() {
-        let mut taken = first + GAP + others[from];
-        let mut to = from + 1;
-        while to < others.len() && (columns == 0 || taken + GAP + others[to] <= columns) {
-            taken += GAP + others[to];
-            to += 1;
-        }
-        if from > 0 {
-            out.push('\n');
-        }
-        for row in rows {
-            out.push_str(&line(row, *first, from + 1..to + 1, &widths));
-        }
-        from = to;
-    }
-    out
-}
-
-/// A row's name and some of its cells, without spaces at its end.
-fn line(row: &[String], first: usize, cells: std::ops::Range<usize>, widths: &[usize]) -> String {
-    let mut line = padded(row.first().map_or("", String::as_str), first);
-    for at in cells {
-        line.push_str(&" ".repeat(GAP));
-        line.push_str(&padded(row.get(at).map_or("", String::as_str), widths[at]));
-    }
-    format!("{}\n", line.trim_end())
-}
-
-fn padded(cell: &str, width: usize) -> String {
-    format!(
-        "{cell}{}",
-        " ".repeat(width.saturating_sub(columns_of(cell)))
-    )
+    table.blocks(width)
 }

@@ -1,7 +1,7 @@
 //! Numbers and names, formatted for a table.
 
+use crate::text::disguise::printable;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::printable;
 
 /// The longest name of a suite, a setting or a case.
 const NAME_COLUMNS: usize = 40;

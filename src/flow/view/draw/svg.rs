@@ -3,6 +3,7 @@
 use super::layers::{LayoutItem, lay_out};
 use super::{Picture, one_line};
 use crate::flow::graph::Role;
+use crate::text::shorten::cut_to_columns;
 
 /// Pixels: of a box, of the way that an edge has through a row, of the room between them.
 const WIDTH: f64 = 150.0;
@@ -59,9 +60,9 @@ pub(super) fn draw_svg(picture: &Picture) -> String {
             "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
              <text x=\"{x}\" y=\"{}\" text-anchor=\"middle\" font-size=\"10\" fill=\"#555\">{}</text>\n",
             y - 2.0,
-            escape_xml(&short_label(on.name)),
+            escape_xml(&cut_to_columns(on.name, MOST_LETTERS)),
             y + 13.0,
-            escape_xml(&short_label(&on.about)),
+            escape_xml(&cut_to_columns(&on.about, MOST_LETTERS)),
         ));
     }
     out + "</svg>\n"
@@ -91,7 +92,7 @@ fn edge_path(points: &[(f64, f64)], label: Option<&str>) -> String {
             "<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#333\">{}</text>\n",
             x + (next - x) * 0.35 + 4.0,
             y + HEIGHT / 2.0 + 20.0,
-            escape_xml(&short_label(label)),
+            escape_xml(&cut_to_columns(label, MOST_LETTERS)),
         ));
     }
     out
@@ -146,14 +147,6 @@ fn node_outline(role: Role, (x, y): (f64, f64), colour: &str, is_agent: bool) ->
 
 fn line_width(is_agent: bool) -> u8 {
     if is_agent { 3 } else { 1 }
-}
-
-fn short_label(text: &str) -> String {
-    if text.chars().count() <= MOST_LETTERS {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(MOST_LETTERS - 1).collect();
-    kept + "…"
 }
 
 fn escape_xml(text: &str) -> String {

@@ -1,0 +1,123 @@
+//! An argv as a line that a person can paste into a shell.
+
+use crate::text::disguise::disguises;
+
+/// An argv as one line that can be pasted into a shell: bash, ksh, zsh, or any that knows `$'…'`
+/// (POSIX.1-2024), which is used only where a control character would break or disguise the line.
+pub(crate) fn shell_quoted(argv: &[String]) -> String {
+    shell_quoted_where(argv, disguises)
+}
+
+/// The same; the characters to be escaped are these.
+pub(crate) fn shell_quoted_where(argv: &[String], hides: fn(char) -> bool) -> String {
+    let quoted = |(index, word): (usize, &String)| quoted(word, index == 0, hides);
+    let words: Vec<String> = argv.iter().enumerate().map(quoted).collect();
+    words.join(" ")
+}
+
+fn quoted(word: &str, is_program: bool, hides: fn(char) -> bool) -> String {
+    let is_plain = |c: char| {
+        let mark = matches!(c, '_' | '-' | '.' | '/' | ':' | ',' | '+' | '@' | '%');
+        c.is_ascii_alphanumeric() || mark || c == '=' && word.starts_with('-')
+    };
+    if word.chars().any(hides) {
+        dollar_quoted(word, hides)
+    } else if word.is_empty() || !word.chars().all(is_plain) || is_program && is_keyword(word) {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    } else {
+        word.to_owned()
+    }
+}
+
+fn is_keyword(word: &str) -> bool {
+    const KEYWORDS: [&str; 18] = [
+        "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if",
+        "in", "select", "then", "time", "until", "while", "repeat",
+    ];
+    KEYWORDS.contains(&word)
+}
+
+fn dollar_quoted(word: &str, hides: fn(char) -> bool) -> String {
+    let mut line = "$'".to_owned();
+    for c in word.chars() {
+        match c {
+            '\n' => line.push_str("\\n"),
+            '\t' => line.push_str("\\t"),
+            '\r' => line.push_str("\\r"),
+            '\'' | '\\' => line.extend(['\\', c]),
+            // An interactive shell may look for `!` before it looks for quotes.
+            '!' => line.push_str("\\041"),
+            _ if hides(c) => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    line.push('\\');
+                    line.extend(
+                        [byte >> 6, byte >> 3 & 7, byte & 7].map(|digit| char::from(b'0' + digit)),
+                    );
+                }
+            }
+            _ => line.push(c),
+        }
+    }
+    line.push('\'');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn strings(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_quoted_line_is_as_plain_as_it_can_be() {
+        for (words, line) in [
+            (
+                vec!["ls", "-la", "--x=a/b.c", "a:b,c@d%e+f"],
+                "ls -la --x=a/b.c a:b,c@d%e+f",
+            ),
+            (vec!["grep", "a b", "", "it's"], r"grep 'a b' '' 'it'\''s'"),
+            (
+                vec!["A=b", "c=d", "~", "#", "*", "é"],
+                "'A=b' 'c=d' '~' '#' '*' 'é'",
+            ),
+            (vec!["if", "if"], "'if' if"),
+            (
+                vec!["a", "x\ny\t'\\\u{1b}!é\u{85}\u{202e}"],
+                r"a $'x\ny\t\'\\\033\041é\302\205\342\200\256'",
+            ),
+            (vec![], ""),
+        ] {
+            assert_eq!(shell_quoted(&strings(&words)), line);
+        }
+    }
+
+    #[test]
+    fn a_quoted_line_is_read_back_by_shells() {
+        let mut random = fastrand::Rng::with_seed(3);
+        let parts = [
+            "a", "'", "\"", "\\", "$x", "`", " ", "\n", "\t", "\u{1}", "!", "*", "~", "#", "=",
+            "é", "\u{9b}", "0", "7", "\\n", "$'", "{a,b}", "-", "&", ";", "\u{7f}", "\r",
+        ];
+        for _ in 0..300 {
+            let mut argv = strings(&["printf", "%s|"]);
+            for _ in 0..random.usize(1..5) {
+                let word = (0..random.usize(0..7)).map(|_| parts[random.usize(0..parts.len())]);
+                argv.push(word.collect());
+            }
+            let line = shell_quoted(&argv);
+            assert!(!line.contains(|c: char| c.is_control()), "{line:?}");
+            let expected: String = argv[2..].join("|") + "|";
+            for shell in ["bash", "dash"] {
+                if shell == "dash" && line.contains("$'") {
+                    continue;
+                }
+                let output = Command::new(shell).args(["-c", &line]).output().unwrap();
+                let stdout = String::from_utf8(output.stdout).unwrap();
+                assert_eq!(stdout, expected, "{shell}: {line}");
+            }
+        }
+    }
+}
