@@ -7,7 +7,7 @@ use super::recorded::{ExportedAnswer, ExportedCall, ExportedStep, RecordedRun, W
 use super::records::{read_head, read_invocation};
 use crate::error::Result;
 use crate::record::event::{EventKind, Line};
-use crate::record::reader::{JournalReader, Next, read_event};
+use crate::record::reader::{JournalReader, Stopped, read_event};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::record::{invocations, legacy, metadata};
@@ -19,9 +19,6 @@ use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-/// Runs that are nested deeper are left out. No engine nests deeper by default.
-const DEEPEST: usize = 8;
-
 /// How many runs around a run are looked for.
 const FARTHEST: usize = 16;
 
@@ -31,12 +28,12 @@ const FARTHEST: usize = 16;
 /// Its journal cannot be read, or is not a journal.
 pub(crate) fn read_run(run: &RunDir) -> Result<RecordedRun> {
     let mut tree = ExportedRuns {
-        family: RunTree::below(run.workspace().unwrap_or(&run.path)),
+        family: RunTree::around(run),
         seen: HashSet::from([run.path.clone()]),
         names: HashSet::new(),
     };
     let (root, traceparent) = outermost(run);
-    let mut recorded = gather_run(run, &root, &mut tree, 0)?;
+    let mut recorded = gather_run(run, &root, &mut tree)?;
     recorded.traceparent = traceparent.or(recorded.traceparent);
     Ok(recorded)
 }
@@ -87,15 +84,9 @@ fn outermost(run: &RunDir) -> (String, Option<String>) {
     (at.id.to_string(), traceparent)
 }
 
-fn gather_run(
-    run: &RunDir,
-    root: &str,
-    tree: &mut ExportedRuns,
-    depth: usize,
-) -> Result<RecordedRun> {
+fn gather_run(run: &RunDir, root: &str, tree: &mut ExportedRuns) -> Result<RecordedRun> {
     let mut gathering = Gathering {
         run,
-        depth,
         open: OpenActions::default(),
         shown: ShownAnswers::default(),
         child_at: HashMap::new(),
@@ -108,15 +99,11 @@ fn gather_run(
         },
     };
     let mut lines = JournalReader::open(&run.journal())?;
-    loop {
-        match lines.read_next()? {
-            Next::Event(_, line) => gathering.event(&line, tree),
-            Next::Damaged(damage) => {
-                let place = (run.journal(), damage);
-                gathering.out.damaged.push(place);
-            }
-            Next::End { .. } => break,
-        }
+    while let Stopped::AtDamage(damage) = lines.read_while(|_, line| {
+        gathering.event(line, tree);
+        Ok(true)
+    })? {
+        gathering.out.damaged.push((run.journal(), damage));
     }
     let left = tree.family.of_open(&mut gathering.open, run);
     gathering.children(left, tree, None);
@@ -126,7 +113,6 @@ fn gather_run(
 
 struct Gathering<'r> {
     run: &'r RunDir,
-    depth: usize,
     open: OpenActions,
     shown: ShownAnswers,
     /// The index of a run among the children, by its directory.
@@ -184,10 +170,7 @@ impl Gathering<'_> {
             }
             EventKind::EngineEnd => self.out.end = Some(end_of(line)),
             EventKind::Flow(event) => self.flow_event(event, line),
-            EventKind::ActionCheck
-            | EventKind::HookAudit
-            | EventKind::Evaluation(_)
-            | EventKind::Unknown(_) => {}
+            _ => {}
         }
         self.children(started, tree, line.action_id.as_deref());
     }
@@ -396,10 +379,12 @@ impl Gathering<'_> {
         if let Some(place) = self.child_at.get(&run.path) {
             return Some(*place);
         }
-        if self.depth >= DEEPEST || !tree.seen.insert(run.path.clone()) {
+        if tree.seen.contains(&run.path) || !tree.family.enter(run) {
             return None;
         }
-        let child = gather_run(run, &self.out.root, tree, self.depth + 1);
+        tree.seen.insert(run.path.clone());
+        let child = gather_run(run, &self.out.root, tree);
+        tree.family.leave();
         let mut child = child.ok().filter(|child| !child.steps.is_empty())?;
         self.out.damaged.append(&mut child.damaged);
         self.out.children.push(child);

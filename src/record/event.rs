@@ -8,8 +8,10 @@
 
 mod words;
 mod line;
+mod calls;
 mod write;
 
+pub(crate) use calls::RecordedCall;
 pub(crate) use line::{Line, quick_kind};
 pub(crate) use words::{EvaluationEvent, EventKind, FlowEvent};
 pub use words::{FinishReason, InputType};

@@ -207,6 +207,17 @@ pub(crate) enum Next<'l> {
     },
 }
 
+/// Why reading stopped.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// No whole line follows. Whether there is part of one.
+    AtEnd { torn: bool },
+    /// A line cannot be read.
+    AtDamage(Damage),
+    /// The caller has enough.
+    Enough,
+}
+
 /// The change of a file since it was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Change {
@@ -274,6 +285,25 @@ impl JournalReader {
             end = from;
         }
         Ok(lines)
+    }
+
+    /// Passes on each event, with its line, until the caller has enough or none can be read. Reading may continue
+    /// after it.
+    pub(crate) fn read_while(
+        &mut self,
+        mut wants_more: impl FnMut(&str, &Line<'_>) -> Result<bool>,
+    ) -> Result<Stopped> {
+        loop {
+            match self.read_next()? {
+                Next::Event(text, line) => {
+                    if !wants_more(text, &line)? {
+                        return Ok(Stopped::Enough);
+                    }
+                }
+                Next::Damaged(damage) => return Ok(Stopped::AtDamage(damage)),
+                Next::End { torn } => return Ok(Stopped::AtEnd { torn }),
+            }
+        }
     }
 
     /// The next event. After [`Next::End`] there may be another one, if the file has grown.

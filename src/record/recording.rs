@@ -13,8 +13,6 @@ use crate::record::state::{self, Reading, Run, Unreadable, decoded};
 use crate::text::ids::RunId;
 use crate::unix::files;
 use crate::unix::trees;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::Path;
@@ -82,12 +80,6 @@ pub(crate) struct RecordedCheck {
     pub duration_ms: u64,
     /// The message that the model received, if the check refused the answer.
     pub content: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct CallId<'j> {
-    #[serde(borrow)]
-    id: Cow<'j, str>,
 }
 
 impl Recording {
@@ -178,17 +170,7 @@ impl Recording {
                     let reference = line.io_path_ref.unwrap_or_default().into_owned();
                     hooks.push((name, reference));
                 }
-                EventKind::ActionRequest
-                | EventKind::ActionCheck
-                | EventKind::HumanInputRequest
-                | EventKind::HumanInputReceived
-                | EventKind::SystemMessage
-                | EventKind::HookAudit
-                | EventKind::Error
-                | EventKind::EngineEnd
-                | EventKind::Flow(_)
-                | EventKind::Evaluation(_)
-                | EventKind::Unknown(_) => {}
+                _ => {}
             }
         }
         (self.parts, self.steps) = (parts, steps);
@@ -206,8 +188,6 @@ fn last_part(parts: &mut Vec<Exchange>, is_over: impl Fn(&Exchange) -> bool) -> 
 }
 
 fn step(line: &Line<'_>, iteration: u64) -> RecordedStep {
-    let calls = line.tool_calls.map_or("null", RawValue::get);
-    let calls: Option<Vec<CallId<'_>>> = serde_json::from_str(calls).unwrap_or_default();
     let reference = line.llm_invocation_ref.as_deref().unwrap_or_default();
     RecordedStep {
         iteration,
@@ -216,10 +196,10 @@ fn step(line: &Line<'_>, iteration: u64) -> RecordedStep {
             .next()
             .filter(|name| !name.is_empty())
             .map(str::to_owned),
-        ids: calls
+        ids: line
+            .calls()
             .into_iter()
-            .flatten()
-            .map(|call| call.id.into_owned())
+            .map(|call| call.id.into())
             .collect(),
         ..RecordedStep::default()
     }
@@ -298,14 +278,7 @@ impl<'j> Beginning<'j> {
                 | EventKind::HumanInputRequest
                 | EventKind::HumanInputReceived => found > 0,
                 EventKind::HookAudit => line.hook_name.as_deref() == Some("on_iteration_end"),
-                EventKind::EngineStart
-                | EventKind::UserMessage
-                | EventKind::SystemMessage
-                | EventKind::Error
-                | EventKind::EngineEnd
-                | EventKind::Flow(_)
-                | EventKind::Evaluation(_)
-                | EventKind::Unknown(_) => false,
+                _ => false,
             };
             if belongs {
                 let rest = memchr::memchr(b'\n', &journal[start..]);

@@ -23,6 +23,9 @@ const DEPTH: usize = 5;
 /// As many directories are looked at: a workspace may hold a file system's worth of them.
 const MOST: usize = 20_000;
 
+/// Runs within runs are read down to this depth; no engine nests deeper by default.
+pub(crate) const DEEPEST: usize = 8;
+
 /// Runs that have a parent.
 #[derive(Debug)]
 struct Subruns {
@@ -204,21 +207,7 @@ impl OpenActions {
                     step.elsewhere.extend(named_in(command, root));
                 }
             }
-            EventKind::EngineStart
-            | EventKind::UserMessage
-            | EventKind::Thought
-            | EventKind::ActionCheck
-            | EventKind::ActionResult
-            | EventKind::Acceptance
-            | EventKind::HumanInputRequest
-            | EventKind::HumanInputReceived
-            | EventKind::SystemMessage
-            | EventKind::HookAudit
-            | EventKind::Error
-            | EventKind::EngineEnd
-            | EventKind::Flow(_)
-            | EventKind::Evaluation(_)
-            | EventKind::Unknown(_) => {}
+            _ => {}
         }
     }
 
@@ -261,6 +250,8 @@ impl OpenActions {
 pub(crate) struct RunTree {
     root: PathBuf,
     found: Option<Subruns>,
+    /// The directories of the runs that are being read, each started by the one before.
+    within: Vec<PathBuf>,
 }
 
 impl RunTree {
@@ -269,7 +260,35 @@ impl RunTree {
         Self {
             root: workspace.to_owned(),
             found: None,
+            within: Vec::new(),
         }
+    }
+
+    /// The runs that a run has started, to be read with it.
+    pub(crate) fn around(run: &RunDir) -> Self {
+        Self {
+            within: vec![run.path.clone()],
+            ..Self::below(run.workspace().unwrap_or(&run.path))
+        }
+    }
+
+    /// Enters a run that the one being read has started. False if it is nested too deep, or within itself.
+    pub(crate) fn enter(&mut self, run: &RunDir) -> bool {
+        let may_enter = self.within.len() <= DEEPEST && !self.within.contains(&run.path);
+        if may_enter {
+            self.within.push(run.path.clone());
+        }
+        may_enter
+    }
+
+    /// Leaves the run that was entered last.
+    pub(crate) fn leave(&mut self) {
+        self.within.pop();
+    }
+
+    /// True if the run being read was started by another one that is.
+    pub(crate) fn is_nested(&self) -> bool {
+        self.within.len() > 1
     }
 
     /// Takes note of an event, and returns the runs that have been started by what ends with it.

@@ -3,7 +3,7 @@
 //! Unaware of where the events come from and of how the list is printed. An action has an effect unless its tool
 //! says `effect: none`.
 
-use crate::record::event::{CheckFinding, DENIED, EventKind, Line};
+use crate::record::event::{CheckFinding, DENIED, EventKind, Line, RecordedCall};
 use crate::record::state::decoded;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -88,20 +88,6 @@ struct RecordedTool<'c> {
     effect: Option<Cow<'c, str>>,
 }
 
-#[derive(Deserialize)]
-struct RecordedCall<'c> {
-    #[serde(borrow)]
-    id: Cow<'c, str>,
-    #[serde(borrow)]
-    function: RecordedFunction<'c>,
-}
-
-#[derive(Deserialize)]
-struct RecordedFunction<'c> {
-    #[serde(borrow)]
-    name: Cow<'c, str>,
-}
-
 impl EffectList {
     /// Takes note of an event.
     pub(crate) fn add(&mut self, line: &Line<'_>) {
@@ -115,9 +101,7 @@ impl EffectList {
             }
             EventKind::Thought => {
                 self.newest = self.rows.len();
-                let calls = line.tool_calls.map_or("[]", RawValue::get);
-                let calls: Vec<RecordedCall<'_>> = serde_json::from_str(calls).unwrap_or_default();
-                let calls = calls.into_iter();
+                let calls = line.calls().into_iter();
                 let pair = |call: RecordedCall<'_>| (call.id.into(), call.function.name.into());
                 self.calls = calls.map(pair).collect();
             }
@@ -129,17 +113,7 @@ impl EffectList {
             }
             EventKind::ActionResult => self.result(line),
             EventKind::HumanInputRequest => self.put(line, EffectState::Waiting),
-            EventKind::ActionCheck
-            | EventKind::UserMessage
-            | EventKind::Acceptance
-            | EventKind::HumanInputReceived
-            | EventKind::SystemMessage
-            | EventKind::HookAudit
-            | EventKind::Error
-            | EventKind::EngineEnd
-            | EventKind::Flow(_)
-            | EventKind::Evaluation(_)
-            | EventKind::Unknown(_) => {}
+            _ => {}
         }
     }
 

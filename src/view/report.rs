@@ -21,7 +21,7 @@ use crate::record::metadata::Metadata;
 use crate::record::reader::Damage;
 use crate::record::run_dir::RunDir;
 use rows::Renderer;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use writer::Writer;
 
 /// A text of more bytes is shown by its beginning and its end.
@@ -59,15 +59,9 @@ pub(crate) struct Damaged {
     pub damage: Damage,
 }
 
-/// Writes the page about a run. `root` is its workspace, in which the runs of its sub-agents are
-/// looked for. Returns which journals are damaged.
-pub(crate) fn write(
-    run: &RunDir,
-    root: &Path,
-    summary: &Metadata,
-    sink: &mut Sink<'_>,
-) -> Result<Vec<Damaged>> {
-    let mut teller = Renderer::new(Writer::new(sink), root);
+/// Writes the page about a run. Returns which journals are damaged.
+pub(crate) fn write(run: &RunDir, summary: &Metadata, sink: &mut Sink<'_>) -> Result<Vec<Damaged>> {
+    let mut teller = Renderer::new(Writer::new(sink), run);
     // What is wrong with the run is known before anything has been printed.
     let opened = Renderer::open(run)?;
     teller.writer.raw(&head(run))?;

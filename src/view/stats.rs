@@ -9,8 +9,9 @@ use crate::config::pricing::{Budget, BudgetScope, Pricing};
 use crate::engine::account::engine_time;
 use crate::error::Result;
 use crate::record::event::{EventKind, FlowEvent, Line, Tokens};
+use crate::record::execution::hook_duration;
 use crate::record::invocations;
-use crate::record::reader::{Damage, JournalReader, Next, read_journal};
+use crate::record::reader::{Damage, JournalReader, Stopped, read_journal};
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, read_tally};
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
@@ -134,36 +135,29 @@ struct StartProgress {
 
 /// The figures of a run, and where its journal is damaged: they count up to there.
 pub(crate) fn of(run: &RunDir) -> Result<(Figures, Option<Damage>)> {
-    let mut family = RunTree::below(run.workspace().unwrap_or(&run.path));
-    of_one(run, &mut family, 0)
+    of_one(run, &mut RunTree::around(run))
 }
 
-/// The figures of a run that is nested so deep.
-fn of_one(run: &RunDir, family: &mut RunTree, depth: usize) -> Result<(Figures, Option<Damage>)> {
+fn of_one(run: &RunDir, family: &mut RunTree) -> Result<(Figures, Option<Damage>)> {
     let mut figures = Figures::default();
     let mut underway = OpenActions::default();
     let mut reading = StartProgress::default();
     let mut lines = JournalReader::open(&run.journal())?;
-    let damage = loop {
-        match lines.read_next()? {
-            Next::Event(_, line) => {
-                figures.event(&line, run, &mut reading);
-                // What sub-agents of a run have used is theirs; what they have used in a node is the node's.
-                if figures.flow.is_some() || depth > 0 {
-                    let runs = family.of_event(&mut underway, run, &line);
-                    figures.spent_in(&runs, family, depth);
-                }
-            }
-            Next::Damaged(damage) => break Some(damage),
-            Next::End { .. } => break None,
+    let stopped = lines.read_while(|_, line| {
+        figures.event(line, run, &mut reading);
+        // What sub-agents of a run have used is theirs; what they have used in a node is the node's.
+        if figures.flow.is_some() || family.is_nested() {
+            let runs = family.of_event(&mut underway, run, line);
+            figures.spent_in(&runs, family);
         }
-    };
-    if figures.flow.is_some() || depth > 0 {
+        Ok(true)
+    })?;
+    if figures.flow.is_some() || family.is_nested() {
         let runs = family.of_open(&mut underway, run);
-        figures.spent_in(&runs, family, depth);
+        figures.spent_in(&runs, family);
     }
     figures.end_of_start(&mut reading);
-    if depth == 0 {
+    if !family.is_nested() {
         figures.expenses(run, &reading)?;
     }
     figures.invocations(&run.io("invocations"))?;
@@ -179,6 +173,10 @@ fn of_one(run: &RunDir, family: &mut RunTree, depth: usize) -> Result<(Figures, 
         tool.median_ms = median(&tool.durations);
         tool.longest_ms = tool.durations.last().copied().unwrap_or(0);
     }
+    let damage = match stopped {
+        Stopped::AtDamage(damage) => Some(damage),
+        Stopped::AtEnd { .. } | Stopped::Enough => None,
+    };
     Ok((figures, damage))
 }
 
@@ -243,33 +241,14 @@ impl Figures {
             }
             EventKind::HookAudit => {
                 let dir = line.io_path_ref.as_deref().map(|name| run.path.join(name));
-                let took = dir.and_then(|dir| number(&dir.join("execution_meta/duration_ms.txt")));
+                let took = dir.and_then(|dir| hook_duration(&dir));
                 add(&mut self.times_ms.hooks, took.unwrap_or(0));
             }
             EventKind::Flow(FlowEvent::FlowStart) => {
                 self.flow.get_or_insert_default();
             }
             EventKind::Flow(FlowEvent::Tool) => self.flow_tool(line, run),
-            EventKind::UserMessage
-            | EventKind::ActionRequest
-            | EventKind::ActionCheck
-            | EventKind::SystemMessage
-            | EventKind::Error
-            | EventKind::EngineEnd
-            | EventKind::Flow(
-                FlowEvent::TaskCreated
-                | FlowEvent::NodeStart
-                | FlowEvent::NodeEnd
-                | FlowEvent::Route
-                | FlowEvent::Merge
-                | FlowEvent::Winner
-                | FlowEvent::Retry
-                | FlowEvent::TaskEnd
-                | FlowEvent::Policy
-                | FlowEvent::Memory,
-            )
-            | EventKind::Evaluation(_)
-            | EventKind::Unknown(_) => {}
+            _ => {}
         }
         if let Some(flow) = &mut self.flow {
             flow.event(line, at, run);
@@ -383,11 +362,14 @@ impl Figures {
     }
 
     /// Adds what runs have used that this one has started.
-    fn spent_in(&mut self, runs: &[StartedRun], family: &mut RunTree, depth: usize) {
-        /// No engine nests deeper by default.
-        const DEEPEST: usize = 8;
-        for StartedRun { run, node, .. } in runs.iter().filter(|_| depth < DEEPEST) {
-            let Ok((spent, _)) = of_one(run, family, depth + 1) else {
+    fn spent_in(&mut self, runs: &[StartedRun], family: &mut RunTree) {
+        for StartedRun { run, node, .. } in runs {
+            if !family.enter(run) {
+                continue;
+            }
+            let spent = of_one(run, family);
+            family.leave();
+            let Ok((spent, _)) = spent else {
                 continue;
             };
             self.model_calls += spent.model_calls;
@@ -451,14 +433,6 @@ impl Figures {
 /// Adds what a file says, which may be any number.
 fn add(sum: &mut u64, part: u64) {
     *sum = sum.saturating_add(part);
-}
-
-fn number(path: &Path) -> Option<u64> {
-    crate::unix::files::read_text(path)
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
 }
 
 /// Expects sorted values.

@@ -8,6 +8,7 @@ mod flow;
 mod trials;
 
 use crate::record::event::{EventKind, Line, Tokens};
+use crate::record::execution::hook_duration;
 use crate::record::invocations;
 use crate::record::state::decoded;
 use crate::text::amounts::{clock, format_duration, format_millis};
@@ -217,12 +218,13 @@ impl Timeline {
     fn thought(&mut self, line: &Line<'_>, at: Option<Timestamp>) -> TimelineEntry {
         let mut entry = TimelineEntry::new(format!("[{}]", line.iteration.unwrap_or(0)));
         let said = line.content.map_or("null", RawValue::get);
-        let calls = calls(line);
+        let calls = line.calls();
         if matches!(said, "null" | "\"\"") {
             let names = if calls.is_empty() {
                 "gives an empty answer".to_owned()
             } else {
-                format!("calls {}", calls.join(", "))
+                let names = calls.iter().map(|call| &*call.function.name);
+                format!("calls {}", names.collect::<Vec<_>>().join(", "))
             };
             entry = entry.say(Tone::Said, names);
         } else {
@@ -293,7 +295,7 @@ impl Timeline {
             .io_path_ref
             .as_deref()
             .and_then(|reference| hook_duration(&self.run.join(reference)))
-            .map_or_else(String::new, |took| format!(", {}", format_duration(took)));
+            .map_or_else(String::new, |took| format!(", {}", format_millis(took)));
         let outcome = if good { "ok" } else { "failed" };
         let tone = if good { Tone::Good } else { Tone::Bad };
         TimelineEntry::new("hook")
@@ -430,23 +432,6 @@ fn start(line: &Line<'_>) -> TimelineEntry {
         )
 }
 
-/// The names of the tools that a thought calls.
-fn calls(line: &Line<'_>) -> Vec<String> {
-    #[derive(Deserialize)]
-    struct NamedCall {
-        function: NamedFunction,
-    }
-    #[derive(Deserialize)]
-    struct NamedFunction {
-        name: String,
-    }
-    let calls: Vec<NamedCall> = line
-        .tool_calls
-        .and_then(|raw| serde_json::from_str(raw.get()).ok())
-        .unwrap_or_default();
-    calls.into_iter().map(|call| call.function.name).collect()
-}
-
 fn content(raw: Option<&RawValue>) -> String {
     let text = raw.map_or(Cow::Borrowed(""), |raw| decoded(raw.get()));
     text.trim_end().to_owned()
@@ -467,12 +452,6 @@ fn shortened(text: &str) -> Vec<String> {
         }
     }
     shown
-}
-
-/// The duration of a hook, from its directory.
-pub(crate) fn hook_duration(dir: &Path) -> Option<Duration> {
-    let text = crate::unix::files::read_text(&dir.join("execution_meta/duration_ms.txt")).ok()?;
-    text.trim().parse().ok().map(Duration::from_millis)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod effects;
 use crate::cli::args::LogArgs;
 use crate::error::{Exit, Result};
 use crate::record::event::EventKind;
-use crate::record::reader::{Change, Damage, JournalReader, Next};
+use crate::record::reader::{Change, Damage, JournalReader, Next, Stopped};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::runs::find;
@@ -25,9 +25,6 @@ const PERIOD: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
 };
-
-/// Runs within runs are shown down to this depth; no engine nests deeper by default.
-const DEEPEST: usize = 8;
 
 pub(crate) fn print_log(options: &LogArgs) -> Result<Exit> {
     let run = find::find_run_or_newest(&options.work_dir, options.run.as_deref())?;
@@ -54,7 +51,7 @@ pub(crate) fn print_log(options: &LogArgs) -> Result<Exit> {
         },
         raw: options.json,
         on_terminal: io::stdout().is_terminal(),
-        family: RunTree::below(run.workspace().unwrap_or(&run.path)),
+        family: RunTree::around(&run),
         underway: OpenActions::default(),
         ended: None,
         run,
@@ -89,23 +86,13 @@ struct LogPrinter {
     ended: Option<bool>,
 }
 
-/// Why printing a journal stopped.
-enum Stopped {
-    /// Nothing more is there. Whether a line without an end is.
-    AtEnd { torn: bool },
-    /// A line cannot be read.
-    AtDamage(Damage),
-    /// The reader is gone.
-    Unread,
-}
-
 impl LogPrinter {
     fn print_events(&mut self, lines: &mut JournalReader, follow: bool) -> Result<()> {
         loop {
             // Asked before reading: what a writer wrote before it ended is read after this.
             let live = is_live(&self.run);
             match self.tell_what_is_there(lines)? {
-                Stopped::Unread => return Ok(()),
+                Stopped::Enough => return Ok(()),
                 Stopped::AtDamage(damage) => {
                     warn_of(&damage, &self.run.journal(), SHOWN_SO_FAR);
                     return Ok(());
@@ -130,38 +117,25 @@ impl LogPrinter {
     }
 
     fn tell_what_is_there(&mut self, lines: &mut JournalReader) -> Result<Stopped> {
-        loop {
-            let line = match lines.read_next()? {
-                Next::Event(text, line) if self.raw => {
-                    self.ended = Some(line.kind == EventKind::EngineEnd);
-                    let text = if self.on_terminal {
-                        printable_json(text)
-                    } else {
-                        text.to_owned()
-                    };
-                    if !self.pager.show(&format!("{text}\n"))? {
-                        return Ok(Stopped::Unread);
-                    }
-                    continue;
-                }
-                Next::Event(_, line) => line,
-                Next::Damaged(damage) => return Ok(Stopped::AtDamage(damage)),
-                Next::End { torn } => return Ok(Stopped::AtEnd { torn }),
-            };
+        lines.read_while(|text, line| {
             self.ended = Some(line.kind == EventKind::EngineEnd);
-            let runs = self.family.of_event(&mut self.underway, &self.run, &line);
-            self.children(&runs)?;
-            let text = self.timeline.format_event(&line);
-            if !text.is_empty() && !self.pager.show(&text)? {
-                return Ok(Stopped::Unread);
+            if self.raw {
+                let text = match self.on_terminal {
+                    true => printable_json(text),
+                    false => text.to_owned(),
+                };
+                return self.pager.show(&format!("{text}\n"));
             }
-        }
+            let runs = self.family.of_event(&mut self.underway, &self.run, line);
+            self.children(&runs)?;
+            let text = self.timeline.format_event(line);
+            Ok(text.is_empty() || self.pager.show(&text)?)
+        })
     }
 
     /// Shows runs that others have started, before the end of what started them.
     fn children(&mut self, runs: &[StartedRun]) -> Result<()> {
-        let (family, pager) = (&mut self.family, &mut self.pager);
-        all_nested(runs, family, &self.timeline, pager, 1)
+        print_nested(runs, &mut self.family, &self.timeline, &mut self.pager)
     }
 
     /// Shows the runs that have been started by what has not ended.
@@ -192,51 +166,39 @@ impl LogPrinter {
     }
 }
 
-/// Shows runs that another one has started, unless they are too deep.
-fn all_nested(
+/// Shows runs that another one has started, and those that they have started themselves.
+fn print_nested(
     runs: &[StartedRun],
     family: &mut RunTree,
     timeline: &Timeline,
     pager: &mut Pager,
-    depth: usize,
 ) -> Result<()> {
-    for StartedRun { run, .. } in runs.iter().filter(|_| depth <= DEEPEST) {
+    for StartedRun { run, .. } in runs {
+        let path = run.journal();
+        let Ok(mut lines) = JournalReader::open(&path) else {
+            continue;
+        };
+        if !family.enter(run) {
+            continue;
+        }
         let mut timeline = timeline.nested(&run.path);
-        nested(run, family, &mut timeline, pager, depth)?;
-    }
-    Ok(())
-}
-
-/// Shows a run that another one has started, and those that it has started itself.
-fn nested(
-    run: &RunDir,
-    family: &mut RunTree,
-    timeline: &mut Timeline,
-    pager: &mut Pager,
-    depth: usize,
-) -> Result<()> {
-    let path = run.journal();
-    let Ok(mut lines) = JournalReader::open(&path) else {
-        return Ok(());
-    };
-    let mut underway = OpenActions::default();
-    loop {
-        match lines.read_next()? {
-            Next::Event(_, line) => {
-                let runs = family.of_event(&mut underway, run, &line);
-                all_nested(&runs, family, timeline, pager, depth + 1)?;
-                pager.show(&timeline.format_event(&line))?;
-            }
-            Next::End { .. } => {
+        let mut underway = OpenActions::default();
+        let stopped = lines.read_while(|_, line| {
+            let runs = family.of_event(&mut underway, run, line);
+            print_nested(&runs, family, &timeline, pager)?;
+            pager.show(&timeline.format_event(line))?;
+            Ok(true)
+        })?;
+        match stopped {
+            Stopped::AtDamage(damage) => warn_of(&damage, &path, SHOWN_SO_FAR),
+            Stopped::AtEnd { .. } | Stopped::Enough => {
                 let runs = family.of_open(&mut underway, run);
-                return all_nested(&runs, family, timeline, pager, depth + 1);
-            }
-            Next::Damaged(damage) => {
-                warn_of(&damage, &path, SHOWN_SO_FAR);
-                return Ok(());
+                print_nested(&runs, family, &timeline, pager)?;
             }
         }
+        family.leave();
     }
+    Ok(())
 }
 
 /// Waits a little. Whether anybody still reads stdout: `tail -f` into `head` must end.

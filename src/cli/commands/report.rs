@@ -54,8 +54,7 @@ fn write_file(run: &RunDir, file: &Path) -> Result<()> {
 
 fn write_page(run: &RunDir, sink: &mut report::Sink<'_>) -> Result<()> {
     let (summary, _) = inspect::read_summary(run);
-    let root = run.workspace().unwrap_or(&run.path);
-    for report::Damaged { path, damage } in &report::write(run, root, &summary, sink)? {
+    for report::Damaged { path, damage } in &report::write(run, &summary, sink)? {
         warn_of(damage, path, SHOWN_SO_FAR);
     }
     Ok(())

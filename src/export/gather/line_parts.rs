@@ -5,22 +5,9 @@
 use crate::export::recorded::{CallResult, ExportedCall, RecordedAgent, RunEnd};
 use crate::record::event::Line;
 use crate::record::state::decoded;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-
-#[derive(Deserialize)]
-struct ThoughtCall {
-    id: String,
-    function: ThoughtFunction,
-}
-
-#[derive(Deserialize)]
-struct ThoughtFunction {
-    name: String,
-    arguments: Value,
-}
 
 pub(super) fn agent_of(config: &Value, home: Option<String>) -> RecordedAgent {
     let text = |value: &Value| match value {
@@ -71,27 +58,21 @@ pub(super) fn reasoning_of(line: &Line<'_>) -> Option<String> {
 }
 
 pub(super) fn calls_of(line: &Line<'_>) -> Vec<ExportedCall> {
-    let raw = line.tool_calls.map_or("[]", RawValue::get);
-    let raw: Vec<ThoughtCall> = serde_json::from_str(raw).unwrap_or_default();
     let invalid = line.invalid_arguments.map_or("{}", RawValue::get);
     let mut invalid: BTreeMap<String, String> = serde_json::from_str(invalid).unwrap_or_default();
-    let mut calls: Vec<ExportedCall> = Vec::with_capacity(raw.len());
-    for call in raw {
-        let arguments = match call.function.arguments {
-            Value::Object(map) => Ok(map),
-            Value::String(text) => serde_json::from_str(&text).map_err(|_| text),
-            other => Err(other.to_string()),
-        };
-        let (arguments, broken) = match arguments {
+    let mut calls: Vec<ExportedCall> = Vec::new();
+    for call in line.calls() {
+        let arguments = decoded(call.function.arguments.map_or("null", RawValue::get));
+        let (arguments, broken) = match serde_json::from_str(&arguments) {
             Ok(map) => (map, None),
-            Err(text) => (Map::new(), Some(text)),
+            Err(_) => (Map::new(), Some(arguments.into_owned())),
         };
         calls.push(ExportedCall {
             id: unique_id(&calls, &call.id),
-            name: call.function.name,
+            name: call.function.name.into(),
             arguments,
-            invalid_arguments: invalid.remove(&call.id).or(broken),
-            action_id: call.id,
+            invalid_arguments: invalid.remove(&*call.id).or(broken),
+            action_id: call.id.into(),
             ..ExportedCall::default()
         });
     }

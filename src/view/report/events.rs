@@ -14,25 +14,12 @@ use crate::record::state::decoded;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::view::shown_answers::{NOT_SHOWN, ShownAnswers};
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 /// As much is shown of what a hook printed, on each stream.
 const HOOK_OUTPUT: u64 = 4 << 10;
-
-#[derive(Deserialize)]
-struct SentCall {
-    #[serde(default)]
-    id: String,
-    function: SentFunction,
-}
-
-#[derive(Deserialize)]
-struct SentFunction {
-    name: String,
-    arguments: Value,
-}
 
 impl SourceEvent<'_> {
     /// Fills a record.
@@ -269,10 +256,7 @@ fn thought(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir, place: &s
         })
         .collect();
     record.text("reasoning", &reasoning.join("\n\n"), place);
-    let calls: Vec<SentCall> = line
-        .tool_calls
-        .and_then(|raw| serde_json::from_str(raw.get()).ok())
-        .unwrap_or_default();
+    let calls = line.calls();
     let invalid: Value = line
         .invalid_arguments
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
@@ -282,10 +266,9 @@ fn thought(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir, place: &s
     }
     let mut sent_calls = String::new();
     for call in &calls {
-        let sent = invalid[&call.id]
-            .as_str()
-            .or(call.function.arguments.as_str());
-        let sent = sent.map_or_else(|| call.function.arguments.to_string(), str::to_owned);
+        let arguments = || decoded(call.function.arguments.map_or("null", RawValue::get));
+        let sent = invalid[&*call.id].as_str().map(Cow::Borrowed);
+        let sent = sent.unwrap_or_else(arguments);
         sent_calls.push_str(&format!("{} {sent}\n", call.function.name));
     }
     let names: Vec<&str> = calls.iter().map(|call| &*call.function.name).collect();

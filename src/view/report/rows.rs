@@ -12,7 +12,7 @@ use crate::error::Result;
 use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::invocations::{self, Requests};
 use crate::record::metadata::{self, Metadata, Status};
-use crate::record::reader::{JournalReader, Next};
+use crate::record::reader::{JournalReader, Stopped};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::runs::inspect::is_live;
@@ -22,18 +22,12 @@ use crate::view::stats::{self, Figures};
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
-
-/// Runs within runs are shown down to this depth; no engine nests deeper by default.
-const DEEPEST: usize = 8;
 
 /// Renders a run and those that it started.
 pub(super) struct Renderer<'s> {
     pub(super) writer: Writer<'s>,
     pub(super) damaged: Vec<Damaged>,
     family: RunTree,
-    /// The directories of the runs being written: a run is never nested within itself.
-    within: Vec<PathBuf>,
 }
 
 /// A run that is about to be written.
@@ -60,13 +54,11 @@ struct RenderedRun {
 }
 
 impl<'s> Renderer<'s> {
-    /// `root` is the workspace in which runs are looked for that the run has started.
-    pub(super) fn new(writer: Writer<'s>, root: &Path) -> Self {
+    pub(super) fn new(writer: Writer<'s>, run: &RunDir) -> Self {
         Self {
             writer,
             damaged: Vec::new(),
-            family: RunTree::below(root),
-            within: Vec::new(),
+            family: RunTree::around(run),
         }
     }
 
@@ -110,28 +102,24 @@ impl<'s> Renderer<'s> {
             has_started: false,
             ended: None,
         };
-        self.within.push(run.path.clone());
-        while !self.writer.unread {
-            match lines.read_next()? {
-                Next::Event(text, line) => self.event(&mut telling, text, &line)?,
-                Next::End { torn } => {
-                    self.end(&mut telling, torn)?;
-                    break;
-                }
-                Next::Damaged(damage) => {
-                    self.writer.record("damage", |record| {
-                        record
-                            .put("line", &damage.line)
-                            .put("column", &damage.column)
-                            .put("text", &damage.message);
-                    })?;
-                    let path = run.journal();
-                    self.damaged.push(Damaged { path, damage });
-                    break;
-                }
+        let stopped = lines.read_while(|text, line| {
+            self.event(&mut telling, text, line)?;
+            Ok(!self.writer.unread)
+        })?;
+        match stopped {
+            Stopped::AtEnd { torn } => self.end(&mut telling, torn)?,
+            Stopped::AtDamage(damage) => {
+                self.writer.record("damage", |record| {
+                    record
+                        .put("line", &damage.line)
+                        .put("column", &damage.column)
+                        .put("text", &damage.message);
+                })?;
+                let path = run.journal();
+                self.damaged.push(Damaged { path, damage });
             }
+            Stopped::Enough => {}
         }
-        self.within.pop();
         self.writer.record("end of run", |_| {})
     }
 
@@ -142,18 +130,7 @@ impl<'s> Renderer<'s> {
             EventKind::Thought | EventKind::Error | EventKind::EngineEnd => {
                 self.requests_before(telling, line, at)?;
             }
-            EventKind::UserMessage
-            | EventKind::ActionRequest
-            | EventKind::ActionCheck
-            | EventKind::ActionResult
-            | EventKind::Acceptance
-            | EventKind::HumanInputRequest
-            | EventKind::HumanInputReceived
-            | EventKind::SystemMessage
-            | EventKind::HookAudit
-            | EventKind::Flow(_)
-            | EventKind::Evaluation(_)
-            | EventKind::Unknown(_) => {}
+            _ => {}
         }
         if let Some(key) = line
             .step()
@@ -249,21 +226,18 @@ impl<'s> Renderer<'s> {
 
     /// Renders runs that the current one started, before the end of the step that started them.
     fn children(&mut self, runs: Vec<StartedRun>) -> Result<()> {
-        if self.within.len() > DEEPEST {
-            return Ok(());
-        }
         for StartedRun { run: child, .. } in runs {
-            if self.within.contains(&child.path) {
+            if !self.family.enter(&child) {
                 continue;
             }
-            let Ok(opened) = Self::open(&child) else {
-                continue;
-            };
-            let mut summary = metadata::read(&child.path).unwrap_or_default();
-            if summary.status == Status::Running && !is_live(&child) {
-                summary.status = Status::Interrupted;
+            if let Ok(opened) = Self::open(&child) {
+                let mut summary = metadata::read(&child.path).unwrap_or_default();
+                if summary.status == Status::Running && !is_live(&child) {
+                    summary.status = Status::Interrupted;
+                }
+                self.run(opened, &child, &summary)?;
             }
-            self.run(opened, &child, &summary)?;
+            self.family.leave();
         }
         Ok(())
     }

@@ -106,20 +106,7 @@ impl FlowFigures {
             EventKind::Flow(FlowEvent::NodeStart) => return self.start(line, at, run),
             EventKind::Flow(event) => self.flow_event(event, line, at),
             EventKind::Error => self.retry(line, run),
-            EventKind::EngineStart
-            | EventKind::UserMessage
-            | EventKind::Thought
-            | EventKind::ActionRequest
-            | EventKind::ActionCheck
-            | EventKind::ActionResult
-            | EventKind::Acceptance
-            | EventKind::HumanInputRequest
-            | EventKind::HumanInputReceived
-            | EventKind::SystemMessage
-            | EventKind::HookAudit
-            | EventKind::EngineEnd
-            | EventKind::Evaluation(_)
-            | EventKind::Unknown(_) => {}
+            _ => {}
         }
         self.look_whether_busy(at);
     }
@@ -130,15 +117,7 @@ impl FlowFigures {
             FlowEvent::TaskCreated => self.tasks += 1,
             FlowEvent::NodeEnd => self.end(line, at),
             FlowEvent::TaskEnd => self.end_task(task, line.status.as_deref() == Some("failure")),
-            FlowEvent::FlowStart
-            | FlowEvent::NodeStart
-            | FlowEvent::Route
-            | FlowEvent::Merge
-            | FlowEvent::Winner
-            | FlowEvent::Retry
-            | FlowEvent::Tool
-            | FlowEvent::Policy
-            | FlowEvent::Memory => {}
+            _ => {}
         }
         if let (Some(at), FlowEvent::TaskCreated | FlowEvent::Route | FlowEvent::Merge) =
             (at, event)

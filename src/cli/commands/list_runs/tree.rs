@@ -7,7 +7,7 @@ use super::{ListedRun, Row, RunSummary};
 use crate::cli::args::ListRunsArgs;
 use crate::record::metadata::{self, Metadata};
 use crate::record::run_dir::RunDir;
-use crate::record::subruns::RunTree;
+use crate::record::subruns::{DEEPEST, RunTree};
 use crate::record::workspace::Workspace;
 use crate::runs::inspect;
 use crate::text::timestamp::Timestamp;
@@ -16,9 +16,6 @@ use std::path::Path;
 
 /// The number of runs shown that one run has started.
 const MOST: usize = 20;
-
-/// No engine nests deeper by default.
-const DEEPEST: usize = 8;
 
 /// The lines of the table for these entries, the newest first.
 pub(super) fn rows(entries: &[ListedRun], options: &ListRunsArgs) -> Vec<Row> {

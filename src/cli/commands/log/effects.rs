@@ -1,7 +1,7 @@
 //! `delta log --effects`: the actions that have an effect, as a table or as lines of JSON.
 
 use crate::error::Result;
-use crate::record::reader::{JournalReader, Next};
+use crate::record::reader::{JournalReader, Stopped};
 use crate::record::run_dir::RunDir;
 use crate::runs::inspect::is_live;
 use crate::text::json;
@@ -20,15 +20,12 @@ pub(super) fn print_effects(run: &RunDir, as_json: bool) -> Result<()> {
     let live = is_live(run);
     let mut lines = JournalReader::open(&run.journal())?;
     let mut list = EffectList::default();
-    loop {
-        match lines.read_next()? {
-            Next::Event(_, line) => list.add(&line),
-            Next::End { .. } => break,
-            Next::Damaged(damage) => {
-                super::warn_of(&damage, &run.journal(), super::SHOWN_SO_FAR);
-                break;
-            }
-        }
+    let stopped = lines.read_while(|_, line| {
+        list.add(line);
+        Ok(true)
+    })?;
+    if let Stopped::AtDamage(damage) = stopped {
+        super::warn_of(&damage, &run.journal(), super::SHOWN_SO_FAR);
     }
     let rows = list.into_rows(live);
     if as_json {
