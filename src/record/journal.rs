@@ -353,3 +353,34 @@ impl Journal {
 fn identity(meta: &Metadata) -> (u64, u64) {
     (meta.dev(), meta.ino())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_serves_until_the_file_is_written_or_replaced() {
+        let dir = std::env::temp_dir().join(format!("delta-journal-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("journal.jsonl");
+        std::fs::write(&path, "{}\n").unwrap();
+        let read = || {
+            let mut copy = JournalCopy::read(&path).unwrap();
+            // Shows which of the two is returned.
+            copy.bytes = b"[]\n".to_vec();
+            copy
+        };
+        let open = || Journal::open(&path).unwrap().unwrap();
+        assert_eq!(open().read_or(Some(read())).unwrap(), b"[]\n");
+        assert_eq!(open().read_or(None).unwrap(), b"{}\n");
+        let copy = read();
+        std::fs::write(&path, "{}\n{}\n").unwrap();
+        assert_eq!(open().read_or(Some(copy)).unwrap(), b"{}\n{}\n");
+        let copy = read();
+        let other = dir.join("other");
+        std::fs::copy(&path, &other).unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        assert_eq!(open().read_or(Some(copy)).unwrap(), b"{}\n{}\n");
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}

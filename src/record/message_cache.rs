@@ -279,6 +279,9 @@ mod tests {
                 let mut whole = Vec::new();
                 let run = state::read(journal.as_bytes(), reading).unwrap();
                 messages::write(&mut whole, &run, &form);
+                let mut begun = MessageCache::new(form.clone(), reading);
+                begun.start(&run, journal.as_bytes());
+                assert!(window.is_some() || begun.messages() == whole, "seed {seed}");
                 let (kept, whole) = (kept.messages(), &whole[..]);
                 assert_eq!(
                     String::from_utf8_lossy(kept),

@@ -561,6 +561,29 @@ mod tests {
     }
 
     #[test]
+    fn events_in_memory_are_those_of_the_file_at_every_truncation() {
+        let text = event(1) + "\nno event\n" + &event(1) + &event(2);
+        for end in 0..=text.len() {
+            let path = scratch("events", &text[..end]);
+            let mut lines = JournalReader::open(&path).unwrap();
+            let mut expected = Vec::new();
+            loop {
+                expected.push(match lines.read_next().unwrap() {
+                    Next::Event(text, _) => Ok(text.to_owned()),
+                    Next::Damaged(damage) => Err(damage),
+                    Next::End { .. } => break,
+                });
+            }
+            let found = events(&text.as_bytes()[..end]);
+            let found: Vec<_> = found
+                .map(|it| it.map(|(text, _)| text.to_owned()))
+                .collect();
+            assert_eq!(found, expected, "{end}");
+            fs::remove_file(path).unwrap();
+        }
+    }
+
+    #[test]
     fn after_an_editor_has_replaced_the_file_only_what_is_new_is_read() {
         let path = scratch("replaced", &(event(1) + &event(2)));
         let mut lines = JournalReader::open(&path).unwrap();
