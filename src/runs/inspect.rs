@@ -41,6 +41,14 @@ pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
     Ok(found)
 }
 
+/// What a run was begun with.
+pub(crate) struct RecordedSettings<'r> {
+    pub id: &'r RunId,
+    /// Keys of agent.yaml that it overrides.
+    pub set: &'r Map<String, Value>,
+    pub journal: JournalSource<'r>,
+}
+
 /// A run, its journal, and the state in that. No state: the run is live, or its journal damaged.
 pub(crate) type Inspected<'j> = (RunSnapshot, JournalSource<'j>, Option<state::Run<'j>>);
 
@@ -204,8 +212,12 @@ impl RunSnapshot {
     }
 
     /// What it was begun with, for [`super::overrides::load_recorded`].
-    pub(crate) fn recorded(&self) -> (&RunId, &Map<String, Value>, JournalSource<'_>) {
-        (&self.run.id, &self.metadata.set, self.source())
+    pub(crate) fn recorded(&self) -> RecordedSettings<'_> {
+        RecordedSettings {
+            id: &self.run.id,
+            set: &self.metadata.set,
+            journal: self.source(),
+        }
     }
 
     /// The recorded answer to a question of the run.

@@ -1,5 +1,6 @@
 //! `--set`: an agent with some keys of agent.yaml overridden for one run.
 
+use super::inspect::RecordedSettings;
 use super::preflight::{choose_model, load_agent};
 use crate::config::agent::{AGENT, Agent, Severity};
 use crate::config::keys;
@@ -8,7 +9,6 @@ use crate::error::{Error, Result};
 use crate::record::reader::JournalSource;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
-use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shell::shell_quoted;
 use crate::text::yaml;
@@ -51,14 +51,15 @@ pub(crate) fn is_budget(key: &str) -> bool {
 /// The run was begun with a guarded override that is not given again.
 pub(crate) fn load_recorded(
     home: &Path,
-    (id, recorded, journal): (&RunId, &Map<String, Value>, JournalSource<'_>),
+    recorded: RecordedSettings<'_>,
     given: &[(String, String)],
     screen: Screen,
 ) -> Result<(Agent, Map<String, Value>)> {
-    let mut kept = recorded.clone();
+    let RecordedSettings { id, set, journal } = recorded;
+    let mut kept = set.clone();
     // Versions that let `--set` do so have recorded it.
     kept.retain(|key, _| !is_budget(key));
-    if kept.len() < recorded.len() {
+    if kept.len() < set.len() {
         screen.warn(&format!(
             "run {id} was begun with --set budget, which is not taken from a record: the agent's budget counts, or that \
              of --budget"

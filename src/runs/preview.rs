@@ -56,7 +56,8 @@ pub(crate) fn first_request(
 pub(crate) fn next_request(
     agent: &Agent,
     workspace: &Workspace,
-    (found, journal, state): (&RunSnapshot, JournalSource<'_>, Option<Run<'_>>),
+    found: &RunSnapshot,
+    (journal, state): (JournalSource<'_>, Option<Run<'_>>),
     ctx: Around,
 ) -> Result<Vec<u8>> {
     let bytes = journal.bytes().at("read", &journal.path)?;

@@ -12,6 +12,7 @@ use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
+use crate::runs::inspect::RecordedSettings;
 use crate::runs::launch::Launch;
 use crate::runs::open::Inherited;
 use crate::runs::origin::require_own_run;
@@ -56,12 +57,12 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     let id = parent.id.as_str();
     let recorded = (id, whole.agent_home.as_deref().unwrap_or_default());
     let home = agent_of_run(fork.agent.as_deref(), recorded, &here)?;
-    let (agent, set) = load_recorded(
-        &home,
-        (&parent.id, &whole.set, recording.source()),
-        &fork.set,
-        screen,
-    )?;
+    let recorded = RecordedSettings {
+        id: &parent.id,
+        set: &whole.set,
+        journal: recording.source(),
+    };
+    let (agent, set) = load_recorded(&home, recorded, &fork.set, screen)?;
     let rules = SpendingRules::of(&agent, common.budget)?;
     // Report what the environment lacks before anything is created.
     preflight::check_schema(&agent, &signals)?;

@@ -16,7 +16,7 @@ use crate::record::recording::{Beginning, Recording};
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
-use crate::runs::inspect::is_live;
+use crate::runs::inspect::{RecordedSettings, is_live};
 use crate::runs::launch::Launch;
 use crate::runs::open::{Inherited, OpenRun};
 use crate::runs::origin::require_own_run;
@@ -130,7 +130,11 @@ fn agent_and_overrides(
     // A run in no workspace may have come with an agent beside its records.
     let around = Workspace::at(run.workspace().unwrap_or(&run.path))?;
     let dir = agent_of_run(wanted.agent.as_deref(), recorded, &around)?;
-    let recorded = (&recording.run.id, &state.set, recording.source());
+    let recorded = RecordedSettings {
+        id: &recording.run.id,
+        set: &state.set,
+        journal: recording.source(),
+    };
     let (mut agent, set) = load_recorded(&dir, recorded, &wanted.set, screen)?;
     if agent.llm.command.is_none() && (agent.llm.model.is_none() || agent.llm.is_from_environment) {
         // What the environment says today is not what the requests were made with.

@@ -7,7 +7,7 @@ use crate::record::invocations;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::find::find_run;
-use crate::runs::inspect::inspect_journal;
+use crate::runs::inspect::{RecordedSettings, inspect_journal};
 use crate::runs::origin::{require_own_run, warn_if_foreign_run};
 use crate::runs::overrides::load_recorded;
 use crate::runs::{preflight, preview};
@@ -57,12 +57,16 @@ fn next_request(run: &RunDir, options: &RequestArgs) -> Result<Vec<u8>> {
     let id = run.id.as_str();
     let recorded = (id, found.metadata.agent_home.as_str());
     let home = agent_of_run(options.agent.as_deref(), recorded, &workspace)?;
-    let recorded = (&run.id, &found.metadata.set, journal.clone());
+    let recorded = RecordedSettings {
+        journal: journal.clone(),
+        ..found.recorded()
+    };
     let (agent, _) = load_recorded(&home, recorded, &options.set, screen)?;
     preview::next_request(
         &agent,
         &workspace,
-        (&found, journal, state),
+        &found,
+        (journal, state),
         (preflight::install_signals()?, screen),
     )
 }

@@ -158,7 +158,7 @@ fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<E
                 screen.warn(&format!("run {} would be resumed", found.run.id));
             }
             say_what_binds(agent, request)?;
-            preview::next_request(agent, &workspace, (&found, found.source(), None), about)?
+            preview::next_request(agent, &workspace, &found, (found.source(), None), about)?
         }
         (Decision::Busy, Some(found)) => return Err(found.busy()),
         (Decision::Retell, Some(found)) => {

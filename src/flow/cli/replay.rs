@@ -278,8 +278,8 @@ impl Replayer<'_> {
             depth: run_context::depth().0,
         };
         let inputs = Inputs::known(roots);
-        let mut engine = FlowEngine::new(place, options, (journal, record), self.signals, inputs);
-        let stopped = engine.run()?;
+        let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
+        let stopped = engine.run(record)?;
         let (mut journal, _, run) = engine.into_parts();
         journal.flush()?;
         let open = match stopped {

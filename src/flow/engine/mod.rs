@@ -232,17 +232,14 @@ pub(crate) struct FlowEngine<'e> {
     /// What contexts are made of.
     context: Recall,
     table: ProgressTable,
-    /// What the journal held when the engine was made, until the run has been brought to where that leaves it.
-    record: Vec<u8>,
 }
 
 impl<'e> FlowEngine<'e> {
-    /// The run's directory is there, and its journal says that an engine has started. `record` is what the journal
-    /// holds.
+    /// The run's directory is there, and its journal says that an engine has started.
     pub(crate) fn new(
         place: RunPlace<'e>,
         options: FlowOptions,
-        (journal, record): (Journal, Vec<u8>),
+        journal: Journal,
         signals: &'e Signals,
         inputs: Inputs,
     ) -> Self {
@@ -262,17 +259,17 @@ impl<'e> FlowEngine<'e> {
             table: ProgressTable::new(options.screen),
             options,
             place,
-            record,
         }
     }
 
     /// Works until nothing is left to do, or something asks for the end. No program outlives it, also after an error.
-    pub(crate) fn run(&mut self) -> Result<EngineStop> {
+    /// `record` is what the journal holds.
+    pub(crate) fn run(&mut self, record: Vec<u8>) -> Result<EngineStop> {
         if self.table.is_on() {
             // Without it Ctrl-Z leaves the table where the shell's prompt comes.
             may_fail(self.programs.signals.catch_suspension());
         }
-        let done = self.work();
+        let done = self.work(record);
         if done.is_err() {
             self.programs.end_all();
             may_fail(self.events.journal.flush());
@@ -291,8 +288,9 @@ impl<'e> FlowEngine<'e> {
         (self.events.journal, self.roots.tally, self.place.run)
     }
 
-    fn work(&mut self) -> Result<EngineStop> {
-        resume::resume(self)?;
+    fn work(&mut self, record: Vec<u8>) -> Result<EngineStop> {
+        resume::resume(self, &record)?;
+        drop(record);
         loop {
             let is_ours = !self.events.journal.was_changed();
             let began = is_ours && self.programs.stop.is_none() && self.fill()?;

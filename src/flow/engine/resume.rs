@@ -22,14 +22,13 @@ use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// Brings everything to where the journal leaves it.
-pub(super) fn resume(engine: &mut FlowEngine<'_>) -> Result<()> {
+pub(super) fn resume(engine: &mut FlowEngine<'_>, record: &[u8]) -> Result<()> {
     begin_recall(engine)?;
     let (flow, plan) = (engine.place.flow, engine.place.plan);
     let mut lineage = Lineage::default();
-    let record = std::mem::take(&mut engine.record);
     let journal = JournalSource {
         path: engine.events.journal.path().to_owned(),
-        read: Some(&record),
+        read: Some(record),
     };
     let taken = TakenBack::read(journal.clone())?;
     let mut replay = Replay::new(plan, &engine.place.run.path, taken);

@@ -231,8 +231,8 @@ impl RunCommand<'_> {
         }
         let place = self.place(run, &record, is_live)?;
         let options = self.options(is_ours, is_live);
-        let mut engine = FlowEngine::new(place, options, (journal, record), self.signals, inputs);
-        let stopped = engine.run();
+        let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
+        let stopped = engine.run(record);
         let (mut journal, mut tally, run) = engine.into_parts();
         if self.is_typed {
             tally.keep_last();
