@@ -9,6 +9,7 @@ use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::definition::{Tool, Word};
 use crate::text::json;
 use crate::text::options::table::words;
+use crate::text::names::named_enum;
 use serde_json::Value;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
@@ -136,11 +137,11 @@ keys! {
         max_retries: u64 = count("max_retries", 0, 8, "The number of retries, 1000 at most.").harmless(),
     }
     read by hand {
-        key("api", Words(&words(&Api::WORDS), Some("chat")),
+        key("api", Words(&words(&Api::ALL), Some("chat")),
             "The API by which the model is asked: chat completions, OpenAI's Responses, Anthropic's Messages."),
         key("headers", Own, "Headers sent with each request. {env: NAME} is the value of a variable, a secret."),
         key("stream", Flag(None), "Receive answers as they are made. Default: true for responses and messages.").harmless(),
-        key("cache", Words(&words(&CacheTime::WORDS), Some("5m")),
+        key("cache", Words(&words(&CacheTime::ALL), Some("5m")),
             "Of messages: how long the service is asked to keep the beginnings of requests."),
         key("command", Texts,
             "A program that acts as the model: it reads a request on its standard input and prints a chat completion on its \
@@ -239,44 +240,17 @@ pub(crate) struct Hook {
     pub timeout: Duration,
 }
 
-/// The moments at which hooks run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HookEvent {
-    PreLlmRequest,
-    PostLlmResponse,
-    PreToolExecution,
-    PostToolExecution,
-    OnError,
-    OnRunEnd,
-    OnIterationStart,
-    OnIterationEnd,
-}
-
-impl HookEvent {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::PreLlmRequest,
-        Self::PostLlmResponse,
-        Self::PreToolExecution,
-        Self::PostToolExecution,
-        Self::OnError,
-        Self::OnRunEnd,
-        Self::OnIterationStart,
-        Self::OnIterationEnd,
-    ];
-
-    /// As it is written in hooks.yaml.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PreLlmRequest => "pre_llm_request",
-            Self::PostLlmResponse => "post_llm_response",
-            Self::PreToolExecution => "pre_tool_execution",
-            Self::PostToolExecution => "post_tool_execution",
-            Self::OnError => "on_error",
-            Self::OnRunEnd => "on_run_end",
-            Self::OnIterationStart => "on_iteration_start",
-            Self::OnIterationEnd => "on_iteration_end",
-        }
+named_enum! {
+    /// The moments at which hooks run.
+    pub enum HookEvent {
+        PreLlmRequest = "pre_llm_request",
+        PostLlmResponse = "post_llm_response",
+        PreToolExecution = "pre_tool_execution",
+        PostToolExecution = "post_tool_execution",
+        OnError = "on_error",
+        OnRunEnd = "on_run_end",
+        OnIterationStart = "on_iteration_start",
+        OnIterationEnd = "on_iteration_end",
     }
 }
 

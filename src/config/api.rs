@@ -2,34 +2,23 @@
 //!
 //! Unaware of what requests look like.
 
-/// The form of requests and answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Api {
-    /// `OpenAI`'s chat completions, which most servers speak.
-    #[default]
-    Chat,
-    /// `OpenAI`'s Responses.
-    Responses,
-    /// Anthropic's Messages.
-    Messages,
+use crate::text::names::named_enum;
+
+named_enum! {
+    /// The form of requests and answers.
+    #[derive(Default)]
+    pub(crate) enum Api {
+        /// `OpenAI`'s chat completions, which most servers speak.
+        #[default]
+        Chat = "chat",
+        /// `OpenAI`'s Responses.
+        Responses = "responses",
+        /// Anthropic's Messages.
+        Messages = "messages",
+    }
 }
 
 impl Api {
-    /// As they are written in agent.yaml.
-    pub(crate) const WORDS: [(&str, Self); 3] = [
-        ("chat", Self::Chat),
-        ("responses", Self::Responses),
-        ("messages", Self::Messages),
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Chat => "chat",
-            Self::Responses => "responses",
-            Self::Messages => "messages",
-        }
-    }
-
     /// The endpoint if nothing names another.
     pub(crate) fn public_endpoint(self) -> &'static str {
         match self {
@@ -135,32 +124,18 @@ impl Header {
 /// The path of an API that a base URL ends in by mistake.
 pub(crate) fn appended_path(url: &str) -> Option<&'static str> {
     let url = url.trim_end_matches('/');
-    let mut apis = Api::WORDS.into_iter();
+    let mut apis = Api::ALL.into_iter();
     let found = apis.find(|(_, api)| url.ends_with(api.path()));
     found.map(|(_, api)| api.path())
 }
 
-/// How long a service keeps the beginnings of requests.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum CacheTime {
-    Off,
-    #[default]
-    FiveMinutes,
-    Hour,
-}
-
-impl CacheTime {
-    pub(crate) const WORDS: [(&str, Self); 3] = [
-        ("off", Self::Off),
-        ("5m", Self::FiveMinutes),
-        ("1h", Self::Hour),
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::FiveMinutes => "5m",
-            Self::Hour => "1h",
-        }
+named_enum! {
+    /// How long a service keeps the beginnings of requests.
+    #[derive(Default)]
+    pub(crate) enum CacheTime {
+        Off = "off",
+        #[default]
+        FiveMinutes = "5m",
+        Hour = "1h",
     }
 }

@@ -34,11 +34,8 @@ pub(crate) fn load(
             }
             None => key,
         };
-        let Some(event) = HookEvent::ALL
-            .into_iter()
-            .find(|event| event.name() == name)
-        else {
-            let meant = nearest(key, HookEvent::ALL.into_iter().map(HookEvent::name));
+        let Some(event) = HookEvent::parse(name) else {
+            let meant = nearest(key, HookEvent::ALL.into_iter().map(|(name, _)| name));
             let hint = meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
             // A misspelt guard is no guard.
             out.error(at, format!("unknown key '{key}'{hint}"));

@@ -128,7 +128,7 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Llm {
             out.error(llm.path_to(key), format!("llm: {key}: {reason}"));
         }
     }
-    let api = llm.read_choice("api", &Api::WORDS, out).unwrap_or_default();
+    let api = llm.read_choice("api", &Api::ALL, out).unwrap_or_default();
     let stream = llm.read_flag("stream", out);
     if stream == Some(true) && is_program {
         out.error(
@@ -153,7 +153,7 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Llm {
         headers: headers(llm, out),
         stream: stream.unwrap_or(api != Api::Chat && !is_background) && !is_program,
         cache: llm
-            .read_choice("cache", &CacheTime::WORDS, out)
+            .read_choice("cache", &CacheTime::ALL, out)
             .unwrap_or_default(),
         ..read
     }

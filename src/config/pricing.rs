@@ -7,6 +7,7 @@ use crate::config::keys::{Key, key, names};
 use crate::config::section::{Diagnostics, Section};
 use crate::error::Error;
 use crate::text::options::table::words;
+use crate::text::names::named_enum;
 use crate::text::timestamp::{Timestamp, parse_span};
 use crate::text::yaml::Step;
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,7 @@ pub(crate) static BUDGET: &[Key] = &[
     key("cost", Amount, "In the currency of pricing, which must have a price for the model."),
     key("tokens", Count(0, None), "Tokens, as the server counts them."),
     key("seconds", Count(0, None), "Seconds of the engine, without the time that people took to answer."),
-    key("per", Words(&words(&BudgetScope::WORDS), Some("run")), "The run's own spending, or that of the run and all runs below it."),
+    key("per", Words(&words(&BudgetScope::ALL), Some("run")), "The run's own spending, or that of the run and all runs below it."),
 ];
 
 /// Prices per million tokens, in any currency.
@@ -119,19 +120,16 @@ fn prices(section: &Section<'_>, owner: &str, out: &mut Diagnostics) -> Pricing 
     }
 }
 
-/// Whose spending a budget limits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum BudgetScope {
-    /// The run's own.
-    #[default]
-    Run,
-    /// That of the run and of all runs below it.
-    Tree,
-}
-
-impl BudgetScope {
-    const WORDS: [(&str, Self); 2] = [("run", Self::Run), ("tree", Self::Tree)];
+named_enum! {
+    /// Whose spending a budget limits.
+    #[derive(Default)]
+    pub(crate) enum BudgetScope {
+        /// The run's own.
+        #[default]
+        Run = "run",
+        /// That of the run and of all runs below it.
+        Tree = "tree",
+    }
 }
 
 /// The limits of a run's whole life; none of them: no budget.
@@ -169,7 +167,7 @@ impl Budget {
             tokens: section.read_count("tokens", out),
             seconds: section.read_count("seconds", out),
             per: section
-                .read_choice("per", &BudgetScope::WORDS, out)
+                .read_choice("per", &BudgetScope::ALL, out)
                 .unwrap_or_default(),
         };
         if !out.has_errors() && !budget.has_limit() {
@@ -206,9 +204,8 @@ impl Budget {
                     *limit = Some(count);
                 }
                 "per" => {
-                    let mut words = BudgetScope::WORDS.into_iter();
-                    let scope = words.find(|(word, _)| *word == value);
-                    given.per = Some(scope.ok_or_else(|| number("run or tree"))?.1);
+                    let scope = BudgetScope::parse(value);
+                    given.per = Some(scope.ok_or_else(|| number("run or tree"))?);
                 }
                 _ => {
                     return Err(format!(

@@ -6,6 +6,7 @@
 use crate::config::environment::Secret;
 use crate::error::may_fail;
 use crate::text::disguise::disguises;
+use crate::text::names::named_enum;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome};
@@ -14,35 +15,26 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// How grave a line is; `DELTA_LOG` says from which on they are written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Level {
-    /// Each program and each request.
-    Debug,
-    /// Starts and ends.
-    #[default]
-    Info,
-    /// A failure that was retried or done without.
-    Warn,
-    /// The cause of the run's end.
-    Error,
+named_enum! {
+    /// How grave a line is; `DELTA_LOG` says from which on they are written.
+    #[derive(Default, PartialOrd, Ord)]
+    pub(crate) enum Level {
+        /// Each program and each request.
+        Debug = "DEBUG",
+        /// Starts and ends.
+        #[default]
+        Info = "INFO",
+        /// A failure that was retried or done without.
+        Warn = "WARN",
+        /// The cause of the run's end.
+        Error = "ERROR",
+    }
 }
 
 impl Level {
     /// The level of a name in `DELTA_LOG`.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        let all = [Self::Debug, Self::Info, Self::Warn, Self::Error];
-        all.into_iter()
-            .find(|level| level.name().eq_ignore_ascii_case(name))
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Debug => "DEBUG",
-            Self::Info => "INFO",
-            Self::Warn => "WARN",
-            Self::Error => "ERROR",
-        }
+        Self::parse(&name.to_ascii_uppercase())
     }
 }
 

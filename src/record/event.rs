@@ -12,6 +12,7 @@ mod calls;
 mod write;
 
 pub(crate) use calls::RecordedCall;
+use crate::text::names::named_enum;
 pub(crate) use line::{Line, quick_kind};
 pub(crate) use words::{EvaluationEvent, EventKind, FlowEvent};
 pub use words::{FinishReason, InputType};
@@ -71,56 +72,30 @@ pub struct ForkedFrom {
     pub iteration: u64,
 }
 
-/// How an action ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ActionStatus {
-    /// Exit code 0.
-    Success,
-    /// Another exit code, a signal, a timeout, a program that cannot be run.
-    Failed,
-    /// No exit code is known: nothing was run, or the engine died meanwhile.
-    Error,
-}
-
-impl ActionStatus {
-    /// As it stands in the journal.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Success => "SUCCESS",
-            Self::Failed => "FAILED",
-            Self::Error => "ERROR",
-        }
-    }
-
-    /// Reads what [`Self::name`] writes.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        let all = [Self::Success, Self::Failed, Self::Error];
-        all.into_iter().find(|status| status.name() == name)
+named_enum! {
+    /// How an action ended.
+    pub(crate) enum ActionStatus {
+        /// Exit code 0.
+        Success = "SUCCESS",
+        /// Another exit code, a signal, a timeout, a program that cannot be run.
+        Failed = "FAILED",
+        /// No exit code is known: nothing was run, or the engine died meanwhile.
+        Error = "ERROR",
     }
 }
 
 /// How the result of a call begins that a guard or a person has refused.
 pub(crate) const DENIED: &str = "denied: ";
 
-/// The answer of a tool's check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CheckFinding {
-    /// The call has happened.
-    Happened,
-    /// It has not, and may be made.
-    Absent,
-    /// The check cannot say.
-    Unknown,
-}
-
-impl CheckFinding {
-    /// As it stands in the journal.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Happened => "HAPPENED",
-            Self::Absent => "ABSENT",
-            Self::Unknown => "UNKNOWN",
-        }
+named_enum! {
+    /// The answer of a tool's check.
+    pub(crate) enum CheckFinding {
+        /// The call has happened.
+        Happened = "HAPPENED",
+        /// It has not, and may be made.
+        Absent = "ABSENT",
+        /// The check cannot say.
+        Unknown = "UNKNOWN",
     }
 }
 

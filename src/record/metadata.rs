@@ -6,6 +6,7 @@
 use crate::error::{Exit, Result};
 use crate::record::event::{ForkedFrom, Tokens};
 use crate::record::state::Run;
+use crate::text::names::named_enum;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use serde::{Deserialize, Serialize};
@@ -25,47 +26,21 @@ pub(crate) const STOP_REASONS: [&str; 33] = [
     "passed", "failed", "undecided", "configuration",
 ];
 
-/// The state of a run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Status {
-    /// A process works on the run if the journal is locked; otherwise that process has died.
-    Running,
-    /// A question to a person is open.
-    WaitingForInput,
-    /// The model gave its final answer.
-    Completed,
-    /// The run cannot go on without another message.
-    Failed,
-    /// The same command resumes it.
-    #[default]
-    Interrupted,
-}
-
-impl Status {
-    /// All of them.
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Running,
-        Self::WaitingForInput,
-        Self::Completed,
-        Self::Failed,
-        Self::Interrupted,
-    ];
-
-    /// The name in files.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Running => "RUNNING",
-            Self::WaitingForInput => "WAITING_FOR_INPUT",
-            Self::Completed => "COMPLETED",
-            Self::Failed => "FAILED",
-            Self::Interrupted => "INTERRUPTED",
-        }
-    }
-
-    /// Reads what [`Self::name`] writes.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|status| status.name() == name)
+named_enum! {
+    /// The state of a run.
+    #[derive(Default)]
+    pub enum Status {
+        /// A process works on the run if the journal is locked; otherwise that process has died.
+        Running = "RUNNING",
+        /// A question to a person is open.
+        WaitingForInput = "WAITING_FOR_INPUT",
+        /// The model gave its final answer.
+        Completed = "COMPLETED",
+        /// The run cannot go on without another message.
+        Failed = "FAILED",
+        /// The same command resumes it.
+        #[default]
+        Interrupted = "INTERRUPTED",
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::procfs::ignored_signals;
 use crate::error::{Error, Exit, may_fail};
+use crate::text::names::named_enum;
 use crate::text::timestamp::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,30 +18,21 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A request from outside to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// SIGINT, exit code 130.
-    Interrupt,
-    /// SIGTERM, or the death of the engine that started this one; exit code 143.
-    Terminate,
-    /// SIGHUP, exit code 129.
-    Hangup,
-    /// A deadline is near; exit code 75.
-    Deadline,
+named_enum! {
+    /// A request from outside to end.
+    pub enum Stop {
+        /// SIGINT, exit code 130.
+        Interrupt = "SIGINT",
+        /// SIGTERM, or the death of the engine that started this one; exit code 143.
+        Terminate = "SIGTERM",
+        /// SIGHUP, exit code 129.
+        Hangup = "SIGHUP",
+        /// A deadline is near; exit code 75.
+        Deadline = "deadline",
+    }
 }
 
 impl Stop {
-    /// The signal's name in `stop_reason`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Interrupt => "SIGINT",
-            Self::Terminate => "SIGTERM",
-            Self::Hangup => "SIGHUP",
-            Self::Deadline => "deadline",
-        }
-    }
-
     fn from_number(number: usize) -> Option<Self> {
         match i32::try_from(number).ok()? {
             libc_signals::SIGINT => Some(Self::Interrupt),

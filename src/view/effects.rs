@@ -5,6 +5,7 @@
 
 use crate::record::event::{CheckFinding, DENIED, EventKind, Line, RecordedCall};
 use crate::record::state::decoded;
+use crate::text::names::named_enum;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -28,36 +29,22 @@ pub(crate) struct EffectRow {
     pub execution_ref: Option<String>,
 }
 
-/// What is known of an action.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum EffectState {
-    /// It has ended, and its exit code is known.
-    Done,
-    /// A guard or a person refused it.
-    Denied,
-    /// The engine died meanwhile; whether it happened is unknown.
-    Unknown,
-    /// The engine died meanwhile, and the tool's check said that it had happened.
-    Checked,
-    Running,
-    /// The engine died or was ended meanwhile; the next start decides about it.
-    Open,
-    /// A person has been asked whether it may run.
-    Waiting,
-}
-
-impl EffectState {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Denied => "denied",
-            Self::Unknown => "unknown",
-            Self::Checked => "checked",
-            Self::Running => "running",
-            Self::Open => "open",
-            Self::Waiting => "waiting",
-        }
+named_enum! {
+    /// What is known of an action.
+    pub(crate) enum EffectState {
+        /// It has ended, and its exit code is known.
+        Done = "done",
+        /// A guard or a person refused it.
+        Denied = "denied",
+        /// The engine died meanwhile; whether it happened is unknown.
+        Unknown = "unknown",
+        /// The engine died meanwhile, and the tool's check said that it had happened.
+        Checked = "checked",
+        Running = "running",
+        /// The engine died or was ended meanwhile; the next start decides about it.
+        Open = "open",
+        /// A person has been asked whether it may run.
+        Waiting = "waiting",
     }
 }
 

@@ -416,7 +416,7 @@ fn every_key_of_an_agents_files_is_in_the_manual() {
     has_words("context", keys(&context));
     has_words("context", list_after(&context, "const KEYS"));
     has_words("hooks", keys(&source("config/hooks.rs")));
-    has_words("hooks", HookEvent::ALL.map(|event| event.name().to_owned()));
+    has_words("hooks", HookEvent::ALL.map(|(name, _)| name.to_owned()));
 }
 
 #[test]
@@ -428,7 +428,7 @@ fn the_lists_of_a_page_name_nothing_that_is_not_so() {
         .filter(|line| line.starts_with(|c: char| c.is_ascii_lowercase()))
         .map(|line| line.split(' ').next().unwrap().to_owned())
         .collect();
-    let mut events = HookEvent::ALL.map(|event| event.name().to_owned()).to_vec();
+    let mut events = HookEvent::ALL.map(|(name, _)| name.to_owned()).to_vec();
     events.sort();
     let mut sorted = moments.clone();
     sorted.sort();

@@ -164,7 +164,7 @@ fn an_agent_that_says_everything_pleases_schema_and_loader_and_uses_every_key() 
 #[test]
 fn the_schema_of_hooks_knows_every_event() {
     let hooks: BTreeSet<String> = delta_engine::config::agent::HookEvent::ALL
-        .map(|event| event.name().to_owned())
+        .map(|(name, _)| name.to_owned())
         .into();
     assert_eq!(properties(&schema("hooks"), ""), hooks);
 }

@@ -4,6 +4,7 @@
 
 use crate::config::keys::Kind::{Count, Flag, Own, Text, Texts, Words};
 use crate::config::keys::{key, keys};
+use crate::text::names::named_enum;
 use serde_json::{Map, Value, json};
 
 /// The engine's variable for the agent's directory. No parameter has this name.
@@ -121,17 +122,18 @@ pub(crate) struct Parameter {
     pub extra: Map<String, Value>,
 }
 
-/// The type of a parameter, as the model sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ParameterType {
-    /// Text.
-    String,
-    /// A whole number.
-    Integer,
-    /// Any number.
-    Number,
-    /// True or false.
-    Boolean,
+named_enum! {
+    /// The type of a parameter, as the model sees it.
+    pub(crate) enum ParameterType {
+        /// Text.
+        String = "string",
+        /// A whole number.
+        Integer = "integer",
+        /// Any number.
+        Number = "number",
+        /// True or false.
+        Boolean = "boolean",
+    }
 }
 
 /// How a value reaches the command.
@@ -185,18 +187,6 @@ pub(crate) enum Confirm {
     Yes,
     /// Yes, and with these words.
     Sentence(String),
-}
-
-impl ParameterType {
-    /// The JSON schema type, which is also how it is written in YAML.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::String => "string",
-            Self::Integer => "integer",
-            Self::Number => "number",
-            Self::Boolean => "boolean",
-        }
-    }
 }
 
 impl Inject {

@@ -224,13 +224,13 @@ fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
             format: given.format(),
         },
         "graph" => {
-            let word = given.text("--format");
-            let mut languages = Language::ALL.into_iter();
-            let language = languages.find(|(name, _)| word.as_deref() == Some(name));
+            let language = given.text("--format");
             FlowCommand::Graph(GraphArgs {
                 what: given.operand_text(0),
                 work_dir: given.work_dir(),
-                language: language.map(|(_, language)| language).unwrap_or_default(),
+                language: language
+                    .and_then(|word| Language::parse(&word))
+                    .unwrap_or_default(),
             })
         }
         "stats" => FlowCommand::Stats(StatsArgs::new(given)),

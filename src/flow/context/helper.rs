@@ -10,6 +10,7 @@ use crate::flow::manifest::{HelperProgram, sha256};
 use crate::flow::record::cache;
 use crate::record::workspace::Workspace;
 use crate::text::json;
+use crate::text::names::named_enum;
 use serde_json::value::RawValue;
 use std::path::Path;
 

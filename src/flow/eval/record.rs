@@ -211,12 +211,7 @@ struct TrialLine {
 
 impl TrialLine {
     fn grade(self) -> Option<Grade> {
-        let all = [
-            TrialOutcome::Passed,
-            TrialOutcome::Failed,
-            TrialOutcome::NotMeasured,
-        ];
-        let outcome = all.into_iter().find(|it| it.name() == self.status)?;
+        let outcome = TrialOutcome::parse(&self.status)?;
         Some(Grade {
             outcome,
             stop_reason: self.stop_reason,

@@ -1,26 +1,17 @@
 //! A trial: one attempt of a flow, an agent or a command at a case, as it was recorded.
 
+use crate::text::names::named_enum;
 use serde_json::value::RawValue;
 
-/// The result of a trial.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TrialOutcome {
-    /// A final answer of which every assertion holds.
-    Passed,
-    /// Any other failure of the target itself, its own limits included.
-    Failed,
-    /// An end that says nothing of the target: an outage, a signal, a broken grader.
-    NotMeasured,
-}
-
-impl TrialOutcome {
-    /// The name in files.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Passed => "passed",
-            Self::Failed => "failed",
-            Self::NotMeasured => "not_measured",
-        }
+named_enum! {
+    /// The result of a trial.
+    pub(crate) enum TrialOutcome {
+        /// A final answer of which every assertion holds.
+        Passed = "passed",
+        /// Any other failure of the target itself, its own limits included.
+        Failed = "failed",
+        /// An end that says nothing of the target: an outage, a signal, a broken grader.
+        NotMeasured = "not_measured",
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::topology::{EdgeIx, Graph, NodeIx, Role};
 use crate::text::json::parser_message;
+use crate::text::names::named_enum;
 use crate::text::shorten::cut_to_columns;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -31,14 +32,6 @@ named_enum! {
         InvalidSplit = "invalid_split",
         /// A merge does without none of those that failed.
         UpstreamFailure = "upstream_failure",
-    }
-}
-
-impl FailureCode {
-    /// Reads what [`Self::name`] writes.
-    pub(crate) fn parse(name: &str) -> Option<Self> {
-        let found = Self::ALL.iter().find(|(known, _)| *known == name);
-        found.map(|(_, code)| *code)
     }
 }
 

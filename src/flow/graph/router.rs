@@ -35,6 +35,7 @@ pub(crate) use trail::Note;
 use super::choice::{Failure, Payload, Route};
 use super::plan::RoutePlan;
 use super::topology::{EdgeIx, NodeIx, Role, WinnerRule};
+use crate::text::names::named_enum;
 use gather::Instance;
 use report::TaskEnding;
 use std::collections::{HashMap, VecDeque};

@@ -3,6 +3,7 @@
 //! Unaware of files, commands, schemas and payloads: it holds what routing needs and nothing else.
 //! Nodes and edges are named by their index, which is their place in the manifest.
 
+use crate::text::names::named_enum;
 use std::collections::HashMap;
 
 /// A node's index in [`Graph::nodes`].
@@ -178,7 +179,7 @@ pub(crate) mod tests {
             let head = word.split('>').next().unwrap();
             let (id, role) = head.split_once(':').unwrap_or((head, "linear"));
             let name = role.trim_end_matches(['!', '?', '~', '-', '^']);
-            let (_, role_of) = Role::ALL.into_iter().find(|(n, _)| *n == name).unwrap();
+            let role_of = Role::parse(name).unwrap();
             nodes.push(Node {
                 id: id.to_owned(),
                 role: role_of,

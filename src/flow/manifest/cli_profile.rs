@@ -6,6 +6,7 @@ use super::command::{NodeCommand, read_needed_command};
 use super::items::{begin_item, read_items, read_mappings};
 use super::problem::Manifest;
 use crate::config::section::{Diagnostics, Section};
+use crate::text::names::named_enum;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 

@@ -7,6 +7,7 @@ use super::items::{read_id, read_mappings, read_texts};
 use super::problem::Manifest;
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
+use crate::text::names::named_enum;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};

@@ -34,6 +34,7 @@ mod load;
 use super::graph::topology::{Graph, NodeIx};
 use super::schema::JsonSchema;
 use crate::config::tool::definition::Word;
+use crate::text::names::named_enum;
 use asked::AskedModel;
 use cli_profile::CliProfile;
 use command::NodeCommand;

@@ -155,17 +155,12 @@ fn is_absent(map: &Map<String, Value>, key: &str) -> bool {
 
 fn read_draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) -> NodeDraft {
     let text = |key: &str, out: &mut Diagnostics| node.read_text(key, out).map(str::to_owned);
-    let role = Role::ALL
-        .into_iter()
-        .find(|(word, _)| node.map.get("role").is_some_and(|role| role == word));
-    let kind = NodeKind::ALL
-        .into_iter()
-        .find(|(word, _)| node.map.get("kind").is_some_and(|kind| kind == word));
+    let word = |key: &str| node.map.get(key).and_then(Value::as_str);
     text("description", out);
     NodeDraft {
-        role: role.map(|(_, role)| role),
+        role: word("role").and_then(Role::parse),
         lacks_role: is_absent(node.map, "role"),
-        kind: kind.map(|(_, kind)| kind),
+        kind: word("kind").and_then(NodeKind::parse),
         context: read_context(node, out),
         lacks_context: is_absent(node.map, "context"),
         schema_in: text("schema_in", out),

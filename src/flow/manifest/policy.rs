@@ -6,13 +6,12 @@ use super::items::{read_items, read_mappings};
 use super::problem::Manifest;
 use crate::config::section::{Diagnostics, Section};
 use crate::flow::manifest::glob::Glob;
+use crate::text::names::named_enum;
 use crate::text::yaml::Step;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 named_enum! {
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
     pub(crate) enum PolicyTarget {
         /// A call of a tool, by the tool's id.
         Tool = "tool",

@@ -4,6 +4,7 @@
 
 use crate::config::section::Diagnostics;
 pub(crate) use crate::text::digest::sha256;
+use crate::text::names::named_enum;
 use crate::text::yaml::{self, Step};
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Display};

@@ -11,6 +11,7 @@ use crate::flow::graph::NodeIx;
 use crate::flow::manifest::{AgentBody, Denied, Flow, FlowTool};
 use crate::record::execution;
 use crate::text::json::text;
+use crate::text::names::named_enum;
 use crate::unix::files;
 use crate::unix::siblings::find_sibling;
 use serde::{Deserialize, Serialize};
@@ -51,8 +52,6 @@ pub(crate) struct NodeToolCall {
 
 named_enum! {
     /// Why a call is no success, in one word.
-    #[derive(Serialize, Deserialize)]
-    #[serde(rename_all = "snake_case")]
     pub(crate) enum CallCode {
         /// The node does not allow the tool, or the arguments are wrong. Nothing was run.
         Misuse = "misuse",

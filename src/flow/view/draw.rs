@@ -9,6 +9,7 @@ mod text;
 use crate::flow::graph::{Graph, NodeIx};
 use crate::flow::manifest::{Flow, NodeKind};
 use crate::text::disguise::disguises;
+use crate::text::names::named_enum;
 
 named_enum! {
     /// In which language.

@@ -180,7 +180,9 @@ fn print_lines(entries: &[Entry]) -> Result<()> {
 
 impl Totals {
     fn add(&mut self, metadata: &Metadata, found: &FoundRun) {
-        let status = Status::ALL.iter().position(|it| *it == metadata.status);
+        let status = Status::ALL
+            .iter()
+            .position(|(_, it)| *it == metadata.status);
         self.by_status[status.unwrap_or(0)] += 1;
         self.foreign += usize::from(found.foreign.is_some());
         let tokens = metadata.usage.tokens.total_tokens;
@@ -202,7 +204,7 @@ impl Totals {
         counts.sort_by_key(|(_, count)| Reverse(*count));
         let counts: Vec<String> = counts
             .into_iter()
-            .map(|(status, count)| format!("{count} {}", status.name()))
+            .map(|((name, _), count)| format!("{count} {name}"))
             .collect();
         let mut line = counted(all, "run");
         if all > 0 {

@@ -45,9 +45,7 @@ impl FlowEvalArgs {
 }
 
 pub(super) fn eval_args(given: &ParsedCommand) -> Result<FlowEvalArgs> {
-    let word = given.text("--format");
-    let mut formats = EvalFormat::ALL.into_iter();
-    let format = formats.find(|(name, _)| word.as_deref() == Some(name));
+    let format = given.text("--format");
     let trials = given.text("--trials").map(|text| {
         let most = text.parse().ok().filter(|trials| *trials <= MOST_TRIALS);
         most.ok_or_else(|| Error::usage(format!("--trials: {text} is more than {MOST_TRIALS}")))
@@ -61,7 +59,9 @@ pub(super) fn eval_args(given: &ParsedCommand) -> Result<FlowEvalArgs> {
         settings: given.texts("--setting"),
         trials: trials.transpose()?,
         jobs: given.number("--jobs"),
-        format: format.map(|(_, format)| format).unwrap_or_default(),
+        format: format
+            .and_then(|word| EvalFormat::parse(&word))
+            .unwrap_or_default(),
         against: given.path("--against"),
         regrade: given.has("--regrade"),
         dry_run: given.has("--dry-run"),

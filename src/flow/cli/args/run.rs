@@ -115,9 +115,7 @@ pub(super) fn run_args(given: &ParsedCommand) -> Result<FlowRunArgs> {
 }
 
 fn kept_records(given: &ParsedCommand) -> Option<KeptRecords> {
-    let word = given.text("--records")?;
-    let mut all = KeptRecords::ALL.into_iter();
-    all.find(|(name, _)| word == *name).map(|(_, kept)| kept)
+    KeptRecords::parse(&given.text("--records")?)
 }
 
 /// The words of a command, as a shell splits them.

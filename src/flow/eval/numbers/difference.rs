@@ -5,7 +5,7 @@
 use super::distribution::{normal_quantile, t_quantile, t_tail};
 use super::interval::{Interval, TAIL_95, within_variance};
 use super::{Counts, exact, mean_and_variance};
-use serde::Serialize;
+use crate::text::names::named_enum;
 
 /// The quantile at which four of five differences are found.
 const POWER_80: f64 = 0.2;
@@ -13,19 +13,18 @@ const POWER_80: f64 = 0.2;
 /// Fewer pairs that differ cannot reach 5 % in `McNemar`'s test.
 pub const DISCORDANT_PAIRS_NEEDED: u32 = 6;
 
-/// The test whose p-value decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Method {
-    /// Paired t over the cases.
-    PairedT,
-    /// Exact permutation of signs over the cases.
-    SignFlip,
-    /// `McNemar`'s exact test: one trial a case on both sides.
-    #[serde(rename = "mcnemar")]
-    McNemar,
-    /// No test: no case differs.
-    None,
+named_enum! {
+    /// The test whose p-value decides.
+    pub enum Method {
+        /// Paired t over the cases.
+        PairedT = "paired_t",
+        /// Exact permutation of signs over the cases.
+        SignFlip = "sign_flip",
+        /// `McNemar`'s exact test: one trial a case on both sides.
+        McNemar = "mcnemar",
+        /// No test: no case differs.
+        None = "none",
+    }
 }
 
 /// A difference over the cases that were measured on both sides.

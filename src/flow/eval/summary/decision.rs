@@ -7,30 +7,22 @@ use crate::flow::eval::numbers::interval::{TAIL_95, TRIALS_FOR_AN_INTERVAL, of_c
 use crate::flow::eval::numbers::threshold::{
     Side, alpha_of_look, cases_needed, fewest_cases, side_of, trials_needed_of_one_case,
 };
+use crate::text::names::named_enum;
 use serde::Serialize;
 
 /// Shares of measured trials that differ by more allow no verdict.
 const COVERAGE_MAY_DIFFER: f64 = 0.1;
 
-/// A suite's verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Verdict {
-    Passed,
-    Failed,
-    Undecided,
+named_enum! {
+    /// A suite's verdict.
+    pub(crate) enum Verdict {
+        Passed = "passed",
+        Failed = "failed",
+        Undecided = "undecided",
+    }
 }
 
 impl Verdict {
-    /// The name in files.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Passed => "passed",
-            Self::Failed => "failed",
-            Self::Undecided => "undecided",
-        }
-    }
-
     pub(crate) fn exit(self) -> Exit {
         match self {
             Self::Passed => Exit::Success,

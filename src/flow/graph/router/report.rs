@@ -3,6 +3,7 @@
 use super::{Router, TaskIx, TaskKind};
 use crate::flow::graph::choice::{Failure, FailureCode, Payload};
 use crate::flow::graph::topology::{EdgeIx, NodeIx, WinnerRule};
+use crate::text::names::named_enum;
 
 named_enum! {
     /// The status of tasks and of what they bring.
