@@ -241,13 +241,8 @@ fn execute(
     let stdout = ends_of(&stdout, max, &secrets).at("read", &prepared.dir)?;
     let stderr = ends_of(&stderr, max, &secrets).at("read", &prepared.dir)?;
     let notes = notes_of(how, exit_code, timeout, &stderr);
-    let status = if how == Ended::Exited(0) {
-        ActionStatus::Success
-    } else {
-        ActionStatus::Failed
-    };
     Ok(Done {
-        status,
+        status: ActionStatus::of(how == Ended::Exited(0)),
         exit_code: Some(exit_code),
         observation: observation(&stdout, &stderr, &notes),
         duration,

@@ -3,6 +3,7 @@
 //! A file is read only if it lies in the run's directory once all links are followed. Any part of a record
 //! may be missing or anything else than it should be.
 
+use crate::record::invocations::InvocationStatus;
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -143,7 +144,7 @@ pub(super) fn read_invocation(run: &RunDir, name: &str) -> RecordedInvocation {
         name: name.to_owned(),
         began,
         duration_ms: record["duration_ms"].as_u64().unwrap_or(0),
-        is_success: record["status"] == "SUCCESS",
+        is_success: record["status"] == InvocationStatus::Success.name(),
         http_status: record["http_status"].as_u64(),
         attempts,
         model: record["model_id"].as_str().map(str::to_owned),

@@ -12,6 +12,7 @@ mod calls;
 mod write;
 
 pub(crate) use calls::RecordedCall;
+use crate::record::engine_log::Level;
 use crate::text::names::named_enum;
 pub(crate) use line::{Line, quick_kind};
 pub(crate) use words::{EvaluationEvent, EventKind, FlowEvent};
@@ -81,6 +82,23 @@ named_enum! {
         Failed = "FAILED",
         /// No exit code is known: nothing was run, or the engine died meanwhile.
         Error = "ERROR",
+    }
+}
+
+impl ActionStatus {
+    /// That of an action whose exit code is known.
+    pub(crate) fn of(is_good: bool) -> Self {
+        if is_good { Self::Success } else { Self::Failed }
+    }
+}
+
+named_enum! {
+    /// How a hook ended.
+    pub(crate) enum HookStatus {
+        Success = "SUCCESS",
+        Failed = "FAILED",
+        /// The engine is ending, or a hook before it decided.
+        Skipped = "SKIPPED",
     }
 }
 
@@ -238,8 +256,7 @@ pub(crate) enum Event<'a> {
     },
     /// The engine notes something about the run.
     SystemMessage {
-        /// `INFO`, `WARN` or `ERROR`.
-        level: &'a str,
+        level: Level,
         content: &'a str,
         /// What later starts need to know of it.
         fact: Option<Fact<'a>>,
@@ -247,8 +264,7 @@ pub(crate) enum Event<'a> {
     /// A hook has been run.
     HookAudit {
         hook_name: &'a str,
-        /// `SUCCESS`, `FAILED` or `SKIPPED`.
-        status: &'a str,
+        status: HookStatus,
         /// The execution's directory, from the run's directory.
         io_path_ref: &'a str,
     },

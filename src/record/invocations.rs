@@ -6,6 +6,7 @@
 
 mod requests;
 
+use crate::text::names::named_enum;
 pub(crate) use requests::{Requests, request, request_len};
 
 use crate::error::{At, Result};
@@ -82,11 +83,21 @@ pub(crate) struct Begun {
     pub is_open: bool,
 }
 
+named_enum! {
+    /// What came of an invocation. One that is pending has an answer that is open at the service.
+    pub(crate) enum InvocationStatus {
+        Success = "SUCCESS",
+        Pending = "PENDING",
+        Timeout = "TIMEOUT",
+        Failed = "FAILED",
+    }
+}
+
 /// The record of an invocation beside its bytes. Every field may be missing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct InvocationMetadata {
-    /// `SUCCESS`, `FAILED`, `TIMEOUT` or `PENDING`.
+    /// The name of an [`InvocationStatus`].
     pub status: Option<String>,
     /// From the first attempt to the last, with the waits between them.
     pub duration_ms: u64,
@@ -98,6 +109,12 @@ pub(crate) struct InvocationMetadata {
     pub extends: Option<Extends>,
     /// The answer that the service is making, or has made.
     pub open: Option<OpenAnswer>,
+}
+
+impl InvocationMetadata {
+    pub(crate) fn has(&self, status: InvocationStatus) -> bool {
+        self.status.as_deref() == Some(status.name())
+    }
 }
 
 /// An answer that a service makes in the background.
@@ -180,7 +197,7 @@ impl Invocations {
     /// True if an earlier process has left an answer open, and nothing has been asked since.
     pub(crate) fn has_open(&self) -> bool {
         let mut open = self.open.iter();
-        open.any(|(_, record)| record.status.as_deref() == Some("PENDING"))
+        open.any(|(_, record)| record.has(InvocationStatus::Pending))
     }
 
     /// The invocation whose answer is open or not in the journal, if that is the answer to this conversation; once.

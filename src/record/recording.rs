@@ -4,7 +4,7 @@
 //! Unaware of how a run continues, and of agents. Only reads.
 
 use crate::error::{At, Error, Result};
-use crate::record::event::{ActionStatus, EventKind, Line};
+use crate::record::event::{ActionStatus, EventKind, HookStatus, Line};
 use crate::record::reader::{
     Damage, JournalSource, Tail, read_event, read_journal, split_lines, tail,
 };
@@ -165,7 +165,9 @@ impl Recording {
                         step.checks.extend(check(&line));
                     }
                 }
-                EventKind::HookAudit if line.status.as_deref() != Some("SKIPPED") => {
+                EventKind::HookAudit
+                    if line.status.as_deref() != Some(HookStatus::Skipped.name()) =>
+                {
                     let name = line.hook_name.unwrap_or_default().into_owned();
                     let reference = line.io_path_ref.unwrap_or_default().into_owned();
                     hooks.push((name, reference));

@@ -12,6 +12,7 @@ use crate::engine::question::{self, is_left};
 use crate::engine::run_context::RunContext;
 use crate::engine::run_loop::unreadable;
 use crate::error::Result;
+use crate::record::engine_log::Level;
 use crate::record::event::Event;
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
@@ -243,7 +244,7 @@ pub(crate) fn start_event<'e>(
 /// The event for a remark.
 fn warning(note: &str) -> Event<'_> {
     Event::SystemMessage {
-        level: "WARN",
+        level: Level::Warn,
         content: note,
         fact: None,
     }

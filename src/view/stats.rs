@@ -10,7 +10,7 @@ use crate::engine::account::engine_time;
 use crate::error::Result;
 use crate::record::event::{EventKind, FlowEvent, Line, Tokens};
 use crate::record::execution::hook_duration;
-use crate::record::invocations;
+use crate::record::invocations::{self, InvocationStatus};
 use crate::record::reader::{Damage, JournalReader, Stopped, read_journal};
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, read_tally};
@@ -394,7 +394,7 @@ impl Figures {
             let len = invocations::request_len(&path);
             if let Some(record) = invocations::metadata(&path) {
                 self.model_calls += 1;
-                self.model_failures += u64::from(record.status.as_deref() != Some("SUCCESS"));
+                self.model_failures += u64::from(!record.has(InvocationStatus::Success));
                 self.retries += record.attempts.len().saturating_sub(1) as u64;
                 add(&mut self.times_ms.model, record.duration_ms);
                 if let (Some(extends), Some((before, Some(previous)))) = (record.extends, previous)

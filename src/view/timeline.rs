@@ -7,9 +7,11 @@ mod call;
 mod flow;
 mod trials;
 
-use crate::record::event::{EventKind, Line, Tokens};
+use crate::record::engine_log::Level;
+use crate::record::event::{EventKind, HookStatus, Line, Tokens};
 use crate::record::execution::hook_duration;
 use crate::record::invocations;
+use crate::record::metadata::Status;
 use crate::record::state::decoded;
 use crate::text::amounts::{clock, format_duration, format_millis};
 use crate::text::shorten::{cut_to_columns, in_short};
@@ -197,8 +199,8 @@ impl Timeline {
                 }
             }
             EventKind::SystemMessage => {
-                let tone = match line.level.as_deref() {
-                    Some("WARN" | "ERROR") => Tone::Bad,
+                let tone = match line.level.as_deref().and_then(Level::parse) {
+                    Some(Level::Warn | Level::Error) => Tone::Bad,
                     _ => Tone::Dim,
                 };
                 TimelineEntry::new("note").say(tone, content(line.content))
@@ -290,7 +292,7 @@ impl Timeline {
 
     fn hook(&self, line: &Line<'_>) -> TimelineEntry {
         let name = line.hook_name.as_deref().unwrap_or("?");
-        let good = line.status.as_deref() == Some("SUCCESS");
+        let good = line.status.as_deref() == Some(HookStatus::Success.name());
         let took = line
             .io_path_ref
             .as_deref()
@@ -304,7 +306,7 @@ impl Timeline {
     }
 
     fn end(&self, line: &Line<'_>, at: Option<Timestamp>) -> TimelineEntry {
-        let status = line.status.as_deref().unwrap_or("FAILED");
+        let status = line.status.as_deref().unwrap_or(Status::Failed.name());
         let tone = if status == "COMPLETED" {
             Tone::Good
         } else {

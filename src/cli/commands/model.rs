@@ -1,7 +1,7 @@
 //! `delta model replay`: a recorded run as a model. A request on stdin, the recorded answer on stdout.
 
 use crate::error::{At, Error, Exit, Result};
-use crate::record::invocations::{Requests, metadata};
+use crate::record::invocations::{InvocationStatus, Requests, metadata};
 use crate::record::recording::{Recording, at_path};
 use crate::runs::preflight::install_signals;
 use crate::runs::task::read_stdin;
@@ -91,7 +91,7 @@ impl WantedAnswer {
         let mut names = files::names(&self.dir)?;
         names.retain(|name| {
             let metadata = metadata(&self.dir.join(name));
-            metadata.is_some_and(|it| it.status.as_deref() == Some("SUCCESS"))
+            metadata.is_some_and(|it| it.has(InvocationStatus::Success))
         });
         Ok(names)
     }

@@ -17,6 +17,7 @@ use crate::engine::question::{self, Question};
 use crate::engine::tool_call::wrapper_argv;
 use crate::error::Result;
 use crate::record::call_ids::started_calls;
+use crate::record::engine_log::Level;
 use crate::record::event::InputType;
 use crate::text::amounts::counted;
 use crate::text::ids::hex;
@@ -85,7 +86,7 @@ fn ask_about(
             "{}: this is not the call that a person was asked about; asking again",
             call.name
         );
-        engine.log.record_note("WARN", &text)?;
+        engine.log.record_note(Level::Warn, &text)?;
     }
     withdraw_question(engine)?;
     let question = Question {
@@ -139,7 +140,7 @@ fn end_background(engine: &mut Engine<'_>) -> Result<()> {
             "ended {} in the background before asking a person",
             counted(ended, "process")
         );
-        engine.log.record_note("INFO", &text)?;
+        engine.log.record_note(Level::Info, &text)?;
     }
     Ok(())
 }

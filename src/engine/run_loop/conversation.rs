@@ -167,7 +167,7 @@ impl<'a> Conversation<'a> {
         let pauses = self.wire.pauses();
         let note =
             format!("the service paused within its answer ({pauses}), and is asked to go on");
-        log.record_fact("INFO", &note, Some(Fact::Pause(&record)))?;
+        log.record_fact(Level::Info, &note, Some(Fact::Pause(&record)))?;
         // It has been paid for.
         log.make_durable()?;
         if pauses > MOST_PAUSES {
@@ -210,8 +210,10 @@ impl<'a> Conversation<'a> {
 
     fn note_remedy(&mut self, log: &mut RunLog<'_>, remedy: Remedy) -> Result<()> {
         let level = match remedy {
-            Remedy::WithoutReasoning => "WARN",
-            Remedy::WithoutInclude | Remedy::WithoutStreamOptions | Remedy::MaxTokens(_) => "INFO",
+            Remedy::WithoutReasoning => Level::Warn,
+            Remedy::WithoutInclude | Remedy::WithoutStreamOptions | Remedy::MaxTokens(_) => {
+                Level::Info
+            }
         };
         let record = self.wire.record_remedy(remedy);
         let fact = Some(Fact::Remedy(&record));
@@ -355,6 +357,6 @@ impl<'a> Conversation<'a> {
             "the last answer came over the API {from}, and {api} is asked now: what was said goes on, \
              without the model's reasoning"
         );
-        log.record_note("INFO", &note)
+        log.record_note(Level::Info, &note)
     }
 }

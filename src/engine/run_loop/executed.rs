@@ -40,7 +40,7 @@ pub(super) fn report_executed_files(engine: &mut Engine<'_>) -> Result<()> {
         let path = path.display();
         let text =
             format!("{path} is damaged: what changed that other programs execute is not known");
-        return engine.log.record_note("WARN", &text);
+        return engine.log.record_note(Level::Warn, &text);
     };
     let changed = before.changed(&engine.ctx.workspace.root, changed_at(&meta));
     if !before.is_complete {
@@ -53,7 +53,7 @@ pub(super) fn report_executed_files(engine: &mut Engine<'_>) -> Result<()> {
     }
     let named = list_names(changed.into_iter());
     let text = format!("changed what other programs execute: {named}");
-    engine.log.record_note("WARN", &text)
+    engine.log.record_note(Level::Warn, &text)
 }
 
 fn remembered(text: &str) -> Option<ExecutedFiles> {

@@ -15,7 +15,8 @@ use crate::engine::tool_call::{self, Done};
 use crate::error::{At, Result};
 use crate::model::response::{Answer, parse};
 use crate::model::wire::Neutral;
-use crate::record::event::Event;
+use crate::record::engine_log::Level;
+use crate::record::event::{Event, HookStatus};
 use crate::record::stop_reason::StopReason;
 use crate::text::json::{self, Object};
 use crate::text::shell::shell_quoted;
@@ -98,7 +99,7 @@ fn run_each(
     for hook in agent.hooks.iter().filter(|hook| hook.event == event) {
         // Nothing begins any more once the engine is to end; the time that is left is for what ends.
         if ended || begins && engine.ctx.signals.stop().is_some() {
-            let (hook_name, status, io_path_ref) = (event.name(), "SKIPPED", "");
+            let (hook_name, status, io_path_ref) = (event.name(), HookStatus::Skipped, "");
             engine.log.add(&Event::HookAudit {
                 hook_name,
                 status,
@@ -147,9 +148,9 @@ fn execute_hook(
     let execution = hooks::run_hook(engine.ctx, hook, number, &input)?;
     drop(line);
     let status = if execution.failure.is_some() {
-        "FAILED"
+        HookStatus::Failed
     } else {
-        "SUCCESS"
+        HookStatus::Success
     };
     engine.log.add(&Event::HookAudit {
         hook_name: hook.event.name(),
@@ -431,7 +432,7 @@ pub(super) fn on_run_end(engine: &mut Engine<'_>, ending: &Ending) -> Result<()>
 
 fn warn_of(engine: &mut Engine<'_>, event: HookEvent, failure: &str) -> Result<()> {
     engine.log.record_note(
-        "WARN",
+        Level::Warn,
         &format!(
             "hook {} failed: {failure}; continuing without it",
             event.name()

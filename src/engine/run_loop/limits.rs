@@ -6,6 +6,7 @@ use crate::engine::account::{Account, SpendingRules, engine_time};
 use crate::engine::run_context::{LASTING_LIMITS, RunContext};
 use crate::error::Result;
 use crate::model::ask::Expense;
+use crate::record::engine_log::Level;
 use crate::record::spending::{Amount, Denial};
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::counted;
@@ -145,7 +146,7 @@ impl<'a> Limits<'a> {
     pub(super) fn mention_uncounted(&mut self, log: &mut RunLog<'_>) -> Result<()> {
         let account = self.account.as_mut();
         match account.is_some_and(Account::has_uncounted_answer) {
-            true => log.record_note("WARN", UNCOUNTED),
+            true => log.record_note(Level::Warn, UNCOUNTED),
             false => Ok(()),
         }
     }

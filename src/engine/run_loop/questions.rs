@@ -9,6 +9,7 @@ use crate::engine::confirmation::asked_by_model;
 use crate::engine::question::{self, HumanAnswer, Question, Reply};
 use crate::engine::tool_call::Done;
 use crate::error::{Result, reason};
+use crate::record::engine_log::Level;
 use crate::record::event::{ActionStatus, Event, InputType};
 use crate::text::ids::hex;
 use serde_json::Value;
@@ -134,7 +135,7 @@ pub(super) fn put_answer_aside(engine: &mut Engine<'_>) -> Result<()> {
 
 fn note_unread(engine: &mut Engine<'_>, name: &str) -> Result<()> {
     let note = question::unread_note(&engine.ctx.run, name);
-    engine.log.record_note("WARN", &note)
+    engine.log.record_note(Level::Warn, &note)
 }
 
 /// The answer to a question that is in the journal. Stops as long as there is no answer.
@@ -156,7 +157,7 @@ pub(super) fn find_answer(engine: &mut Engine<'_>, question: &Question) -> Step<
             Ok(Reply::Stopped(stop)) => return Err(Ending::stopped(stop).into()),
             Ok(Reply::NobodyThere) => {}
             Err(e) => engine.log.record_note(
-                "WARN",
+                Level::Warn,
                 &format!("cannot ask at the terminal: {}", reason(&e)),
             )?,
         }

@@ -95,7 +95,7 @@ fn end_leftovers(engine: &mut Engine<'_>, call: &OpenCall, started: &StartedCall
     engine.ctx.log.line(Level::Warn, &text);
     engine
         .log
-        .record_note("INFO", &format!("{name}: ended {of_it} left of it"))
+        .record_note(Level::Info, &format!("{name}: ended {of_it} left of it"))
 }
 
 /// Asks whether a call has happened. If it has, that is its result. None if the engine was asked to end

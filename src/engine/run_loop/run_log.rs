@@ -63,13 +63,13 @@ impl<'a> RunLog<'a> {
         Ok(())
     }
 
-    pub(super) fn record_note(&mut self, level: &str, content: &str) -> Result<()> {
+    pub(super) fn record_note(&mut self, level: Level, content: &str) -> Result<()> {
         self.record_fact(level, content, None)
     }
 
     pub(super) fn record_fact(
         &mut self,
-        level: &str,
+        level: Level,
         content: &str,
         fact: Option<Fact<'_>>,
     ) -> Result<()> {
@@ -79,7 +79,7 @@ impl<'a> RunLog<'a> {
             fact,
         });
         self.journal.flush()?;
-        if level != "INFO" {
+        if level != Level::Info {
             self.warn(content);
         }
         Ok(())

@@ -12,6 +12,7 @@ use crate::config::api::Api;
 use crate::error::Result;
 use crate::model::calls::{calls_json, make_ids_unique};
 use crate::model::response::Answer;
+use crate::record::engine_log::Level;
 use crate::record::event::{Event, FinishReason, Tokens};
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::format_duration;
@@ -164,7 +165,7 @@ fn note_written_call(engine: &mut Engine<'_>, text: &str) -> Result<()> {
         "the answer is a call of the tool {name} written as text, and nothing was run: the model server has not \
          recognized it; look whether its chat template supports tools"
     );
-    engine.log.record_note("WARN", &note)
+    engine.log.record_note(Level::Warn, &note)
 }
 
 fn print_thought(engine: &Engine<'_>, answer: &Answer, usage: Tokens, began: Instant) {

@@ -4,6 +4,7 @@
 
 use crate::export::recorded::{CallResult, ExportedCall, RecordedAgent, RunEnd};
 use crate::record::event::Line;
+use crate::record::metadata::Status;
 use crate::record::state::decoded;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -28,7 +29,7 @@ pub(super) fn agent_of(config: &Value, home: Option<String>) -> RecordedAgent {
 pub(super) fn end_of(line: &Line<'_>) -> RunEnd {
     let text = |from: &Option<std::borrow::Cow<'_, str>>| from.as_deref().map(str::to_owned);
     RunEnd {
-        status: text(&line.status).unwrap_or_else(|| "FAILED".to_owned()),
+        status: text(&line.status).unwrap_or_else(|| Status::Failed.name().to_owned()),
         stop_reason: text(&line.stop_reason),
         exit_code: line.exit_code,
         error: text(&line.error),

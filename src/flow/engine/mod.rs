@@ -38,6 +38,7 @@ use super::record::tally::{FinishedRoot, Keeping, Tally};
 use super::record::{self, StepId, edge_told};
 use super::view::progress_table::ProgressTable;
 use crate::error::{At, Exit, Result, may_fail};
+use crate::record::engine_log::Level;
 use crate::record::event::EventKind;
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
@@ -454,7 +455,7 @@ impl<'e> FlowEngine<'e> {
         self.options.screen.warn_as(PROGRAM, text);
         let journal = &mut self.events.journal;
         journal.add_line(EventKind::SystemMessage, |line| {
-            line.put("level", "WARN").put("content", text);
+            line.put("level", &Level::Warn).put("content", text);
         });
     }
 }

@@ -14,6 +14,7 @@ use crate::flow::graph::{
     TaskKind, TaskView,
 };
 use crate::flow::manifest::policy::Denied;
+use crate::record::engine_log::Level;
 use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::journal::Journal;
 use crate::record::reader::{self, JournalReader, JournalSource, Next};
@@ -343,7 +344,7 @@ impl EventWriter<'_> {
         let text = format!("paused before {node} of {}", step.task);
         self.add_step_event(EventKind::SystemMessage, step, |line| {
             line.put("paused", &true)
-                .put("level", "INFO")
+                .put("level", &Level::Info)
                 .put("content", &text);
         });
     }

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::flow::manifest::problem::sha256;
 use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::journal::Journal;
+use crate::record::metadata::Status;
 use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
@@ -105,7 +106,8 @@ impl InnerStanding {
 
 /// The `ENGINE_END` of a run that has ended, rather than been interrupted.
 fn is_end(line: &Line<'_>) -> bool {
-    matches!(line.status.as_deref(), Some("COMPLETED" | "FAILED"))
+    let status = line.status.as_deref().and_then(Status::parse);
+    matches!(status, Some(Status::Completed | Status::Failed))
 }
 
 impl TakenBack {

@@ -6,7 +6,7 @@ use super::{Asked, Invocation, NextStep};
 use crate::error::Result;
 use crate::model::response::Answer;
 use crate::record::event::Terms;
-use crate::record::invocations::OpenAnswer;
+use crate::record::invocations::{InvocationStatus, OpenAnswer};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -94,7 +94,7 @@ impl InvocationRecord {
 
     /// Writes that the answer is open, so that a later start finds it.
     pub(super) fn write_open(&self, invocation: &Invocation<'_>) -> Result<()> {
-        let text = self.text(invocation, "PENDING", Duration::ZERO);
+        let text = self.text(invocation, InvocationStatus::Pending, Duration::ZERO);
         files::replace(&invocation.dir.join("metadata.json"), &text)
     }
 
@@ -105,10 +105,10 @@ impl InvocationRecord {
         took: Duration,
     ) -> Result<()> {
         let status = match asked {
-            Asked::Answered(_) => "SUCCESS",
-            _ if self.open.is_some() => "PENDING",
-            _ if self.timed_out => "TIMEOUT",
-            _ => "FAILED",
+            Asked::Answered(_) => InvocationStatus::Success,
+            _ if self.open.is_some() => InvocationStatus::Pending,
+            _ if self.timed_out => InvocationStatus::Timeout,
+            _ => InvocationStatus::Failed,
         };
         let text = self.text(invocation, status, took);
         let path = invocation.dir.join("metadata.json");
@@ -119,12 +119,17 @@ impl InvocationRecord {
         }
     }
 
-    fn text(&self, invocation: &Invocation<'_>, status: &str, took: Duration) -> Vec<u8> {
+    fn text(
+        &self,
+        invocation: &Invocation<'_>,
+        status: InvocationStatus,
+        took: Duration,
+    ) -> Vec<u8> {
         let mut out = Vec::new();
         let mut object = Object::begin(&mut out);
         object
             .put("model_id", &self.model)
-            .put("status", status)
+            .put("status", &status)
             .put("duration_ms", &(took.as_millis() as u64))
             .put("token_usage", &self.usage)
             .put("http_status", &self.http_status)

@@ -133,7 +133,7 @@ impl Event<'_> {
                 content,
                 fact,
             } => {
-                line.put("level", level).put("content", content);
+                line.put("level", &level).put("content", content);
                 match fact {
                     Some(Fact::Remedy(json)) => line.raw("remedy", json),
                     Some(Fact::Pause(json)) => line.raw("pause", json),
@@ -146,7 +146,7 @@ impl Event<'_> {
                 io_path_ref,
             } => {
                 line.put("hook_name", hook_name)
-                    .put("status", status)
+                    .put("status", &status)
                     .put("io_path_ref", io_path_ref);
             }
             Self::Error {

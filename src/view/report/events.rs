@@ -7,7 +7,7 @@ use super::source::{SourceEvent, record_dir};
 use super::steps::Attempts;
 use super::writer::PageRecord;
 use crate::engine::observation::read_ends;
-use crate::record::event::{EventKind, FinishReason, FlowEvent, Line};
+use crate::record::event::{ActionStatus, EventKind, FinishReason, FlowEvent, Line};
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;
 use crate::record::state::decoded;
@@ -330,7 +330,7 @@ fn acceptance(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir, place:
     let said = content(line.content);
     record
         .put("tool", "accept")
-        .put("status", if is_good { "SUCCESS" } else { "FAILED" })
+        .put("status", ActionStatus::of(is_good).name())
         .maybe("code", line.exit_code)
         .maybe("d", line.duration_ms)
         .maybe("ref", line.execution_ref.as_deref())
