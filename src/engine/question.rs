@@ -364,8 +364,7 @@ pub(crate) fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<Strin
     }
 }
 
-/// True if the question is in its file, so that it need not be written again. The question of an older engine that
-/// recorded no id matches, too.
+/// True if the question is in its file, so that it need not be written again. An empty id matches any question.
 pub(crate) fn is_left(run: &RunDir, request_id: &str) -> bool {
     let asked = read_left(run, "request.json").unwrap_or_default();
     serde_json::from_slice::<RequestFile>(&asked)

@@ -93,6 +93,20 @@ pub(crate) fn call<'a>(line: &Line<'a>, seq: u64) -> Option<LegacyCall<'a>> {
     })
 }
 
+/// The question of an `ask_human` call that was started as any other, without an event for the question.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+pub(crate) struct LegacyQuestion {
+    pub prompt: String,
+    pub input_type: Option<String>,
+    pub sensitive: bool,
+}
+
+/// The question that a started call of this tool asks; none if that is another tool.
+pub(crate) fn question(tool: &str, arguments: &str) -> Option<LegacyQuestion> {
+    (tool == "ask_human").then(|| serde_json::from_str(arguments).unwrap_or_default())
+}
+
 /// The `tool_calls` of a thought with one call more.
 pub(crate) fn with_call(tool_calls: Option<&str>, call: &LegacyCall<'_>) -> String {
     let mut function = Vec::new();

@@ -16,7 +16,7 @@ const TAKEN: [&str; 8] = [
     "origin",
     "context_artifacts",
     "cache",
-    // In the layout of older engines.
+    // In the layout that `delta migrate` reads.
     "runs",
     "schema_version.txt",
 ];

@@ -1,4 +1,4 @@
-//! A call without a result: what the model asked for, and what earlier engines made of it.
+//! A call without a result: what the model asked for, and how far earlier starts brought it.
 //!
 //! Unaware of what follows.
 

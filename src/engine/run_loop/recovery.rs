@@ -20,7 +20,7 @@ use crate::unix::process;
 use crate::unix::terminal::Tone;
 use std::path::{Path, PathBuf};
 
-/// What becomes of a call that an earlier engine started.
+/// What becomes of a call that an earlier process started.
 pub(super) enum Recovered<'t> {
     /// It has its result, or must wait.
     Done,
@@ -28,7 +28,7 @@ pub(super) enum Recovered<'t> {
     RunAgain(Ready<'t>, String),
 }
 
-/// Brings a call that an earlier engine started to its result, unless it is to run again.
+/// Brings a call that an earlier process started to its result, unless it is to run again.
 pub(super) fn recover_call<'a>(
     engine: &mut Engine<'a>,
     call: &OpenCall,
@@ -121,7 +121,7 @@ fn ask_check(
     engine.log.add(&Event::ActionCheck {
         action_id: &call.id,
         tool_name: &call.name,
-        finding,
+        status: finding,
         exit_code: done.exit_code,
         duration_ms: done.duration.as_millis() as u64,
         execution_ref: &reference,

@@ -1,4 +1,4 @@
-//! What an earlier engine did, read from its journal and routed again.
+//! The work of earlier starts, read from the journal and routed again.
 //!
 //! Only inputs of roots and ends of steps count: tasks, ways and merges follow from them. What routers
 //! report and the journal lacks, because the engine died between two lines, is known in the end.

@@ -19,7 +19,7 @@ macro_rules! members {
         #[derive(Debug, Default)]
         pub(crate) struct Line<'a> {
             pub kind: EventKind<'a>,
-            /// True if the line was read from an older form.
+            /// True if `record::legacy` has lifted the line from another form.
             pub is_old: bool,
             $($(#[$doc])* pub $field: $type,)*
         }

@@ -413,27 +413,14 @@ impl<'j> Run<'j> {
     }
 }
 
-/// The question of an older engine that began its built-in tool as it began any other, and recorded no
-/// question.
+/// The question of a call that has none of its own, because its request is of an old form.
 fn unrecorded_question<'j>(call: &Call<'j>) -> Option<RecordedQuestion<'j>> {
-    #[derive(Deserialize, Default)]
-    #[serde(default)]
-    struct Arguments {
-        prompt: String,
-        input_type: Option<String>,
-        sensitive: bool,
-    }
-    let arguments = (call.name == "ask_human").then(|| serde_json::from_str(&call.arguments))?;
-    let Arguments {
-        prompt,
-        input_type,
-        sensitive,
-    } = arguments.unwrap_or_default();
+    let asked = legacy::question(&call.name, &call.arguments)?;
     Some(RecordedQuestion {
         request_id: Cow::Borrowed(""),
-        prompt: Cow::Owned(prompt),
-        input_type: input_type.map(InputType::of).unwrap_or_default(),
-        sensitive,
+        prompt: Cow::Owned(asked.prompt),
+        input_type: asked.input_type.map(InputType::of).unwrap_or_default(),
+        sensitive: asked.sensitive,
         fingerprint: None,
         response: None,
     })
