@@ -254,7 +254,7 @@ impl<'a> Engine<'a> {
     fn record_error(&mut self, message: &str) -> Result<()> {
         self.log.add(&Event::Error {
             error_message: message,
-            error_details_json: b"{}",
+            error_details: b"{}",
         });
         self.log.journal.flush()?;
         on_error(self, message)

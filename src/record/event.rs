@@ -11,16 +11,17 @@ mod line;
 mod calls;
 mod write;
 
-pub(crate) use calls::RecordedCall;
 use crate::record::engine_log::Level;
 use crate::text::names::named_enum;
+pub(crate) use calls::RecordedCall;
 pub(crate) use line::{Line, quick_kind};
 pub(crate) use words::{EvaluationEvent, EventKind, FlowEvent};
 pub use words::{FinishReason, InputType};
 pub(crate) use write::write_line;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use write::{raw, raw_members, texts};
 
 /// The members of an assistant message in which servers send the model's reasoning. Some servers
 /// insist on having them back.
@@ -33,7 +34,7 @@ pub(crate) const REASONING: [&str; 5] = [
 ];
 
 /// Tokens of one answer or of a whole run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Tokens {
     pub prompt_tokens: u64,
@@ -43,7 +44,7 @@ pub struct Tokens {
 }
 
 /// What a service says of the terms of an answer, which decide its price.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Terms {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<String>,
@@ -65,7 +66,7 @@ impl Tokens {
 }
 
 /// The run that a run was forked from, and after which of its iterations.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ForkedFrom {
     /// The run's name.
     pub run_id: String,
@@ -118,15 +119,18 @@ named_enum! {
 }
 
 /// The data of a note for later starts of the engine: JSON objects.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Fact<'a> {
     /// How requests are changed because the service refused one.
-    Remedy(&'a [u8]),
+    Remedy(#[serde(serialize_with = "raw")] &'a [u8]),
     /// A part of an answer, after which the service has paused.
-    Pause(&'a [u8]),
+    Pause(#[serde(serialize_with = "raw")] &'a [u8]),
 }
 
-/// An event to be recorded. Fields named `…_json` hold JSON text.
+/// An event to be recorded: its fields, in the order in which they are written.
+#[derive(Serialize)]
+#[serde(untagged)]
 pub(crate) enum Event<'a> {
     /// An engine begins to work on the run.
     EngineStart {
@@ -135,57 +139,50 @@ pub(crate) enum Event<'a> {
         work_dir: &'a str,
         /// The run's first message.
         task: &'a str,
-        /// The texts and the names of the files that the message was made from, if there are files.
-        message_parts: Option<&'a Value>,
-        /// The configuration as it was understood.
-        config_json: &'a [u8],
+        /// The configuration as it was understood: JSON.
+        #[serde(serialize_with = "raw")]
+        config: &'a [u8],
+        pid: u32,
         /// The host that `pid` is on.
         hostname: &'a str,
         /// The beginning of `DELTA_CALL_ID` for its hooks, generators and model programs.
         call_id: &'a str,
+        delta_version: &'a str,
         /// True if the run had been started before.
         resumed: bool,
+        /// The texts and the names of the files that the message was made from, if there are files.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message_parts: Option<&'a Value>,
         /// The run whose tool this run is, if it is one.
+        #[serde(skip_serializing_if = "Option::is_none")]
         parent_run_id: Option<&'a str>,
         /// `DELTA_CALL_ID` of what started it there.
+        #[serde(skip_serializing_if = "Option::is_none")]
         parent_call_id: Option<&'a str>,
         /// The run that this one began as a part of.
+        #[serde(skip_serializing_if = "Option::is_none")]
         forked_from: Option<&'a ForkedFrom>,
-        /// Keys of agent.yaml that this run sets otherwise, and to what.
+        /// Keys of agent.yaml that this run overrides, with their values.
+        #[serde(skip_serializing_if = "Map::is_empty")]
         set: &'a Map<String, Value>,
         /// Variables of the batch system that started the engine.
+        #[serde(skip_serializing_if = "Map::is_empty")]
         launcher: &'a Map<String, Value>,
         /// The span of another program that the run is a part of: `TRACEPARENT`.
+        #[serde(skip_serializing_if = "Option::is_none")]
         traceparent: Option<&'a str>,
     },
     /// A message of a person.
     UserMessage { content: &'a str },
     /// The model answered.
-    Thought {
-        /// The text as a JSON string, or null.
-        content_json: &'a [u8],
-        /// The calls as they are sent back to the model: a JSON array, if there are any.
-        tool_calls_json: Option<&'a [u8]>,
-        /// The text in place of a JSON object, by the call's id.
-        invalid_arguments: &'a [(String, String)],
-        /// Members of the message in which the server sent reasoning.
-        reasoning: &'a [(&'static str, &'a [u8])],
-        finish_reason: Option<&'a FinishReason<'a>>,
-        /// Which model says that it answered.
-        model: Option<&'a str>,
-        usage: Option<Tokens>,
-        terms: &'a Terms,
-        /// The invocation's directory, from the run's directory.
-        llm_invocation_ref: &'a str,
-        /// The answer as it came over another API than chat completions: a JSON object.
-        wire_json: Option<&'a [u8]>,
-    },
+    Thought(ThoughtEvent<'a>),
     /// A tool is about to run.
     ActionRequest {
         action_id: &'a str,
         tool_name: &'a str,
-        /// The arguments: a JSON object.
-        tool_args_json: &'a [u8],
+        /// A JSON object.
+        #[serde(serialize_with = "raw")]
+        tool_args: &'a [u8],
         /// One line that can be pasted into a shell.
         resolved_command: &'a str,
         /// `DELTA_CALL_ID` of the tool's processes.
@@ -197,7 +194,7 @@ pub(crate) enum Event<'a> {
     ActionCheck {
         action_id: &'a str,
         tool_name: &'a str,
-        finding: CheckFinding,
+        status: CheckFinding,
         /// The exit code, if one is known.
         exit_code: Option<i32>,
         /// From start to end.
@@ -233,6 +230,7 @@ pub(crate) enum Event<'a> {
         /// How many answers had been refused before since a person spoke.
         repair: u64,
         /// The message to the model, if the check refuses the answer.
+        #[serde(skip_serializing_if = "Option::is_none")]
         content: Option<&'a str>,
     },
     /// A person is asked.
@@ -244,6 +242,7 @@ pub(crate) enum Event<'a> {
         /// True if the answer must not be shown.
         sensitive: bool,
         /// The call that would run, if it is one that a person must confirm.
+        #[serde(skip_serializing_if = "Option::is_none")]
         fingerprint: Option<&'a str>,
     },
     /// A person answered.
@@ -252,13 +251,15 @@ pub(crate) enum Event<'a> {
         request_id: &'a str,
         response: &'a str,
         /// That of the question.
+        #[serde(skip_serializing_if = "Option::is_none")]
         fingerprint: Option<&'a str>,
     },
     /// The engine notes something about the run.
     SystemMessage {
         level: Level,
         content: &'a str,
-        /// What later starts need to know of it.
+        /// For later starts.
+        #[serde(flatten)]
         fact: Option<Fact<'a>>,
     },
     /// A hook has been run.
@@ -271,7 +272,9 @@ pub(crate) enum Event<'a> {
     /// Something failed.
     Error {
         error_message: &'a str,
-        error_details_json: &'a [u8],
+        /// JSON.
+        #[serde(serialize_with = "raw")]
+        error_details: &'a [u8],
     },
     /// The engine stops working on the run.
     EngineEnd {
@@ -284,10 +287,57 @@ pub(crate) enum Event<'a> {
         /// How many iterations the run has had.
         final_iteration: u64,
         /// The working time of all starts, if that is limited.
+        #[serde(skip_serializing_if = "Option::is_none")]
         engine_ms: Option<u64>,
-        /// The result, or what went wrong.
-        text: &'a str,
+        /// Of a completed run; of any other, `error`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<&'a str>,
     },
+}
+
+/// An answer of the model, to be recorded.
+#[derive(Serialize)]
+pub(crate) struct ThoughtEvent<'a> {
+    /// The text: a JSON string, also where the server sent null, so that readers always find a text.
+    #[serde(serialize_with = "raw")]
+    pub content: &'a [u8],
+    /// The server sent null.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub content_null: bool,
+    /// The calls as they are sent back to the model: a JSON array, if there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<RawJson<'a>>,
+    /// The text in place of a JSON object, by the call's id.
+    #[serde(serialize_with = "texts", skip_serializing_if = "<[_]>::is_empty")]
+    pub invalid_arguments: &'a [(String, String)],
+    /// Members of the message in which the server sent reasoning.
+    #[serde(flatten, serialize_with = "raw_members")]
+    pub reasoning: &'a [(&'static str, &'a [u8])],
+    pub finish_reason: Option<&'a FinishReason<'a>>,
+    /// Which model says that it answered.
+    pub model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<RecordedUsage<'a>>,
+    /// The invocation's directory, from the run's directory.
+    pub llm_invocation_ref: &'a str,
+    /// The answer as it came over another API than chat completions: a JSON object.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wire: Option<RawJson<'a>>,
+}
+
+/// A value that is JSON already.
+#[derive(Serialize)]
+pub(crate) struct RawJson<'a>(#[serde(serialize_with = "raw")] pub &'a [u8]);
+
+/// The tokens of an answer, and the terms on which they are priced.
+#[derive(Serialize)]
+pub(crate) struct RecordedUsage<'a> {
+    #[serde(flatten)]
+    pub tokens: Tokens,
+    #[serde(flatten)]
+    pub terms: &'a Terms,
 }
 
 #[cfg(test)]
@@ -316,32 +366,43 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let line = written(&Event::Thought {
-            content_json: b"null",
-            tool_calls_json: Some(b"[]"),
+        let terms = Terms {
+            speed: Some("fast".to_owned()),
+            ..Terms::default()
+        };
+        let line = written(&Event::Thought(ThoughtEvent {
+            content: b"\"\"",
+            content_null: true,
+            tool_calls: Some(RawJson(b"[]")),
             invalid_arguments: &[],
             reasoning: &[("reasoning", b"\"r\"")],
             finish_reason: Some(&FinishReason::of("stop")),
             model: None,
-            usage: Some(Tokens {
-                prompt_tokens: 1,
-                completion_tokens: 2,
-                total_tokens: 3,
+            usage: Some(RecordedUsage {
+                tokens: Tokens {
+                    prompt_tokens: 1,
+                    completion_tokens: 2,
+                    total_tokens: 3,
+                },
+                terms: &terms,
             }),
-            terms: &Terms {
-                speed: Some("fast".to_owned()),
-                ..Terms::default()
-            },
             llm_invocation_ref: "io/invocations/x",
-            wire_json: Some(b"{}"),
-        });
+            wire: Some(RawJson(b"{}")),
+        }));
         let read = Line::parse(&line).unwrap();
         assert_eq!(read.kind, EventKind::Thought);
         assert_eq!(read.seq, Some(7));
         assert_eq!(read.tool_calls.unwrap().get(), "[]");
         assert_eq!(read.reasoning_fields()[0].0, "reasoning");
         assert_eq!(read.usage.unwrap().total_tokens, 3);
-        assert!(line.contains("\"total_tokens\":3,\"speed\":\"fast\"}"));
+        let (_, fields) = line.split_once("\"iteration\":3,").unwrap();
+        assert_eq!(
+            fields,
+            "\"content\":\"\",\"content_null\":true,\"tool_calls\":[],\"reasoning\":\"r\",\
+             \"finish_reason\":\"stop\",\"model\":null,\"usage\":{\"prompt_tokens\":1,\
+             \"completion_tokens\":2,\"total_tokens\":3,\"speed\":\"fast\"},\
+             \"llm_invocation_ref\":\"io/invocations/x\",\"wire\":{}}\n"
+        );
         assert_eq!(read.wire.unwrap().get(), "{}");
     }
 }

@@ -44,6 +44,16 @@ named_enum! {
     }
 }
 
+impl Status {
+    /// The text with which a run ends, as its result or as what went wrong.
+    pub(crate) fn result_or_error<T>(self, text: T) -> (Option<T>, Option<T>) {
+        match self {
+            Self::Completed => (Some(text), None),
+            _ => (None, Some(text)),
+        }
+    }
+}
+
 /// A run's use of its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -125,7 +135,7 @@ impl Metadata {
     }
 
     /// True if the same command may well bring the run to its end: it was to be tried later, a signal ended it, or
-    /// its process died. An older engine that gave a reason and no exit code leaves that open.
+    /// its process died. A reason without an exit code leaves that open.
     pub(crate) fn is_retryable(&self) -> bool {
         let is_told = self.exit_code.is_some() || self.stop_reason.is_none();
         self.status == Status::Interrupted && is_told && !self.needs_attention()
@@ -155,10 +165,7 @@ impl Metadata {
         self.exit_code = Some(exit.code());
         self.updated_at = Timestamp::now().to_string();
         self.end_time = Some(self.updated_at.clone());
-        (self.result, self.error) = match status {
-            Status::Completed => (Some(text), None),
-            _ => (None, Some(text)),
-        };
+        (self.result, self.error) = status.result_or_error(text);
     }
 
     /// Corrects what a journal knows better. A run that is not at its end has been interrupted.

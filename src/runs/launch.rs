@@ -239,6 +239,7 @@ pub(crate) fn record_end(
         exit,
         text,
     } = outcome;
+    let (result, error) = status.result_or_error(&*text);
     journal.add(
         0,
         &Event::EngineEnd {
@@ -248,7 +249,8 @@ pub(crate) fn record_end(
             exit_code: exit.code(),
             final_iteration: 0,
             engine_ms: None,
-            text: &text,
+            result,
+            error,
         },
     );
     may_fail(journal.sync());

@@ -59,6 +59,25 @@ impl<'b> Object<'b> {
         self
     }
 
+    /// The members of a value that is an object itself.
+    pub(crate) fn members(&mut self, value: &impl Serialize) -> &mut Self {
+        let start = self.out.len();
+        push(self.out, value);
+        let is_some = self.out[start..].starts_with(b"{\"");
+        if !is_some {
+            self.out.truncate(start);
+            return self;
+        }
+        self.out.pop();
+        if self.empty {
+            self.out.remove(start);
+        } else {
+            self.out[start] = b',';
+        }
+        self.empty = false;
+        self
+    }
+
     /// A member whose value the caller writes behind this.
     pub(crate) fn nest(&mut self, key: &str) -> &mut Vec<u8> {
         self.key(key)
@@ -545,10 +564,12 @@ mod tests {
             .put("c", &None::<u8>);
         Object::begin(object.nest("d")).end();
         object.objects("e", [1, 2], |entry, number| {
-            entry.put("n", &number);
+            entry.members(&serde_json::json!({ "n": number }));
         });
+        object.members(&serde_json::json!({}));
+        object.members(&serde_json::json!({ "f": 1 }));
         object.end();
-        let expected = br#"{"a":"x\"\n","b":[1, 2],"c":null,"d":{},"e":[{"n":1},{"n":2}]}"#;
+        let expected = br#"{"a":"x\"\n","b":[1, 2],"c":null,"d":{},"e":[{"n":1},{"n":2}],"f":1}"#;
         assert_eq!(out, expected);
     }
 

@@ -98,6 +98,12 @@ macro_rules! named_enum {
             }
         })*
 
+        impl serde::Serialize for $Enum<'_> {
+            fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+                to.serialize_str(self.name())
+            }
+        }
+
         impl<'de: 'a, 'a> serde::Deserialize<'de> for $Enum<'a> {
             fn deserialize<D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
                 from.deserialize_str($crate::text::names::Name).map(Self::of)

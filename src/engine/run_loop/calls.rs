@@ -124,7 +124,7 @@ fn execute_call(
     engine.log.add(&Event::ActionRequest {
         action_id: &call.id,
         tool_name: &call.name,
-        tool_args_json: json::text(&bound.arguments).as_bytes(),
+        tool_args: json::text(&bound.arguments).as_bytes(),
         resolved_command: &prepared.record.command,
         call_id: &call_id,
         execution_ref: Some(&prepared.reference),

@@ -114,6 +114,7 @@ impl<'a> RunLog<'a> {
     /// Records how this start ended: first in the journal, then in the summary. A disk without room must
     /// not keep the rest from being recorded.
     pub(super) fn record_end(&mut self, ending: &Ending, engine_ms: Option<u64>) {
+        let (result, error) = ending.status.result_or_error(&*ending.text);
         self.add(&Event::EngineEnd {
             run_id: self.ctx.run.id.as_str(),
             status: ending.status.name(),
@@ -121,7 +122,8 @@ impl<'a> RunLog<'a> {
             exit_code: ending.exit.code(),
             final_iteration: self.iteration,
             engine_ms,
-            text: &ending.text,
+            result,
+            error,
         });
         if let Err(error) = self.make_durable() {
             self.warn(&format!(

@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::model::calls::{calls_json, make_ids_unique};
 use crate::model::response::Answer;
 use crate::record::engine_log::Level;
-use crate::record::event::{Event, FinishReason, Tokens};
+use crate::record::event::{Event, FinishReason, RawJson, RecordedUsage, ThoughtEvent, Tokens};
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::format_duration;
 use crate::text::shorten::in_short;
@@ -140,18 +140,26 @@ fn add_thought(engine: &mut Engine<'_>, answer: &Answer, invocation: &str, prefi
         .iter()
         .map(|(name, json)| (*name, json.as_slice()))
         .collect();
-    engine.log.add(&Event::Thought {
-        content_json: &answer.content_json,
-        tool_calls_json: calls.as_deref(),
+    let content_null = answer.content_json == b"null";
+    engine.log.add(&Event::Thought(ThoughtEvent {
+        content: if content_null {
+            b"\"\""
+        } else {
+            &answer.content_json
+        },
+        content_null,
+        tool_calls: calls.as_deref().map(RawJson),
         invalid_arguments: &invalid,
         reasoning: &reasoning,
         finish_reason: answer.finish_reason.as_ref(),
         model: answer.model.as_deref(),
-        usage: answer.usage,
-        terms: &answer.terms,
+        usage: answer.usage.map(|tokens| RecordedUsage {
+            tokens,
+            terms: &answer.terms,
+        }),
         llm_invocation_ref: invocation,
-        wire_json: wire.as_deref(),
-    });
+        wire: wire.as_deref().map(RawJson),
+    }));
 }
 
 /// Notes that an answer is a call that the service has not recognized.

@@ -60,12 +60,15 @@ pub(crate) struct TrialEnd {
 pub(crate) const ANSWERED: &str = "answered";
 
 /// What assertions made of an answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Grade {
+    #[serde(rename = "status")]
     pub outcome: TrialOutcome,
+    #[serde(default)]
     pub stop_reason: String,
     pub score: Option<f64>,
     /// The digest of all that judged it.
+    #[serde(default)]
     pub grading: String,
     /// The assertions with their results: a JSON list.
     pub assertions: Box<RawValue>,
@@ -162,9 +165,18 @@ impl EvaluationRecord {
                     trial.end(end);
                 }
             }
-            EvaluationEvent::Grade => trial.grade = line.grade(),
+            EvaluationEvent::Grade => trial.grade = Grade::read(text),
             EvaluationEvent::Look => {}
         }
+    }
+}
+
+impl Grade {
+    /// The grade in a line; none if that names no outcome or no assertions.
+    fn read(line: &str) -> Option<Self> {
+        let mut grade: Self = serde_json::from_str(line).ok()?;
+        grade.score = grade.score.filter(|score| (0.0..=1.0).contains(score));
+        Some(grade)
     }
 }
 
@@ -195,86 +207,36 @@ impl TrialRecord {
     }
 }
 
-/// The fields of an event about a trial that are not those of its end.
+/// The trial that an event is about, and the call that began it.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct TrialLine {
     suite: String,
     trial: String,
     call_id: Option<String>,
-    status: String,
-    stop_reason: String,
-    score: Option<f64>,
-    grading: String,
-    assertions: Option<Box<RawValue>>,
-}
-
-impl TrialLine {
-    fn grade(self) -> Option<Grade> {
-        let outcome = TrialOutcome::parse(&self.status)?;
-        Some(Grade {
-            outcome,
-            stop_reason: self.stop_reason,
-            score: self.score.filter(|score| (0.0..=1.0).contains(score)),
-            grading: self.grading,
-            assertions: self.assertions?,
-        })
-    }
 }
 
 pub(crate) fn add_start(journal: &mut Journal, start: &TrialStart<'_>) {
     journal.add_line(EvaluationEvent::TrialStart, |line| {
-        line.put("suite", start.suite)
-            .put("trial", start.trial)
-            .put("case", start.case)
-            .put("setting", start.setting)
-            .put("number", &start.number)
-            .put("attempt", &start.attempt)
-            .put("seed", &start.seed)
-            .put("workspace", start.workspace)
-            .put("call_id", start.call_id)
-            .put("resolved_command", start.resolved_command)
-            .put("execution_ref", start.execution_ref);
+        line.members(start);
     });
 }
 
 pub(crate) fn add_end(journal: &mut Journal, (suite, trial): (&str, &str), end: &TrialEnd) {
     journal.add_line(EvaluationEvent::TrialEnd, |line| {
-        line.put("suite", suite)
-            .put("trial", trial)
-            .put("status", &end.status)
-            .put("stop_reason", &end.stop_reason)
-            .put("exit_code", &end.exit_code)
-            .put("duration_ms", &end.duration_ms)
-            .put("cost", &end.cost)
-            .put("tokens", &end.tokens)
-            .put("retries", &end.retries)
-            .put("output_sha256", &end.output_sha256)
-            .put("execution_ref", &end.execution_ref);
+        line.put("suite", suite).put("trial", trial).members(end);
     });
 }
 
 pub(crate) fn add_grade(journal: &mut Journal, (suite, trial): (&str, &str), grade: &Grade) {
     journal.add_line(EvaluationEvent::Grade, |line| {
-        line.put("suite", suite)
-            .put("trial", trial)
-            .put("status", grade.outcome.name())
-            .put("stop_reason", &grade.stop_reason)
-            .put("score", &grade.score)
-            .put("grading", &grade.grading)
-            .raw("assertions", grade.assertions.get().as_bytes());
+        line.put("suite", suite).put("trial", trial).members(grade);
     });
 }
 
 pub(crate) fn add_look(journal: &mut Journal, look: &RecordedLook) {
     journal.add_line(EvaluationEvent::Look, |line| {
-        line.put("suite", &look.suite)
-            .put("number", &look.number)
-            .put("alpha", &look.alpha)
-            .put("verdict", &look.verdict)
-            .put("trials", &look.trials)
-            .put("gradings", &look.gradings)
-            .put("rates", &look.rates);
+        line.members(look);
     });
 }
 

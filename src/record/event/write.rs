@@ -1,15 +1,16 @@
-//! How each event is written: the names and the order of its fields.
+//! How an event becomes a line: the members that all lines have, then its own.
 
-use super::{Event, EventKind, Fact, FinishReason, Terms, Tokens};
-use crate::VERSION;
+use super::{Event, EventKind, RawJson};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
 
 impl Event<'_> {
     /// Appends the event as a line, with its newline.
     pub(crate) fn write(&self, out: &mut Vec<u8>, seq: u64, at: Timestamp, iteration: u64) {
         write_line(out, (seq, at), &self.kind(), iteration, |line| {
-            self.write_fields(line);
+            line.members(self);
         });
     }
 
@@ -17,7 +18,7 @@ impl Event<'_> {
         match self {
             Self::EngineStart { .. } => EventKind::EngineStart,
             Self::UserMessage { .. } => EventKind::UserMessage,
-            Self::Thought { .. } => EventKind::Thought,
+            Self::Thought(_) => EventKind::Thought,
             Self::ActionRequest { .. } => EventKind::ActionRequest,
             Self::ActionCheck { .. } => EventKind::ActionCheck,
             Self::ActionResult { .. } => EventKind::ActionResult,
@@ -28,252 +29,6 @@ impl Event<'_> {
             Self::HookAudit { .. } => EventKind::HookAudit,
             Self::Error { .. } => EventKind::Error,
             Self::EngineEnd { .. } => EventKind::EngineEnd,
-        }
-    }
-
-    fn write_fields(&self, line: &mut Object<'_>) {
-        match *self {
-            Self::EngineStart { .. } => self.write_start(line),
-            Self::UserMessage { content } => {
-                line.put("content", content);
-            }
-            Self::Thought { .. } => self.write_thought(line),
-            Self::ActionRequest {
-                action_id,
-                tool_name,
-                tool_args_json,
-                resolved_command,
-                call_id,
-                execution_ref,
-            } => {
-                line.put("action_id", action_id)
-                    .put("tool_name", tool_name)
-                    .raw("tool_args", tool_args_json)
-                    .put("resolved_command", resolved_command)
-                    .put("call_id", call_id)
-                    .put("execution_ref", &execution_ref);
-            }
-            Self::ActionCheck {
-                action_id,
-                tool_name,
-                finding,
-                exit_code,
-                duration_ms,
-                execution_ref,
-            } => {
-                line.put("action_id", action_id)
-                    .put("tool_name", tool_name)
-                    .put("status", finding.name())
-                    .put("exit_code", &exit_code)
-                    .put("duration_ms", &duration_ms)
-                    .put("execution_ref", execution_ref);
-            }
-            Self::ActionResult {
-                action_id,
-                tool_name,
-                status,
-                exit_code,
-                observation_content,
-                duration_ms,
-                execution_ref,
-            } => {
-                line.put("action_id", action_id)
-                    .put("tool_name", tool_name)
-                    .put("status", status.name())
-                    .put("exit_code", &exit_code)
-                    .put("observation_content", observation_content)
-                    .put("duration_ms", &duration_ms)
-                    .put("execution_ref", &execution_ref);
-            }
-            Self::Acceptance {
-                thought_seq,
-                what,
-                exit_code,
-                duration_ms,
-                execution_ref,
-                repair,
-                content,
-            } => {
-                line.put("thought_seq", &thought_seq)
-                    .put("what", what)
-                    .put("exit_code", &exit_code)
-                    .put("duration_ms", &duration_ms)
-                    .put("execution_ref", &execution_ref)
-                    .put("repair", &repair)
-                    .put_some("content", content);
-            }
-            Self::HumanInputRequest {
-                action_id,
-                request_id,
-                prompt,
-                input_type,
-                sensitive,
-                fingerprint,
-            } => {
-                line.put("action_id", action_id)
-                    .put("request_id", request_id)
-                    .put("prompt", prompt)
-                    .put("input_type", input_type.name())
-                    .put("sensitive", &sensitive)
-                    .put_some("fingerprint", fingerprint);
-            }
-            Self::HumanInputReceived {
-                action_id,
-                request_id,
-                response,
-                fingerprint,
-            } => {
-                line.put("action_id", action_id)
-                    .put("request_id", request_id)
-                    .put("response", response)
-                    .put_some("fingerprint", fingerprint);
-            }
-            Self::SystemMessage {
-                level,
-                content,
-                fact,
-            } => {
-                line.put("level", &level).put("content", content);
-                match fact {
-                    Some(Fact::Remedy(json)) => line.raw("remedy", json),
-                    Some(Fact::Pause(json)) => line.raw("pause", json),
-                    None => line,
-                };
-            }
-            Self::HookAudit {
-                hook_name,
-                status,
-                io_path_ref,
-            } => {
-                line.put("hook_name", hook_name)
-                    .put("status", &status)
-                    .put("io_path_ref", io_path_ref);
-            }
-            Self::Error {
-                error_message,
-                error_details_json,
-            } => {
-                line.put("error_message", error_message)
-                    .raw("error_details", error_details_json);
-            }
-            Self::EngineEnd {
-                run_id,
-                status,
-                stop_reason,
-                exit_code,
-                final_iteration,
-                engine_ms,
-                text,
-            } => {
-                line.put("run_id", run_id)
-                    .put("status", status)
-                    .put("stop_reason", stop_reason)
-                    .put("exit_code", &exit_code)
-                    .put("final_iteration", &final_iteration);
-                if let Some(ms) = engine_ms {
-                    line.put("engine_ms", &ms);
-                }
-                line.put(
-                    if status == "COMPLETED" {
-                        "result"
-                    } else {
-                        "error"
-                    },
-                    text,
-                );
-            }
-        }
-    }
-
-    fn write_start(&self, line: &mut Object<'_>) {
-        let Self::EngineStart {
-            run_id,
-            agent_home,
-            work_dir,
-            task,
-            message_parts,
-            config_json,
-            hostname,
-            call_id,
-            resumed,
-            parent_run_id,
-            parent_call_id,
-            forked_from,
-            set,
-            launcher,
-            traceparent,
-        } = *self
-        else {
-            return;
-        };
-        line.put("run_id", run_id)
-            .put("agent_home", agent_home)
-            .put("work_dir", work_dir)
-            .put("task", task)
-            .raw("config", config_json)
-            .put("pid", &std::process::id())
-            .put("hostname", hostname)
-            .put("call_id", call_id)
-            .put("delta_version", VERSION)
-            .put("resumed", &resumed)
-            .put_some("message_parts", message_parts)
-            .put_some("parent_run_id", parent_run_id)
-            .put_some("parent_call_id", parent_call_id)
-            .put_some("forked_from", forked_from)
-            .put_some("set", (!set.is_empty()).then_some(set))
-            .put_some("launcher", (!launcher.is_empty()).then_some(launcher))
-            .put_some("traceparent", traceparent);
-    }
-
-    fn write_thought(&self, line: &mut Object<'_>) {
-        let Self::Thought {
-            content_json,
-            tool_calls_json,
-            invalid_arguments,
-            reasoning,
-            finish_reason,
-            model,
-            usage,
-            terms,
-            llm_invocation_ref,
-            wire_json,
-        } = *self
-        else {
-            return;
-        };
-        #[derive(serde::Serialize)]
-        struct Usage<'t> {
-            #[serde(flatten)]
-            tokens: Tokens,
-            #[serde(flatten)]
-            terms: &'t Terms,
-        }
-        let usage = usage.map(|tokens| Usage { tokens, terms });
-        // Who reads the journal always finds a text.
-        let is_null = content_json == b"null";
-        line.raw("content", if is_null { b"\"\"" } else { content_json });
-        if is_null {
-            line.put("content_null", &true);
-        }
-        if let Some(calls) = tool_calls_json {
-            line.raw("tool_calls", calls);
-        }
-        if !invalid_arguments.is_empty() {
-            let mut texts = Object::begin(line.nest("invalid_arguments"));
-            for (id, text) in invalid_arguments {
-                texts.put(id, text);
-            }
-            texts.end();
-        }
-        for (name, value) in reasoning {
-            line.raw(name, value);
-        }
-        line.put("finish_reason", &finish_reason.map(FinishReason::name))
-            .put("model", &model)
-            .put_some("usage", usage.as_ref())
-            .put("llm_invocation_ref", llm_invocation_ref);
-        if let Some(wire) = wire_json {
-            line.raw("wire", wire);
         }
     }
 }
@@ -294,4 +49,28 @@ pub(crate) fn write_line(
     fields(&mut line);
     line.end();
     out.push(b'\n');
+}
+
+/// A value that is JSON already. Bytes that are not are kept as a text, so that nothing is lost.
+pub(super) fn raw<S: Serializer>(json: &[u8], to: S) -> Result<S::Ok, S::Error> {
+    match serde_json::from_slice::<&RawValue>(json) {
+        Ok(value) => value.serialize(to),
+        Err(_) => String::from_utf8_lossy(json).serialize(to),
+    }
+}
+
+/// Members whose values are JSON already.
+pub(super) fn raw_members<S: Serializer>(
+    members: &[(&'static str, &[u8])],
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let mut map = to.serialize_map(Some(members.len()))?;
+    for (name, json) in members {
+        map.serialize_entry(name, &RawJson(json))?;
+    }
+    map.end()
+}
+
+pub(super) fn texts<S: Serializer>(members: &[(String, String)], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(members.iter().map(|(name, text)| (name, text)))
 }
