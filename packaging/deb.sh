@@ -12,47 +12,24 @@ for tool in dpkg dpkg-deb gzip md5sum; do
     }
 done
 
-version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+version=$(packaging/version.sh)
 arch=$(dpkg --print-architecture)
-# The builder is the maintainer, as in devscripts(1).
 maintainer="${DEBFULLNAME:-The delta authors} <${DEBEMAIL:-delta-engine@invalid.invalid}>"
-date=$(LC_ALL=C date -u -R -d "@${SOURCE_DATE_EPOCH:-$(stat -c %Y CHANGELOG.md)}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tree=$work/tree
 mkdir -p "$tree"
 packaging/files.sh install "$bin" "$tree" /usr delta
 doc=$tree/usr/share/doc/delta-engine
-# Debian keeps these elsewhere.
-rm "$doc/CHANGELOG.md" "$doc/LICENSE"
-{
-    printf 'delta-engine (%s) unstable; urgency=medium\n\n' "$version"
-    # Join each entry into one line, then wrap to Debian's width.
-    awk '/^- /{print ""} /^- |^  /{sub(/^ +/, ""); printf "%s ", $0} END{print ""}' CHANGELOG.md |
-        fold -s -w 74 | sed -n 's/ *$//; /^- /s//  * /p; /^[^ ]/s//    &/p'
-    printf '\n -- %s  %s\n' "$maintainer" "$date"
-} > "$doc/changelog"
-mkdir -p "$tree/usr/share/zsh/vendor-completions"
-mv "$tree/usr/share/zsh/site-functions/_delta" "$tree/usr/share/zsh/vendor-completions/"
-rmdir "$tree/usr/share/zsh/site-functions"
+packaging/debian/places.sh "$tree"
+packaging/debian/changelog.sh "$version" > "$doc/changelog"
+packaging/debian/copyright.sh > "$doc/copyright"
 find "$tree/usr/share/man" "$doc/changelog" -type f -exec gzip -9n {} +
 if command -v strip > /dev/null; then
     strip --remove-section=.comment --remove-section=.note "$tree"/usr/bin/*
 fi
-{
-    printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\n'
-    printf 'Upstream-Name: delta-engine\n\nFiles: *\n'
-    sed -n 's/^Copyright (c) /Copyright: /p' LICENSE
-    printf 'License: Expat\n\nLicense: Expat\n'
-    sed '1,/^Copyright/d' LICENSE | sed '1{/^$/d}; s/^$/./; s/^/ /'
-} > "$doc/copyright"
-
 mkdir -p "$tree/usr/share/lintian/overrides"
-cat > "$tree/usr/share/lintian/overrides/delta-engine" << 'TEXT'
-# The YAML parser is libyaml translated to Rust, with its messages. No shared library can replace it.
-delta-engine: embedded-library libyaml [usr/bin/delta]
-delta-engine: embedded-library libyaml [usr/bin/delta-flow]
-TEXT
+cp packaging/debian/delta-engine.lintian-overrides "$tree/usr/share/lintian/overrides/delta-engine"
 
 # A static program has no dependencies.
 depends=
@@ -77,13 +54,9 @@ mkdir "$tree/DEBIAN"
     printf 'Maintainer: %s\n' "$maintainer"
     printf 'Installed-Size: %s\n' "$(du -k -s "$tree/usr" | cut -f 1)"
     [ -z "$depends" ] || printf 'Depends: %s\n' "$depends"
-    # git-delta also installs /usr/bin/delta.
-    printf 'Conflicts: git-delta\nSection: utils\nPriority: optional\n'
-    printf 'Description: run LLM agents that are directories of commands\n'
-    printf ' An agent is a directory; its tools, hooks, sub-agents and even its model are\n'
-    printf ' commands. The memory of a run is a file, journal.jsonl, next to the files that\n'
-    printf ' the agent works on. The same command resumes a run that was killed. Flows are\n'
-    printf ' graphs of agents and commands, and are run and resumed in the same way.\n'
+    printf 'Section: utils\nPriority: optional\n'
+    # The rest is that of the source package.
+    sed -n '/^Package:/,$p' packaging/debian/control | grep -v -e '^Package:' -e '^Architecture:' -e '^Depends:'
 } > "$tree/DEBIAN/control"
 mkdir -p "$out"
 dpkg-deb --root-owner-group -Zxz --build "$tree" "$out/delta-engine_${version}_$arch.deb"
