@@ -1,0 +1,174 @@
+#!/bin/sh
+# Installs delta from a release, or removes it again. It needs no root, asks nothing and changes only PREFIX.
+#
+#   install.sh [--from PLACE] [--version X.Y.Z] [--sha256 SUM] [--prefix PREFIX]
+#   install.sh --uninstall [--prefix PREFIX]
+#
+# PLACE is a URL or a directory with the tarballs of releases and their SHA256SUMS. PREFIX is ~/.local unless it is
+# given. A tarball whose checksum is not that of SHA256SUMS is not unpacked. SHA256SUMS comes from the same PLACE:
+# to trust neither, give the checksum that you got elsewhere with --sha256.
+set -eu
+
+# A release fills this in.
+place=
+
+fail() {
+    echo "install.sh: $*" >&2
+    exit 1
+}
+
+usage() {
+    echo "install.sh: $*; install.sh [--from PLACE] [--version X.Y.Z] [--sha256 SUM] [--prefix PREFIX] [--uninstall]" >&2
+    exit 2
+}
+
+# fetch NAME: a file of the release, into the directory for the download.
+fetch() {
+    case $place in
+    *://*)
+        if command -v curl > /dev/null; then
+            curl -fsSL --retry 2 -o "$work/$1" "${place%/}/$1" || fail "cannot get ${place%/}/$1"
+        elif command -v wget > /dev/null; then
+            wget -q -O "$work/$1" "${place%/}/$1" || fail "cannot get ${place%/}/$1"
+        else
+            fail 'neither curl nor wget is installed; get the files yourself and give their directory with --from'
+        fi
+        ;;
+    *) cp "$place/$1" "$work/$1" || fail "cannot read $place/$1" ;;
+    esac
+}
+
+checksum() {
+    if command -v sha256sum > /dev/null; then
+        sha256sum "$1" | cut -d ' ' -f 1
+    elif command -v shasum > /dev/null; then
+        shasum -a 256 "$1" | cut -d ' ' -f 1
+    else
+        fail 'neither sha256sum nor shasum is installed: the download cannot be verified'
+    fi
+}
+
+# Paths of this program's own list, from PREFIX: no line leads elsewhere.
+listed() {
+    [ ! -f "$list" ] || grep -v -e '^/' -e '^\.\.$' -e '^\.\./' -e '/\.\.$' -e '/\.\./' "$list" || true
+}
+
+# remove_listed: files first, then the directories that an installation made and that are empty now.
+remove_listed() {
+    listed | while IFS= read -r path; do
+        case $path in
+        */) ;;
+        *) rm -f -- "$prefix/$path" ;;
+        esac
+    done
+    listed | LC_ALL=C sort -r | while IFS= read -r path; do
+        case $path in
+        ./) rmdir -- "$prefix" 2> /dev/null || true ;;
+        */) rmdir -- "$prefix/$path" 2> /dev/null || true ;;
+        esac
+    done
+}
+
+uninstall() {
+    [ -f "$list" ] || fail "there is no delta in $prefix that this script has installed"
+    cp "$list" "$work/list"
+    rm -f -- "$list"
+    list=$work/list
+    remove_listed
+    echo "removed delta from $prefix"
+}
+
+# Every directory that is not there yet, the outermost first, as lines that end in a slash.
+missing_directories() {
+    [ -d "$prefix" ] || echo ./
+    (cd "$tree" && find . -type d) | sed 's|^\./||; /^\.$/d' | LC_ALL=C sort | while IFS= read -r dir; do
+        [ -d "$prefix/$dir" ] || printf '%s/\n' "$dir"
+    done
+    [ -d "$prefix/lib" ] || echo lib/
+    [ -d "$prefix/lib/delta-engine" ] || echo lib/delta-engine/
+}
+
+# Nothing is changed before the tarball is verified, unpacked and has printed its version.
+install_release() {
+    [ -n "$place" ] || usage 'give the place of the release with --from'
+    machine=$(uname -m)
+    [ "$(uname -s)" = Linux ] || fail "delta runs on Linux, not on $(uname -s)"
+    fetch SHA256SUMS
+    pattern=$(printf %s "$version" | sed 's/\./\\./g')
+    pattern="delta-engine-${pattern:-[0-9][0-9.]*}-$machine-linux\.tar\.gz"
+    line=$(grep -E "^[0-9a-f]{64}  $pattern\$" "$work/SHA256SUMS" | LC_ALL=C sort -t - -k 3V | tail -n 1) || true
+    [ -n "$line" ] || fail "$place has no delta${version:+ $version} for $machine; build it from its source"
+    name=${line#*  }
+    sum=${wanted:-${line%% *}}
+    fetch "$name"
+    actual=$(checksum "$work/$name")
+    [ "$actual" = "$sum" ] ||
+        fail "$name: the SHA-256 checksum is $actual, not $sum; nothing was installed"
+    mkdir "$work/unpacked"
+    tar -C "$work/unpacked" -xzf "$work/$name" || fail "$name: cannot unpack it"
+    tree=$work/unpacked/${name%.tar.gz}
+    installed=$("$tree/bin/delta" -V) || fail "$name: its program does not run on this machine"
+
+    if [ -e "$prefix/bin/delta" ] && ! listed | grep -qx bin/delta; then
+        fail "$prefix/bin/delta is another program; remove it, or give another --prefix"
+    fi
+    missing_directories > "$work/list"
+    listed | grep '/$' >> "$work/list" || true
+    (cd "$tree" && find . ! -type d) | sed 's|^\./||' >> "$work/list"
+    # Files of an earlier version that this one lacks.
+    listed | grep -v '/$' | while IFS= read -r path; do
+        grep -qxF -e "$path" "$work/list" || rm -f -- "$prefix/$path"
+    done
+    grep '/$' "$work/list" | while IFS= read -r dir; do mkdir -p "$prefix/$dir"; done
+    # The list first: whatever an installation that was killed has put there can be removed.
+    mkdir -p "$prefix/lib/delta-engine"
+    cp "$work/list" "$list.new" && mv -f "$list.new" "$list"
+    grep -v '/$' "$work/list" | while IFS= read -r path; do
+        # By a rename: the old program may be running.
+        cp -P "$tree/$path" "$prefix/$path.new" && mv -f "$prefix/$path.new" "$prefix/$path"
+    done
+    echo "installed $installed in $prefix"
+    case ":$PATH:" in
+    *":$prefix/bin:"*) ;;
+    *) echo "$prefix/bin is not in PATH: export PATH=\"$prefix/bin:\$PATH\"" ;;
+    esac
+}
+
+main() {
+    prefix=${PREFIX:-$HOME/.local} version='' wanted='' what=install_release
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --uninstall) what=uninstall ;;
+        --from | --version | --sha256 | --prefix)
+            [ $# -gt 1 ] || usage "$1 needs a value"
+            case $1 in
+            --from) place=$2 ;;
+            --version) version=$2 ;;
+            --sha256) wanted=$2 ;;
+            --prefix) prefix=$2 ;;
+            esac
+            shift
+            ;;
+        *) usage "unknown argument '$1'" ;;
+        esac
+        shift
+    done
+    case $version in
+    *[!0-9.]*) usage "--version is X.Y.Z, not '$version'" ;;
+    esac
+    case $prefix in
+    /*) prefix=${prefix%/} ;;
+    *) usage "--prefix is an absolute path, not '$prefix'" ;;
+    esac
+    list=$prefix/lib/delta-engine/installed
+    umask 022
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    trap 'exit 129' HUP
+    trap 'exit 130' INT
+    trap 'exit 143' TERM
+    "$what"
+}
+
+# The last line: a script that was cut off while it was downloaded does nothing.
+main "$@"
