@@ -78,7 +78,34 @@ static:
 	$(CARGO) build --release --locked --target $(MUSL)
 	@echo $(TARGET_DIR)/$(MUSL)/release/delta
 
+# Packages, into DIST; packaging/README.md says more.
+DIST    = $(TARGET_DIR)/dist
+GNU     = $(shell uname -m)-unknown-linux-gnu
+# Where the programs without shared libraries are: those of make static, else those of make static-glibc.
+STATIC  = $(firstword $(wildcard $(TARGET_DIR)/$(MUSL)/release) $(TARGET_DIR)/$(GNU)/release)
+
+# Where Rust cannot build for musl: the same with the C library of this machine.
+static-glibc:
+	RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release --locked --target $(GNU)
+	@echo $(TARGET_DIR)/$(GNU)/release/delta
+
+tarball:
+	packaging/tarball.sh $(call quoted,$(STATIC)) $(call quoted,$(DIST))
+
+# What the source packages for Debian and RPM are built from, offline.
+source:
+	packaging/source.sh $(call quoted,$(DIST))
+
+# The crate, built from itself, installed and tried.
+package-check:
+	packaging/package-check.sh $(call quoted,$(DIST))
+
+# make release VERSION=X.Y.Z URL=https://… [DRY_RUN=1]
+release:
+	packaging/release.sh $(call quoted,$(VERSION)) $(call quoted,$(URL)) $(call quoted,$(DIST)) $(if $(DRY_RUN),--dry-run)
+
 clean:
 	$(CARGO) clean
 
+.PHONY: static-glibc tarball source package-check release
 .PHONY: all demo test check check-deps man-text bench bench-compare bench-record install uninstall deb static clean
