@@ -29,8 +29,9 @@ inside_user() {
     chroot --userspec=1000:1000 "$root" env -i HOME=/home/user PATH=/home/user/.local/bin:/usr/bin:/bin LC_ALL=C.UTF-8 "$@"
 }
 files() {
-    (cd "$root" && find . -xdev \( -path ./bench -o -path ./var/lib/dpkg -o -path ./var/lib/rpm -o -path ./var/log \
-        -o -path ./var/cache -o -path ./proc -o -path ./dev \) -prune -o -printf '%p %m %s\n' | sort)
+    (cd "$root" && find . -xdev \( -path ./bench -o -path ./var/lib/dpkg -o -path ./var/lib/rpm -o -path ./root/.rpmdb \
+        -o -path ./var/log \
+        -o -path ./var/cache -o -path ./proc -o -path ./dev \) -prune -o -type d -printf '%p %m\n' -o -printf '%p %m %s\n' | sort)
 }
 mkdir -p "$root/home/user" && chown 1000:1000 "$root/home/user"
 rpm --root "$root" --initdb 2> /dev/null || true
