@@ -58,7 +58,8 @@ bench-compare: all
 bench-record: all
 	$(CARGO) bench --locked --quiet --bench bench -- '$(BIN)/delta' --instructions benches/instructions.json --record
 
-install: all
+# What "make" has built: as root there may be no cargo, and nothing of root's belongs in target/.
+install:
 	packaging/files.sh install $(call quoted,$(BIN)) $(call quoted,$(DESTDIR)) $(call quoted,$(PREFIX)) $(call quoted,$(NAME))
 
 # Exactly what "make install" with the same PREFIX, DESTDIR and NAME has put there.

@@ -28,6 +28,15 @@ delta:*) ;;
     ;;
 esac
 
+if [ "$verb" = install ]; then
+    for program in delta delta-flow delta-sessions; do
+        [ -f "$bin/$program" ] || {
+            echo "make: there is no $bin/$program to install: run make first" >&2
+            exit 2
+        }
+    done
+fi
+
 put() { # MODE FILE PLACE: a file, or stdin if it is "-"
     to=$root$prefix/$3
     if [ "$verb" = remove ]; then

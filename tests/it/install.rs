@@ -124,6 +124,35 @@ fn install_puts_everything_in_its_place_and_uninstall_removes_exactly_that() {
 }
 
 #[test]
+fn install_needs_no_cargo_and_names_make_where_nothing_is_built() {
+    if !has("make") {
+        return;
+    }
+    let world = World::unasked();
+    let stage = world.path("stage");
+    let bin = Path::new(env!("CARGO_BIN_EXE_delta")).parent().unwrap();
+    let install = |bin: &Path| {
+        // As a command of root's: an environment of its own, without cargo.
+        Command::new("make")
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .args(["-s", "install", "CARGO=false", "PREFIX=/usr"])
+            .arg(format!("BIN={}", bin.display()))
+            .arg(format!("DESTDIR={}", stage.display()))
+            .output()
+            .unwrap()
+    };
+    let empty = install(&world.path("nothing"));
+    let said = String::from_utf8_lossy(&empty.stderr).into_owned();
+    assert!(!empty.status.success() && !stage.exists(), "{empty:?}");
+    assert!(said.contains("run make first"), "{said}");
+    let done = install(bin);
+    assert!(done.status.success(), "{done:?}");
+    succeeds(Command::new(stage.join("usr/bin/delta")).arg("-V"));
+}
+
+#[test]
 fn under_another_name_it_leaves_delta_to_others_and_is_delta_to_its_tools() {
     if !has("make") {
         return;
