@@ -3,6 +3,7 @@
 mod running;
 mod records;
 
+use super::message::{GivenAgent, given_agent};
 use super::schemas::{self, Schema};
 use super::tables::DELTA;
 use super::templates::{self, Template};
@@ -32,6 +33,8 @@ pub(crate) enum DeltaCommand {
     Run(RunArgs),
     Chat(ChatArgs),
     Continue(ContinueArgs),
+    Setup(SetupArgs),
+    Models(GivenAgent),
     Init {
         dir: PathBuf,
         /// None: ask, or use the first one.
@@ -97,6 +100,18 @@ pub(crate) enum DeltaCommand {
 
 /// `delta mcp`.
 #[derive(Debug)]
+/// `delta setup`.
+#[derive(Debug)]
+pub(crate) struct SetupArgs {
+    /// A URL, or a service's name.
+    pub base_url: Option<String>,
+    pub model: Option<String>,
+    /// The key is on stdin.
+    pub key_stdin: bool,
+    /// Ask nothing.
+    pub yes: bool,
+}
+
 pub(crate) struct McpArgs {
     /// list, import, check or call.
     pub action: String,
@@ -183,6 +198,19 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
         "run" => DeltaCommand::Run(run_args(given)?),
         "chat" => DeltaCommand::Chat(chat_args(given)?),
         "continue" => DeltaCommand::Continue(continue_args(given)?),
+        "setup" => DeltaCommand::Setup(SetupArgs {
+            base_url: given.text("--base-url"),
+            model: given.text("--model"),
+            key_stdin: given.has("--key-stdin"),
+            yes: given.has("--yes"),
+        }),
+        "models" => match (given_agent(given)?, given.operand_text(0)) {
+            ((_, false), Some(word)) => {
+                let message = format!("models: '{word}' does not name an agent, as @NAME does");
+                return Err(Error::usage(message));
+            }
+            ((agent, _), _) => DeltaCommand::Models(agent),
+        },
         "init" => {
             let template = given.text("--template");
             let all = templates::ALL.into_iter();

@@ -3,6 +3,8 @@
 pub(crate) mod run;
 pub(crate) mod chat;
 pub(crate) mod continue_run;
+pub(crate) mod models;
+pub(crate) mod setup;
 pub(crate) mod init;
 pub(crate) mod check;
 pub(crate) mod list_runs;

@@ -30,7 +30,7 @@ pub(crate) static DELTA: ProgramTable = ProgramTable {
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 24] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 26] = names(&COMMAND_TABLES);
 
 // One row a line.
 #[rustfmt::skip]
@@ -131,7 +131,7 @@ const WORK_DIR: OptionRow = valued(
 );
 
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 24] = [
+const COMMAND_TABLES: [CommandTable; 26] = [
     CommandTable {
         text: "Give TASK to an agent: to @NAME, to the one in a directory (-a), or to $DELTA_AGENT, else to \
                @coder. A named agent works in the current directory.\n\n\
@@ -192,6 +192,24 @@ const COMMAND_TABLES: [CommandTable; 24] = [
             flag("", "--force", "skip damaged lines, and ignore another host's claim"),
         ], ENGINE],
         ..command("continue", "resume a run, answer its question, or send another message")
+    },
+    CommandTable {
+        text: "Choose an endpoint, a key and a model. They are tried with one request, and written to \
+               ~/.config/delta/env if it is answered.",
+        options: &[&[
+            valued("", "--base-url", "URL", Text, "the endpoint: a URL, or a name such as openai"),
+            valued("-M", "--model", "NAME", Text, "the model"),
+            flag("", "--key-stdin", "read the key from the standard input"),
+            flag("-y", "--yes", "ask nothing"),
+        ]],
+        ..command("setup", "choose an endpoint, a key and a model")
+    },
+    CommandTable {
+        text: "List the models of the endpoint that an agent would ask, one a line, with their windows and \
+               prices where the endpoint gives them.",
+        operands: &[operand("@NAME", Text).optional()],
+        options: &[&[valued("-a", "--agent", "AGENT", Directory, "the endpoint of @NAME, or of the agent in a directory")]],
+        ..command("models", "list the models of the endpoint")
     },
     CommandTable {
         text: "Create an agent in the directory NAME (default: the current directory), which \

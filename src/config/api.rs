@@ -44,13 +44,26 @@ impl Api {
         }
     }
 
-    /// Where requests go. The vendor of Messages gives its base URL without `/v1`.
+    /// Where requests go.
     pub(crate) fn url(self, base_url: &str) -> String {
-        let version = match self {
+        format!("{base_url}{}{}", self.version(base_url), self.path())
+    }
+
+    /// Where the models are listed.
+    pub(crate) fn list_url(self, base_url: &str) -> String {
+        let version = self.version(base_url);
+        match self {
+            Self::Chat | Self::Responses => format!("{base_url}{version}/models"),
+            Self::Messages => format!("{base_url}{version}/models?limit=1000"),
+        }
+    }
+
+    /// The vendor of Messages gives its base URL without `/v1`.
+    fn version(self, base_url: &str) -> &'static str {
+        match self {
             Self::Messages if !base_url.ends_with("/v1") => "/v1",
             Self::Chat | Self::Responses | Self::Messages => "",
-        };
-        format!("{base_url}{version}{}", self.path())
+        }
     }
 
     /// The vendor's variable for the key.

@@ -13,7 +13,7 @@ mod urls;
 mod secret;
 mod endpoint;
 
-pub(crate) use endpoint::Endpoint;
+pub(crate) use endpoint::{Endpoint, SETUP};
 pub(crate) use secret::Secret;
 pub(crate) use urls::{is_loopback, scheme_objection, url_objection, without_secrets};
 

@@ -97,8 +97,7 @@ impl Advisor<'_> {
         }
         let is_named = llm.contains_key("model") || llm.contains_key("command");
         if !is_named && !matches!(person::variable(MODEL), Ok(Some(_))) {
-            let message =
-                "llm: no model is named, and DELTA_MODEL is not set: each run needs -M NAME";
+            let message = "llm: no model is named, and DELTA_MODEL is not set: `delta setup` chooses one, or each run needs -M NAME";
             self.say(document, &[key("llm")], message);
         }
     }

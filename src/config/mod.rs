@@ -16,6 +16,7 @@ pub(crate) mod context;
 pub(crate) mod resolved;
 pub(crate) mod dotenv;
 pub(crate) mod person;
+pub(crate) mod settings_file;
 pub(crate) mod environment;
 pub(crate) mod sources;
 pub(crate) mod legacy;

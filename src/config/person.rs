@@ -40,10 +40,17 @@ pub(crate) fn env_file() -> Option<PathBuf> {
     Some(config_dir()?.join("env"))
 }
 
+/// What the file held before `delta setup` replaced it, beside it.
+pub(crate) const OLD_FILE: &str = "env.old";
+
+/// The names of files with a key in them: the file, its old text, and both while they are written.
+const KEY_FILES: [&str; 4] = ["env", OLD_FILE, ".env.tmp", ".env.old.tmp"];
+
 /// All places of such a file with a key in it: with other variables, another one counts.
 pub(crate) fn env_files() -> impl Iterator<Item = PathBuf> {
-    let usual = absolute("HOME").map(|home| home.join(".config/delta/env"));
-    env_file().into_iter().chain(usual)
+    let usual = absolute("HOME").map(|home| home.join(".config/delta"));
+    let dirs = config_dir().into_iter().chain(usual);
+    dirs.flat_map(|dir| KEY_FILES.map(|name| dir.join(name)))
 }
 
 /// A path, in which the home directory takes the place of a `~` at the front.

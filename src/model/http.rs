@@ -64,6 +64,8 @@ pub(super) enum HttpRequest<'e> {
     Ask(&'e [u8]),
     /// How far the answer with this id is.
     Look(&'e str),
+    /// The models that the endpoint has.
+    List,
 }
 
 /// What came of an attempt.
@@ -215,6 +217,10 @@ impl Http {
                 let get = self.agent.get(format!("{}/{id}", self.url));
                 let get = get.header("accept", "application/json");
                 self.prepared(get, whole).call()?
+            }
+            HttpRequest::List => {
+                let url = self.endpoint.api.list_url(&self.endpoint.base_url);
+                self.prepared(self.agent.get(url), whole).call()?
             }
         };
         let head = ResponseHead::read(&response);

@@ -10,5 +10,6 @@ pub(crate) mod response;
 pub(crate) mod wire;
 pub(crate) mod rate;
 pub(crate) mod http;
+pub(crate) mod listing;
 pub(crate) mod program;
 pub(crate) mod ask;

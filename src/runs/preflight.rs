@@ -2,7 +2,7 @@
 
 use super::wrapper_check;
 use crate::config::agent::{Agent, Problem, Severity};
-use crate::config::environment::{Environment, MODEL};
+use crate::config::environment::{Environment, MODEL, SETUP};
 use crate::config::{load, person};
 use crate::engine::run_context;
 use crate::engine::validator;
@@ -158,7 +158,7 @@ pub(crate) fn check_reach(
         let llm = &agent.llm;
         let endpoint = environment.endpoint(llm.api, llm.base_url.as_deref(), &llm.headers);
         if llm.model.is_none() {
-            return Err(no_model(agent, endpoint.err()));
+            return Err(no_model(agent, endpoint.is_err()));
         }
         endpoint?;
     }
@@ -202,16 +202,11 @@ pub(crate) fn choose_model(agent: &mut Agent) -> Result<()> {
 }
 
 /// The error for an agent without a model. A first run lacks a key as well.
-fn no_model(agent: &Agent, endpoint: Option<Error>) -> Error {
+fn no_model(agent: &Agent, lacks_key: bool) -> Error {
     let name = &agent.name;
-    let mut text =
-        format!("no model is chosen, and agent {name} names none: give -M NAME, or set {MODEL}");
-    if let Some(error) = endpoint {
-        text.push_str(&format!("\n{}", error.message));
-    }
-    if let Some(file) = person::env_file() {
-        let file = file.display();
-        text.push_str(&format!("\nyou can put them into {file} (chmod 600)"));
-    }
-    Error::config(text)
+    let both = if lacks_key { ", and no key" } else { "" };
+    Error::config(format!(
+        "no model is chosen{both}, and agent {name} names none: give -M NAME, or set {MODEL}, or choose an \
+         endpoint, a key and a model with the next line:\n{SETUP}"
+    ))
 }

@@ -28,6 +28,8 @@ pub const PAGES: &[Page] = pages![
     "run" 1 "delta-run",
     "chat" 1 "delta-chat",
     "continue" 1 "delta-continue",
+    "setup" 1 "delta-setup",
+    "models" 1 "delta-models",
     "init" 1 "delta-init",
     "list-runs" 1 "delta-list-runs",
     "prune" 1 "delta-prune",

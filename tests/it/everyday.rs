@@ -379,8 +379,13 @@ fn without_a_model_the_ways_out_are_named() {
     let refused = refused
         .says("-M NAME")
         .says("DELTA_MODEL")
-        .says("no key for");
-    refused.says(".config/delta/env");
+        .says("and no key");
+    // A line to paste.
+    refused.says("\ndelta setup\n");
+    let keyless = in_proj(&world, ["run", "-M", "m", "x"]).exits(78);
+    keyless
+        .says("no key for https://api.openai.com/v1; set OPENAI_API_KEY")
+        .says("\ndelta setup\n");
     assert!(!world.exists("proj/.delta"));
     world.model_says([text("ok")]);
     let named = at_work(&world, ["run", "-M", "a: [b", "x"]).end();

@@ -166,6 +166,7 @@ mod sessions;
 mod sessions_safety;
 mod sessions_traps;
 mod shown_files;
+mod setup;
 mod signals;
 mod skills;
 mod stats;

@@ -307,6 +307,10 @@ fn hold(page: &str, commands: Vec<Shown>) {
         .into_iter()
         .map(|shown| {
             let mut command = shown.command.replace("127.0.0.1:8080", server);
+            // It asks a person.
+            if command == "delta setup\n" {
+                command.insert_str("delta setup".len(), " -h");
+            }
             let other = OTHER_STATUS
                 .iter()
                 .find(|(of, line, _)| *of == page && *line == command.trim());
@@ -386,9 +390,14 @@ fn every_command_line_about_a_task_runs_as_shown() {
     let readme = fs::read_to_string(root().join("README.md")).unwrap();
     let (_, task) = readme.split_once(TASK).unwrap();
     let (task, _) = task.split_once("\n## ").unwrap();
-    let shown = in_markdown(task);
+    let mut shown = in_markdown(task);
+    let setup = shown.iter_mut().find(|it| it.command == "delta setup\n");
+    // Without the person.
+    setup.unwrap().command =
+        "echo ... | delta setup --base-url \"$DELTA_BASE_URL\" -M gpt-4o --key-stdin\n".to_owned();
     let runs = |shown: &&Shown| shown.command.contains("delta run");
     let answers = shown.iter().filter(runs).map(|_| text("Done."));
+    world.model_says([text("OK")]);
     world.model_says(answers);
     world.write("proj/build.log", "it failed\n");
     let stage = "git init -q && git add build.log && echo more >> build.log\n";
@@ -402,15 +411,15 @@ fn every_command_line_about_a_task_runs_as_shown() {
             .env("DELTA_BASE_URL", world.server.url())
     });
     let requests = world.server.requests();
-    let asked: Vec<String> = requests
+    let asked: Vec<String> = requests[1..]
         .iter()
         .map(|request| request.messages().last().unwrap().to_string())
         .collect();
     assert_eq!(asked.len(), 3);
     assert!(asked[1].contains("# File: build.log"), "{asked:?}");
     assert!(asked[2].contains("+more"), "{asked:?}");
-    assert_eq!(requests[0].json()["model"], "gpt-4o");
-    assert_eq!(requests[0].header("authorization"), Some("Bearer ..."));
+    assert_eq!(requests[1].json()["model"], "gpt-4o");
+    assert_eq!(requests[1].header("authorization"), Some("Bearer ..."));
 }
 
 #[test]

@@ -57,7 +57,7 @@ impl Environment {
             return Err(no_own_key(&base_url, url_origin, is_in_files));
         }
         if key.is_none() && !stands_in && !is_loopback(&base_url) {
-            return Err(no_key(api, &base_url));
+            return Err(no_key(api, &base_url, from_agent.is_some()));
         }
         let is_sendable = |key: &(String, Trust)| ureq::http::HeaderValue::from_str(&key.0).is_ok();
         if key.as_ref().is_some_and(|key| !is_sendable(key)) {
@@ -171,6 +171,13 @@ fn is_openais(url: &str) -> bool {
     host == "api.openai.com" || host.ends_with(".api.openai.com")
 }
 
+impl Environment {
+    /// The variables for the key of an endpoint, the one that wins first.
+    pub(crate) fn key_names(api: Api, base_url: &str) -> [&'static str; 2] {
+        key_names(api, base_url)
+    }
+}
+
 fn key_names(api: Api, base_url: &str) -> [&'static str; 2] {
     let (own, vendors) = (KEY_NAMES[0], api.key_name());
     if base_url == api.public_endpoint() {
@@ -195,18 +202,23 @@ fn no_own_key(base_url: &str, url_origin: Trust, is_in_files: bool) -> Error {
     ))
 }
 
-fn no_key(api: Api, base_url: &str) -> Error {
+/// The command that chooses endpoint, key and model, on a line of its own, to be pasted.
+pub(crate) const SETUP: &str = "delta setup";
+
+fn no_key(api: Api, base_url: &str, is_agents: bool) -> Error {
+    let [name, other] = key_names(api, base_url);
+    let any = match base_url == api.public_endpoint() {
+        true => "",
+        false => " (to any word if the server asks for none)",
+    };
     let way_out = if is_nested() {
         "say pass_api_key: true of the tool that starts this run, so that it gets the key"
             .to_owned()
+    } else if is_agents {
+        format!("agent.yaml names it: set {name}{any}, or {other}")
     } else {
-        let [name, other] = key_names(api, base_url);
-        let any = match base_url == api.public_endpoint() {
-            true => "",
-            false => " (to any word if the server asks for none)",
-        };
         format!(
-            "set {name}{any}, or {other}, or DELTA_BASE_URL for a server on this machine, or llm.command"
+            "set {name}{any}, or choose an endpoint, a key and a model with the next line:\n{SETUP}"
         )
     };
     Error::config(format!("no key for {base_url}; {way_out}"))

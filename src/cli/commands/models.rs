@@ -1,0 +1,79 @@
+//! `delta models`: the models of the endpoint in force, one a line.
+
+use crate::cli::agent_names::find_agent;
+use crate::cli::message::GivenAgent;
+use crate::error::{Error, Exit, Result};
+use crate::model::listing::{ListedModel, Listing, Unanswered, list_models};
+use crate::runs::preflight::{install_signals, load_agent, read_variables};
+use crate::text::amounts::counted;
+use crate::text::disguise::visible;
+use crate::unix::terminal::{Screen, print};
+use std::time::Duration;
+
+/// How long an endpoint may take to list its models.
+pub(super) const LIST_TIME: Duration = Duration::from_secs(20);
+
+pub(crate) fn print_models(agent: &GivenAgent) -> Result<Exit> {
+    let signals = install_signals()?;
+    let screen = Screen::new(true, false);
+    let found = find_agent(agent)?;
+    let agent = load_agent(&found.home, &serde_json::Map::new(), screen)?;
+    let llm = &agent.llm;
+    if llm.command.is_some() {
+        let name = &agent.name;
+        let message = format!("the model of agent {name} is a program: there is no list");
+        return Err(Error::failure(message));
+    }
+    let environment = read_variables(&agent, None, screen)?;
+    let endpoint = environment.endpoint(llm.api, llm.base_url.as_deref(), &llm.headers)?;
+    let limit = llm.timeout.min(LIST_TIME);
+    let listing = list_models(&endpoint, llm, limit, &signals).map_err(error_of)?;
+    let width = listing
+        .models
+        .iter()
+        .map(|it| it.name.chars().count())
+        .max();
+    let line = |model: &ListedModel| format!("{}\n", described(model, width.unwrap_or(0)));
+    print(
+        listing
+            .models
+            .iter()
+            .map(line)
+            .collect::<String>()
+            .as_bytes(),
+    )?;
+    warn_of_left_out(&listing, screen);
+    Ok(Exit::Success)
+}
+
+/// A model's name, padded, and what the endpoint says about it.
+pub(super) fn described(model: &ListedModel, width: usize) -> String {
+    let mut facts: Vec<String> = Vec::new();
+    facts.extend(model.window.map(|tokens| format!("window {tokens}")));
+    let prices = model
+        .prices
+        .map(|(input, output)| format!("input {input}, output {output}"));
+    facts.extend(prices);
+    let name = &model.name;
+    match facts.is_empty() {
+        true => name.clone(),
+        false => format!("{name:<width$}  {}", facts.join(", ")),
+    }
+}
+
+pub(super) fn warn_of_left_out(listing: &Listing, screen: Screen) {
+    if listing.left_out > 0 {
+        let names = counted(listing.left_out, "name");
+        screen.warn(&format!(
+            "{names} left out: too long, or with characters that cannot be shown"
+        ));
+    }
+}
+
+/// The error of an endpoint that did not answer. A server's words stay on one line.
+pub(super) fn error_of(unanswered: Unanswered) -> Error {
+    match unanswered {
+        Unanswered::Failed(why) => Error::failure(visible(&why)),
+        Unanswered::Stopped(stop) => Error::new(stop.into(), format!("ended by {}", stop.name())),
+    }
+}

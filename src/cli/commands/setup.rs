@@ -1,0 +1,360 @@
+//! `delta setup`: chooses endpoint, key and model, tries them with one request, and only then writes them to the
+//! person's own settings.
+
+use super::models::{LIST_TIME, described, error_of, warn_of_left_out};
+use crate::cli::agent_names::find_agent;
+use crate::cli::args::SetupArgs;
+use crate::cli::message::GivenAgent;
+use crate::config::agent::Llm;
+use crate::config::environment::{
+    Endpoint, Environment, MODEL, Secret, is_loopback, url_objection,
+};
+use crate::config::settings_file::{Setting, save};
+use crate::engine::question::{Question, Reply, ask_here};
+use crate::error::{Error, Exit, Result, may_fail, reason};
+use crate::model::listing::{Listing, Unanswered, list_models, try_model};
+use crate::record::event::InputType;
+use crate::runs::preflight::{install_signals, load_agent, read_variables};
+use crate::text::amounts::counted;
+use crate::text::disguise::is_unseen;
+use crate::unix::signals::Signals;
+use crate::unix::terminal::{Screen, Tone};
+use serde_json::Map;
+use std::io::{self, IsTerminal, Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Services that speak chat completions, by the names that people call them.
+const SERVICES: [(&str, &str); 8] = [
+    ("openai", "https://api.openai.com/v1"),
+    ("anthropic", "https://api.anthropic.com/v1"),
+    (
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+    ),
+    ("mistral", "https://api.mistral.ai/v1"),
+    ("deepseek", "https://api.deepseek.com/v1"),
+    ("groq", "https://api.groq.com/openai/v1"),
+    ("xai", "https://api.x.ai/v1"),
+    ("openrouter", "https://openrouter.ai/api/v1"),
+];
+
+/// Where servers on this machine usually listen: llama.cpp, Ollama, vLLM, LM Studio.
+const PORTS: [u16; 4] = [8080, 11434, 8000, 1234];
+
+/// How long a server on this machine may take to list its models.
+const NEARBY_TIME: Duration = Duration::from_secs(1);
+
+/// How many models are shown at once.
+const MOST_SHOWN: usize = 20;
+
+/// The longest key that is read.
+const LONGEST_KEY: u64 = 64 << 10;
+
+// The variables that decide where requests go, and with which key.
+const URL: &str = "DELTA_BASE_URL";
+const KEY: &str = "DELTA_API_KEY";
+
+struct Setup<'a> {
+    wanted: &'a SetupArgs,
+    /// That of the usual agent, whose requests the settings are for.
+    llm: Llm,
+    environment: Environment,
+    signals: Arc<Signals>,
+    screen: Screen,
+    /// A person answers what the command line leaves open.
+    asks: bool,
+}
+
+pub(crate) fn set_up(wanted: &SetupArgs) -> Result<Exit> {
+    let asks = !wanted.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
+    if !asks && wanted.base_url.is_none() {
+        return Err(Error::usage(
+            "setup asks its questions at a terminal; without one, or with -y: \
+             delta setup --base-url URL --model NAME [--key-stdin]",
+        ));
+    }
+    let signals = install_signals()?;
+    let screen = Screen::new(false, false);
+    let quiet = Screen::new(true, false);
+    let home = find_agent(&GivenAgent::Usual)?.home;
+    let agent = load_agent(&home, &Map::new(), quiet)?;
+    let setup = Setup {
+        wanted,
+        environment: read_variables(&agent, None, quiet)?,
+        llm: agent.llm,
+        signals,
+        screen,
+        asks,
+    };
+    setup.run().map_err(|error| Error {
+        message: format!("{}; nothing was written", error.message),
+        ..error
+    })
+}
+
+impl Setup<'_> {
+    fn run(&self) -> Result<Exit> {
+        let base_url = self.choose_url()?;
+        let in_force = self.in_force(&base_url);
+        let typed = self.choose_key(&base_url, in_force.is_some())?;
+        let key = typed.clone().or(in_force);
+        if key.is_none() && !is_loopback(&base_url) {
+            let message = format!("no key for {base_url}: give it with --key-stdin");
+            return Err(Error::usage(message));
+        }
+        let endpoint = Endpoint {
+            api: self.llm.api,
+            base_url: base_url.clone(),
+            secrets: key.iter().cloned().collect(),
+            key_source: None,
+            headers: Vec::new(),
+            key,
+        };
+        let model = self.choose_model(&endpoint)?;
+        let llm = Llm {
+            model: Some(model.clone()),
+            ..self.llm.clone()
+        };
+        self.remark(&format!("asking {model} at {base_url} …"));
+        try_model(&endpoint, &llm, &self.signals).map_err(error_of)?;
+        self.write(&base_url, &model, (typed.as_ref(), endpoint.key.as_ref()))
+    }
+
+    fn choose_url(&self) -> Result<String> {
+        if let Some(given) = &self.wanted.base_url {
+            return url_of(given).map_err(Error::usage);
+        }
+        let mut choices: Vec<(String, String)> = Vec::new();
+        for port in PORTS {
+            let url = format!("http://127.0.0.1:{port}/v1");
+            if let Some(count) = self.nearby(&url)? {
+                choices.push((url, format!("on this machine, {}", counted(count, "model"))));
+            }
+        }
+        let known = SERVICES.iter();
+        choices.extend(known.map(|(name, url)| ((*url).to_owned(), (*name).to_owned())));
+        for (at, (url, what)) in choices.iter().enumerate() {
+            self.remark(&format!("{:>3}  {what:<26} {url}", at + 1));
+        }
+        loop {
+            let answer = self.ask("which endpoint: number, name or URL?", false)?;
+            let chosen = answer.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+            let chosen = chosen.and_then(|at| choices.get(at));
+            let url = chosen.map_or_else(|| url_of(&answer), |(url, _)| Ok(url.clone()));
+            match url {
+                Ok(url) => return Ok(url),
+                Err(why) => self.screen.warn(&why),
+            }
+        }
+    }
+
+    /// How many models a server on this machine lists, without a key; none if there is no such server.
+    fn nearby(&self, base_url: &str) -> Result<Option<usize>> {
+        let endpoint = Endpoint {
+            api: self.llm.api,
+            base_url: base_url.to_owned(),
+            key: None,
+            headers: Vec::new(),
+            secrets: Vec::new(),
+            key_source: None,
+        };
+        match list_models(&endpoint, &self.llm, NEARBY_TIME, &self.signals) {
+            Ok(listing) => Ok(Some(listing.models.len())),
+            Err(Unanswered::Failed(_)) => Ok(None),
+            Err(stopped) => Err(error_of(stopped)),
+        }
+    }
+
+    /// The key that a run would send to an endpoint as things are, if it is the one that is in force.
+    fn in_force(&self, base_url: &str) -> Option<Secret> {
+        let now = self.environment.endpoint(self.llm.api, None, &[]).ok();
+        let now = now.filter(|now| now.base_url == base_url);
+        let in_process = std::env::var(KEY).ok().and_then(|key| Secret::new(&key));
+        now.and_then(|now| now.key).or(in_process)
+    }
+
+    /// A new key; none: the one that is in force, or no key at all.
+    fn choose_key(&self, base_url: &str, has_one: bool) -> Result<Option<Secret>> {
+        let text = if self.wanted.key_stdin {
+            let mut text = String::new();
+            let stdin = io::stdin().lock();
+            let read = stdin.take(LONGEST_KEY).read_to_string(&mut text);
+            read.map_err(|e| Error::usage(format!("cannot read the key: {}", reason(&e))))?;
+            if text.trim().is_empty() {
+                return Err(Error::usage("--key-stdin: the standard input is empty"));
+            }
+            text
+        } else if self.asks {
+            let hint = match (has_one, is_loopback(base_url)) {
+                (true, _) => "key (not shown; empty: the one that is set)?",
+                (false, true) => "key (not shown; empty: none)?",
+                (false, false) => "key (not shown)?",
+            };
+            self.ask(hint, true)?
+        } else {
+            String::new()
+        };
+        match text.trim() {
+            "" => Ok(None),
+            text => match Secret::new(text) {
+                Some(key) => Ok(Some(key)),
+                None => Err(Error::usage("the key has characters that no key can have")),
+            },
+        }
+    }
+
+    fn choose_model(&self, endpoint: &Endpoint) -> Result<String> {
+        if let Some(model) = &self.wanted.model {
+            return match is_model(model) {
+                true => Ok(model.clone()),
+                false => Err(Error::usage("--model: that is no name of a model")),
+            };
+        }
+        let limit = self.llm.timeout.min(LIST_TIME);
+        let listing = match list_models(endpoint, &self.llm, limit, &self.signals) {
+            Ok(listing) => listing,
+            Err(Unanswered::Failed(why)) if self.asks => {
+                let why = error_of(Unanswered::Failed(why)).message;
+                self.screen.warn(&format!("no list of models: {why}"));
+                Listing::default()
+            }
+            Err(unanswered) => return Err(error_of(unanswered)),
+        };
+        warn_of_left_out(&listing, self.screen);
+        match (self.asks, listing.models.as_slice()) {
+            (true, _) => self.ask_model(&listing),
+            (false, [only]) => Ok(only.name.clone()),
+            (false, all) => {
+                let count = counted(all.len(), "model");
+                let message = format!("the endpoint lists {count}: choose one with --model NAME");
+                Err(Error::usage(message))
+            }
+        }
+    }
+
+    /// Lets a person choose a model by number or name; a part of a name shows those that have it.
+    fn ask_model(&self, listing: &Listing) -> Result<String> {
+        let mut part = String::new();
+        loop {
+            let lower = part.to_lowercase();
+            let shown = listing.models.iter();
+            let shown = shown.filter(|it| it.name.to_lowercase().contains(&lower));
+            let shown: Vec<_> = shown.collect();
+            let width = shown
+                .iter()
+                .take(MOST_SHOWN)
+                .map(|it| it.name.chars().count())
+                .max();
+            for (at, model) in shown.iter().take(MOST_SHOWN).enumerate() {
+                let line = described(model, width.unwrap_or(0));
+                self.remark(&format!("{:>3}  {line}", at + 1));
+            }
+            if shown.len() > MOST_SHOWN {
+                let more = shown.len() - MOST_SHOWN;
+                self.remark(&format!(
+                    "     and {more} more; type a part of the name to see fewer"
+                ));
+            }
+            let answer = self.ask("which model: number or name?", false)?;
+            let number = answer.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+            let by_number = number.and_then(|at| shown.get(at).filter(|_| at < MOST_SHOWN));
+            let is_listed = listing.models.iter().any(|it| it.name == answer);
+            let is_part = listing.models.iter();
+            let is_part = !answer.is_empty()
+                && is_part
+                    .clone()
+                    .any(|it| it.name.to_lowercase().contains(&answer.to_lowercase()));
+            match by_number {
+                Some(model) => return Ok(model.name.clone()),
+                None if is_listed => return Ok(answer),
+                None if is_part || answer.is_empty() => part = answer,
+                None if is_model(&answer) => return Ok(answer),
+                None => self.screen.warn("that is no name of a model"),
+            }
+        }
+    }
+
+    /// Writes what was tried. A key that came from elsewhere stays where it is.
+    fn write(
+        &self,
+        base_url: &str,
+        model: &str,
+        (typed, sent): (Option<&Secret>, Option<&Secret>),
+    ) -> Result<Exit> {
+        let mut settings: Vec<Setting<'_>> = vec![(URL, Some(base_url)), (MODEL, Some(model))];
+        let [first, _] = Environment::key_names(self.llm.api, base_url);
+        match (typed, sent) {
+            // At a vendor's own endpoint the vendor's variable wins.
+            (Some(key), _) if first != KEY => {
+                settings.extend([(first, Some(key.expose())), (KEY, None)]);
+            }
+            (Some(key), _) => settings.push((KEY, Some(key.expose()))),
+            // The one in the file was for another endpoint.
+            (None, None) => settings.push((KEY, None)),
+            (None, Some(_)) => {}
+        }
+        let (path, aside) = save(&settings)?;
+        let mut done = format!("wrote {}", path.display());
+        if let Some(aside) = aside {
+            done.push_str(&format!("; its old text is in {}", aside.display()));
+        }
+        self.remark(&done);
+        for (name, value) in settings {
+            let set = std::env::var(name).unwrap_or_default();
+            if !set.trim().is_empty() && value != Some(set.trim()) {
+                self.screen.warn(&format!(
+                    "warning: {name} in the environment overrides the file"
+                ));
+            }
+        }
+        self.remark("next: delta run 'what to do'");
+        Ok(Exit::Success)
+    }
+
+    fn remark(&self, text: &str) {
+        self.screen.progress(&[(Tone::Dim, text)]);
+    }
+
+    /// Asks a question. The answer has no blanks at its ends.
+    fn ask(&self, prompt: &str, is_secret: bool) -> Result<String> {
+        let question = Question {
+            request_id: String::new(),
+            prompt: prompt.to_owned(),
+            input_type: InputType::Text,
+            sensitive: is_secret,
+            fingerprint: None,
+        };
+        let reply = ask_here(&self.signals, &question);
+        match reply.map_err(|e| Error::usage(format!("cannot read from stdin: {}", reason(&e))))? {
+            Reply::Answer(answer) => Ok(answer.trim().to_owned()),
+            Reply::NobodyThere => {
+                may_fail(io::stderr().write_all(b"\n"));
+                Err(Error::failure("the input has ended"))
+            }
+            Reply::Stopped(stop) => {
+                may_fail(io::stderr().write_all(b"\n"));
+                Err(error_of(Unanswered::Stopped(stop)))
+            }
+        }
+    }
+}
+
+/// The endpoint of a service's name, or of a URL.
+fn url_of(text: &str) -> std::result::Result<String, String> {
+    let known = SERVICES
+        .iter()
+        .find(|(name, _)| *name == text.to_lowercase());
+    let url = known.map_or(text, |(_, url)| url).trim_end_matches('/');
+    match url_objection(url) {
+        None => Ok(url.to_owned()),
+        Some(why) => {
+            let shown = crate::config::environment::without_secrets(url);
+            Err(format!("the base URL '{shown}' cannot be used: {why}"))
+        }
+    }
+}
+
+fn is_model(name: &str) -> bool {
+    !name.trim().is_empty() && name.trim() == name && !name.contains(is_unseen)
+}

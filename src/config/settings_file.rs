@@ -1,0 +1,123 @@
+//! Writing the person's own settings, `~/.config/delta/env`: some variables are replaced, every other line stays.
+//!
+//! Unaware of what the variables mean.
+
+use super::dotenv;
+use super::person::{OLD_FILE, env_file};
+use crate::error::{At, Error, Result};
+use crate::unix::files;
+use std::io;
+use std::path::PathBuf;
+
+/// A variable and its value; none: the variable is removed.
+pub(crate) type Setting<'s> = (&'s str, Option<&'s str>);
+
+/// Sets variables in the file, which is replaced in one step. What was in it stays in a file beside it. Returns both
+/// paths; the second is none if there was nothing to keep.
+///
+/// # Errors
+/// There is no home directory, the file is a symbolic link, or the disk's.
+pub(crate) fn save(settings: &[Setting<'_>]) -> Result<(PathBuf, Option<PathBuf>)> {
+    let path = env_file().ok_or_else(|| {
+        Error::failure("there is no place for settings: set HOME, or XDG_CONFIG_HOME")
+    })?;
+    let shown = path.display();
+    if path.is_symlink() {
+        let message = format!("{shown} is a symbolic link, which would be replaced: edit its file");
+        return Err(Error::failure(message));
+    }
+    let old = match files::read_regular(&path) {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error).at("read", &path),
+    };
+    let text = std::str::from_utf8(old.as_deref().unwrap_or_default());
+    let text = text.map_err(|_| Error::failure(format!("{shown}: it is not UTF-8")))?;
+    let new = with_settings(text, settings);
+    if let Some(dir) = path.parent() {
+        files::make_dirs(dir)?;
+    }
+    let changed = old.filter(|old| *old != new.as_bytes());
+    let aside = changed.map(|old| {
+        let aside = path.with_file_name(OLD_FILE);
+        files::replace(&aside, &old).map(|()| aside)
+    });
+    let aside = aside.transpose()?;
+    files::replace(&path, new.as_bytes())?;
+    Ok((path, aside))
+}
+
+/// The text of a file in which variables are set: at the place of the first line about one of them, or at the end.
+fn with_settings(text: &str, settings: &[Setting<'_>]) -> String {
+    let is_about = |line: &str| {
+        let (pairs, _) = dotenv::parse(line);
+        let mut names = pairs.iter().map(|(name, _)| name.as_str());
+        names.any(|name| settings.iter().any(|(set, _)| *set == name))
+    };
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines.iter().position(|line| is_about(line));
+    let own = settings.iter().filter_map(|(name, value)| {
+        let value = (*value)?;
+        Some(format!("{name}={}", quoted(value)))
+    });
+    let kept = |lines: &[&str]| -> Vec<String> {
+        let kept = lines.iter().filter(|line| !is_about(line));
+        kept.map(|line| (*line).to_owned()).collect()
+    };
+    let (before, after) = lines.split_at(at.unwrap_or(lines.len()));
+    let all = [kept(before), own.collect(), kept(after)].concat();
+    let lines = all.iter().map(|line| format!("{line}\n"));
+    lines.collect()
+}
+
+/// A value of one line as the file's reader reads it back.
+fn quoted(value: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/:@+=,[]".contains(c);
+    if value.chars().all(is_plain) {
+        return value.to_owned();
+    }
+    let escaped = |c: char| match c {
+        '\n' => "\\n".to_owned(),
+        '\r' => "\\r".to_owned(),
+        '"' | '\\' | '$' => format!("\\{c}"),
+        c => c.to_string(),
+    };
+    format!("\"{}\"", value.chars().map(escaped).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_lines_stay_as_they_are() {
+        let old = "# mine\nA='x y'\nexport DELTA_MODEL=old # c\n\nDELTA_API_KEY=k\nDELTA_MODEL=twice\nB=1";
+        let new = with_settings(
+            old,
+            &[
+                ("DELTA_BASE_URL", Some("http://h/v1")),
+                ("DELTA_MODEL", Some("new")),
+                ("DELTA_API_KEY", None),
+            ],
+        );
+        assert_eq!(
+            new,
+            "# mine\nA='x y'\nDELTA_BASE_URL=http://h/v1\nDELTA_MODEL=new\n\nB=1\n"
+        );
+        assert_eq!(with_settings("", &[("A", Some("1"))]), "A=1\n");
+        assert_eq!(with_settings("x\n", &[("A", None)]), "x\n");
+    }
+
+    #[test]
+    fn every_value_is_read_back_as_it_was() {
+        for value in [
+            "a", "a b", " a", "a #b", "\"", "'", "\\", "$HOME", "`x`", "é", "a\nB=1", "a\tb", "#",
+            "=", "",
+        ] {
+            let text = with_settings("", &[("A", Some(value))]);
+            let (pairs, bad) = dotenv::parse(&text);
+            assert!(bad.is_empty(), "{text}");
+            assert_eq!(pairs, [("A".to_owned(), value.to_owned())], "{text}");
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The models that an endpoint lists, and one small request to see whether it answers.
+//!
+//! Unaware of who chooses. A list is a server's text: a name that could not be shown as it is, or written on a line of
+//! its own, is left out.
+
+use super::attempt::{Attempt, check_size, readable, their_words};
+use super::http::{Http, HttpRequest};
+use super::wire::Wire;
+use crate::config::agent::Llm;
+use crate::config::api::Api;
+use crate::config::environment::Endpoint;
+use crate::text::disguise::is_unseen;
+use crate::unix::signals::{Signals, Stop};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest name of a model, in bytes.
+const LONGEST_NAME: usize = 200;
+
+/// The members in which servers give a model's window, in tokens; of llama.cpp below `meta`.
+const WINDOW_KEYS: [&str; 7] = [
+    "context_length",
+    "max_model_len",
+    "context_window",
+    "max_context_length",
+    "max_input_tokens",
+    "n_ctx",
+    "n_ctx_train",
+];
+
+/// A model of a list.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ListedModel {
+    /// Printable, on one line, without blanks at its ends.
+    pub name: String,
+    /// Tokens.
+    pub window: Option<u64>,
+    /// Per million tokens of input and of output.
+    pub prices: Option<(f64, f64)>,
+}
+
+/// A list of models, sorted by name.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Listing {
+    pub models: Vec<ListedModel>,
+    /// How many have names that cannot be shown.
+    pub left_out: usize,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(crate) enum Unanswered {
+    Failed(String),
+    Stopped(Stop),
+}
+
+/// Asks an endpoint for its models.
+pub(crate) fn list_models(
+    endpoint: &Endpoint,
+    llm: &Llm,
+    limit: Duration,
+    signals: &Arc<Signals>,
+) -> Result<Listing, Unanswered> {
+    let mut endpoint = endpoint.clone();
+    // The vendor of Messages lists its models with its own headers, whatever it is asked with.
+    if endpoint.base_url == Api::Messages.public_endpoint() {
+        endpoint.api = Api::Messages;
+    }
+    let body = exchange(endpoint, llm, HttpRequest::List, limit, signals)?;
+    read_listing(&body).map_err(Unanswered::Failed)
+}
+
+/// Sends one small request to the model that `llm` names.
+pub(crate) fn try_model(
+    endpoint: &Endpoint,
+    llm: &Llm,
+    signals: &Arc<Signals>,
+) -> Result<(), Unanswered> {
+    let model = llm.model_json().unwrap_or_else(|| "null".to_owned());
+    let message = r#"{"role":"user","content":"Reply with the word OK."}"#;
+    let rest = match endpoint.api {
+        Api::Chat => format!(r#""messages":[{message}]"#),
+        Api::Responses => format!(r#""store":false,"input":[{message}]"#),
+        Api::Messages => format!(r#""max_tokens":1024,"messages":[{message}]"#),
+    };
+    let request = format!("{{\"model\":{model},{rest}}}");
+    let asked = HttpRequest::Ask(request.as_bytes());
+    let body = exchange(endpoint.clone(), llm, asked, llm.timeout, signals)?;
+    let answer = Wire::new(llm).parse(&body);
+    answer
+        .map(|_| ())
+        .map_err(|none| Unanswered::Failed(format!("{}: {}", endpoint.base_url, none.why)))
+}
+
+/// One attempt. Returns the response, if it is one.
+fn exchange(
+    endpoint: Endpoint,
+    llm: &Llm,
+    exchange: HttpRequest<'_>,
+    limit: Duration,
+    signals: &Arc<Signals>,
+) -> Result<Vec<u8>, Unanswered> {
+    let llm = Llm {
+        stream: false,
+        ..llm.clone()
+    };
+    let mut http = Http::new(endpoint, &llm, signals);
+    let received = http.attempt(exchange, Some(limit), &mut |_| {});
+    match received.attempt {
+        Attempt::Body { .. } => Ok(received.response.unwrap_or_default()),
+        Attempt::Again { why, .. } | Attempt::Refused { why, .. } => Err(Unanswered::Failed(why)),
+        Attempt::Lost => Err(Unanswered::Failed("the answer got lost".to_owned())),
+        Attempt::Stopped { stop, .. } => Err(Unanswered::Stopped(stop)),
+    }
+}
+
+/// Reads `{"data": [{"id": …}]}`, which most servers send, or the same list under `models`.
+fn read_listing(body: &[u8]) -> Result<Listing, String> {
+    let no_list = || format!("that is no list of models: {}", their_words(body));
+    let text = readable(body)?;
+    check_size(&text)?;
+    let json: Value = serde_json::from_str(&text).map_err(|_| no_list())?;
+    let list = [json.get("data"), json.get("models"), Some(&json)];
+    let list = list.into_iter().flatten().find_map(Value::as_array);
+    let mut listing = Listing::default();
+    for item in list.ok_or_else(no_list)? {
+        let mut keys = ["id", "name", "model"].into_iter();
+        let Some(name) = keys.find_map(|key| item.get(key)?.as_str()) else {
+            continue;
+        };
+        let is_shown = !name.is_empty()
+            && name.len() <= LONGEST_NAME
+            && name.trim() == name
+            && !name.contains(is_unseen);
+        match is_shown {
+            true => listing.models.push(ListedModel {
+                name: name.to_owned(),
+                window: window(item),
+                prices: prices(item),
+            }),
+            false => listing.left_out += 1,
+        }
+    }
+    listing.models.sort_by(|a, b| a.name.cmp(&b.name));
+    listing.models.dedup_by(|a, b| a.name == b.name);
+    Ok(listing)
+}
+
+fn window(item: &Value) -> Option<u64> {
+    let in_meta = item.get("meta").unwrap_or(&Value::Null);
+    let mut places = WINDOW_KEYS
+        .iter()
+        .flat_map(|key| [item.get(key), in_meta.get(key)]);
+    places.find_map(|value| value?.as_u64().filter(|tokens| *tokens > 0))
+}
+
+/// `pricing: {prompt, completion}` is per token, in strings; `{input, output}` is per million.
+fn prices(item: &Value) -> Option<(f64, f64)> {
+    let pricing = item.get("pricing")?;
+    let amount = |key: &str, factor: f64| {
+        let value = pricing.get(key)?;
+        let number = value.as_f64().or_else(|| value.as_str()?.parse().ok())?;
+        // Without the last digits, which are those of the conversion.
+        let amount = (number * factor * 1e6).round() / 1e6;
+        (amount.is_finite() && amount >= 0.0).then_some(amount)
+    };
+    let per_token = amount("prompt", 1e6).zip(amount("completion", 1e6));
+    per_token.or_else(|| amount("input", 1.0).zip(amount("output", 1.0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(body: &str) -> Listing {
+        read_listing(body.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn windows_and_prices_are_read_where_a_server_gives_them() {
+        let listing = read(
+            r#"{"data": [
+                {"id": "b", "context_length": 128000, "pricing": {"prompt": "0.0000025", "completion": "0.00001"}},
+                {"id": "a", "max_model_len": 4096},
+                {"id": "c", "meta": {"n_ctx_train": 8192}, "pricing": {"input": 1, "output": 2.5}},
+                {"id": "d", "pricing": {"prompt": "-1", "completion": "-1"}},
+                {"object": "nothing"}, 7
+            ]}"#,
+        );
+        let model = |name: &str, window, prices| ListedModel {
+            name: name.to_owned(),
+            window,
+            prices,
+        };
+        assert_eq!(
+            listing.models,
+            [
+                model("a", Some(4096), None),
+                model("b", Some(128_000), Some((2.5, 10.0))),
+                model("c", Some(8192), Some((1.0, 2.5))),
+                model("d", None, None),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_shown_is_left_out() {
+        let names = [
+            "a\nDELTA_BASE_URL=http://evil",
+            "b\u{1b}[2J",
+            "c\u{202e}",
+            "",
+            " d",
+            "e\u{0}",
+        ];
+        let items: Vec<Value> = names
+            .iter()
+            .map(|it| serde_json::json!({"id": it}))
+            .collect();
+        let long = "x".repeat(LONGEST_NAME + 1);
+        let others = [
+            serde_json::json!({"id": long}),
+            serde_json::json!({"name": "good one"}),
+        ];
+        let items = [items, others.to_vec()].concat();
+        let body = serde_json::json!({"models": items});
+        let listing = read(&body.to_string());
+        assert_eq!(listing.left_out, 7);
+        assert_eq!(listing.models.len(), 1);
+        assert_eq!(listing.models[0].name, "good one");
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        for body in ["", "{", "{}", "\"x\"", "{\"data\": {}}", "<html>"] {
+            read_listing(body.as_bytes()).unwrap_err();
+        }
+        let many = format!("[{}1]", "1,".repeat(1 << 18));
+        read_listing(many.as_bytes()).unwrap_err();
+    }
+}
