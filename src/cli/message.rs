@@ -41,8 +41,14 @@ fn said(text: String, what: &str, says_nothing: fn(&str) -> bool) -> Result<Give
     }
 }
 
-/// The parts of the message in their order. The operands from `first` on are one, joined by spaces.
+/// The parts of the message in their order. The operands from `first` on are one, joined by spaces; of them a `-` before
+/// `--` is the standard input.
 pub(super) fn message_parts(given: &ParsedCommand, first: usize) -> Result<Vec<GivenPart>> {
+    let operands = given.operand_texts();
+    let is_stdin = |at: usize| operands[at] == "-" && at < given.count_before_dashes();
+    let words: Vec<usize> = (first..operands.len())
+        .filter(|at| !is_stdin(*at))
+        .collect();
     let mut parts = Vec::new();
     for word in given.in_order(&["--message", "--file"]) {
         parts.push(match word {
@@ -56,10 +62,10 @@ pub(super) fn message_parts(given: &ParsedCommand, first: usize) -> Result<Vec<G
                 return Err(Error::usage("-f: for the standard input it is -m -"));
             }
             Given::Option(_, file) => GivenPart::File(file.into()),
-            Given::Operand(at) if at == first => {
-                said(given.operand_texts()[first..].join(" "), "task", |it| {
-                    it.trim().is_empty()
-                })?
+            Given::Operand(at) if at >= first && is_stdin(at) => GivenPart::Stdin,
+            Given::Operand(at) if words.first() == Some(&at) => {
+                let words: Vec<&str> = words.iter().map(|at| operands[*at].as_str()).collect();
+                said(words.join(" "), "task", |it| it.trim().is_empty())?
             }
             Given::Operand(_) => continue,
         });

@@ -499,7 +499,9 @@ fn what_cannot_be_a_message_is_refused_before_anything_is_created() {
     refused(&["-f", "."], "cannot read it");
     refused(&["-f", "-"], "-m -");
     refused(&["-f", "a\nb"], "cannot be named");
-    let piped = at_work(&world, ["run", "-m", "-"]).stdin(b"a\xffb").end();
+    let piped = at_work(&world, ["run", "@coder", "-m", "-"])
+        .stdin(b"a\xffb")
+        .end();
     piped.exits(2).says("not UTF-8").says("iconv");
     let bytes = OsStr::from_bytes(b"\xff");
     let typed = world.delta(["run"]).arg(bytes).end().exits(2);
@@ -645,11 +647,40 @@ fn a_wait_shows_the_last_words_that_have_arrived() {
 }
 
 #[test]
-fn a_pipe_that_nobody_reads_is_mentioned_at_a_terminal_only() {
+fn bytes_on_stdin_that_nothing_reads_are_mentioned_once() {
+    const WARNING: &str = "stdin is ignored; add -m - to include it";
     let world = everyday();
-    world.model_says([text("ok")]);
-    let piped = at_work(&world, ["run", "x"]).stdin("data").exits(0);
-    piped.does_not_say("stdin");
+    let data = world.write("data", "data");
+    let pipe = world.fifo("pipe");
+    world.model_says([text("ok"), text("ok").held()]);
+    world.model_says((0..5).map(|_| text("ok")));
+    let run = |options: &[&str], shell: &str| {
+        let run = at_work(&world, ["run", "--new", "x"]).args(options);
+        run.env("DATA", &data)
+            .env("PIPE", world.path("pipe"))
+            .under(&["sh", "-c", shell])
+    };
+    let from_pipe = "exec \"$0\" \"$@\" <\"$PIPE\"";
+    run(&[], from_pipe).exits(0).does_not_say("stdin");
+    // What comes while the run works.
+    let working = run(&[], from_pipe).spawn();
+    world.server.wait_for(2);
+    assert!(!working.stderr().contains("stdin"));
+    fs::write(world.path("pipe"), "late").unwrap();
+    world.server.release();
+    working.wait().exits(0).says(WARNING);
+    for options in [&[][..], &["-q"]] {
+        for shell in [from_pipe, "exec \"$0\" \"$@\" <\"$DATA\""] {
+            let outcome = run(options, shell).exits(0);
+            let said = outcome.stderr.matches(WARNING).count();
+            assert_eq!(said, 1, "{options:?} {shell}: {}", outcome.stderr);
+        }
+    }
+    // A file that has been read to its end.
+    run(&[], "{ cat >/dev/null; \"$0\" \"$@\"; } <\"$DATA\"")
+        .exits(0)
+        .does_not_say("stdin");
+    drop(pipe);
     let mut terminal = Terminal::new();
     world.model_says([text("ok")]);
     let under = ["sh", "-c", "echo data | \"$0\" \"$@\""];
@@ -659,6 +690,42 @@ fn a_pipe_that_nobody_reads_is_mentioned_at_a_terminal_only() {
         .spawn();
     terminal.shows("stdin is ignored; add -m - to include it");
     run.wait().exits(0);
+}
+
+#[test]
+fn a_lone_dash_among_the_operands_is_the_standard_input() {
+    let world = everyday();
+    let said = |args: &[&str]| {
+        world.model_says([text("ok")]);
+        at_work(&world, args.iter().copied())
+            .stdin("data\n")
+            .exits(0);
+        told(&world.server.last()).1
+    };
+    assert_eq!(said(&["run", "-"]), "data");
+    assert_eq!(
+        said(&["run", "--new", "look", "at", "-"]),
+        "look at\n\ndata"
+    );
+    assert_eq!(said(&["run", "@coder", "-", "is", "it"]), "data\n\nis it");
+    assert_eq!(said(&["run", "--", "a", "-", "b"]), "a - b");
+    at_work(&world, ["run", "-", "-m", "-"])
+        .stdin("data")
+        .refuses(2, "given twice");
+}
+
+#[test]
+fn a_message_where_no_agent_is_names_the_one_that_works() {
+    let world = everyday();
+    world.server.may_stay_unasked();
+    for args in [
+        &["run", "-m", "look"][..],
+        &["run", "-f", "x"],
+        &["run", "-m", "-"],
+    ] {
+        at_work(&world, args.iter().copied()).refuses(78, "`delta run @coder …`");
+    }
+    assert!(!world.exists("proj/.delta"));
 }
 
 #[test]

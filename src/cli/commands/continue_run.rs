@@ -4,6 +4,7 @@ use super::run::warn_of_own_files;
 use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ContinueArgs;
 use crate::cli::result;
+use crate::cli::unread_stdin::UnreadStdin;
 use crate::engine::account::SpendingRules;
 use crate::engine::question::{self, HumanAnswer};
 use crate::error::{Error, Exit, Result};
@@ -28,7 +29,10 @@ use crate::unix::terminal::Screen;
 use std::path::Path;
 
 pub(crate) fn continue_run(wanted: &ContinueArgs) -> Result<Exit> {
-    result::print_outcome(try_run(wanted), &wanted.common)
+    let mut stdin = UnreadStdin::watch(&wanted.common);
+    let done = try_run(wanted);
+    stdin.look();
+    result::print_outcome(done, &wanted.common)
 }
 
 fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {

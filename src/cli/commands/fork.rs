@@ -3,6 +3,7 @@
 use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ForkArgs;
 use crate::cli::result;
+use crate::cli::unread_stdin::UnreadStdin;
 use crate::engine::account::SpendingRules;
 use crate::error::{Error, Exit, Result};
 use crate::record::event::{Event, ForkedFrom};
@@ -28,7 +29,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) fn fork_run(fork: &ForkArgs) -> Result<Exit> {
-    result::print_outcome_once(try_run(fork), &fork.common)
+    let mut stdin = UnreadStdin::watch(&fork.common);
+    let done = try_run(fork);
+    stdin.look();
+    result::print_outcome_once(done, &fork.common)
 }
 
 fn try_run(fork: &ForkArgs) -> Result<RunResult> {

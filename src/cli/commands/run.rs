@@ -1,9 +1,10 @@
 //! `delta run`: begins a run, or resumes the one that the same command began before.
 
 use crate::cli::agent_names::{FoundAgent, find_agent};
-use crate::cli::args::{Common, RunArgs};
+use crate::cli::args::RunArgs;
 use crate::cli::message::GivenAgent;
 use crate::cli::result;
+use crate::cli::unread_stdin::UnreadStdin;
 use crate::config::agent::Agent;
 use crate::config::environment::{Environment, MODEL};
 use crate::config::lint::is_sandbox;
@@ -21,26 +22,27 @@ use crate::runs::preflight::{
 };
 use crate::runs::preview;
 use crate::runs::run_request::{RunRequest, Site};
-use crate::runs::task::{GivenPart, Task};
+use crate::runs::task::Task;
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shell::shell_quoted;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone, print_json};
-use rustix::fs::FileType;
 use serde_json::Map;
-use std::io::{self, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) fn run_agent(wanted: &RunArgs) -> Result<Exit> {
     let common = &wanted.common;
+    let mut stdin = UnreadStdin::watch(common);
     if wanted.dry {
         return with_request(wanted, |request, found| print_preview(&request, found));
     }
     let done = with_request(wanted, |request, _| {
         request.execute(&|| choose_site(request.agent, &request.signals))
     });
+    stdin.look();
     result::print_outcome(done, common)
 }
 
@@ -54,14 +56,19 @@ fn with_request<T>(
     let signals = install_signals()?;
     heed_deadline(&signals, common.deadline)?;
     let screen = Screen::new(common.quiet, common.verbose);
-    if wanted.agent == GivenAgent::Here && common.message.is_empty() && !has_agent_here() {
-        return Err(Error::config(
-            "nothing to do: there is no agent here whose run could be resumed; a task for the usual agent goes behind \
-             run, as in `delta run 'fix the failing test'`",
-        ));
+    if wanted.agent == GivenAgent::Here && !has_agent_here() {
+        return Err(Error::config(match common.message.is_empty() {
+            true => {
+                "nothing to do: there is no agent here whose run could be resumed; a task for the usual agent goes \
+                 behind run, as in `delta run 'fix the failing test'`"
+            }
+            false => {
+                "there is no agent in the current directory (no agent.yaml), and -m and -f alone are for that one; \
+                 name an agent: `delta run @coder …`"
+            }
+        }));
     }
     let found = find_agent(&wanted.agent)?;
-    mention_unread_stdin(common, screen);
     let task = Task::read(&common.message, &signals)?;
     let (agent, set) = load_with_overrides(&found.home, Map::new(), &wanted.set, screen)?;
     // What is missing is reported before anything is created; without a model, that is the model.
@@ -117,18 +124,6 @@ pub(crate) fn warn_of_own_files(agent: &Agent, work_dir: Option<&Path>, screen: 
             "warning: {} is inside the workspace: what tools write there decides over later runs",
             own.display()
         ));
-    }
-}
-
-/// A person who pipes something in probably means it to be read.
-fn mention_unread_stdin(common: &Common, screen: Screen) {
-    let is_pipe = || {
-        let kind = rustix::fs::fstat(io::stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode));
-        kind == Ok(FileType::Fifo)
-    };
-    let is_read = common.interactive || common.message.contains(&GivenPart::Stdin);
-    if !is_read && !screen.quiet && io::stderr().is_terminal() && is_pipe() {
-        screen.warn("stdin is ignored; add -m - to include it");
     }
 }
 
