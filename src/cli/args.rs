@@ -65,8 +65,8 @@ pub(crate) enum DeltaCommand {
     Fork(ForkArgs),
     Diff {
         work_dir: PathBuf,
-        /// Ids, or the paths of runs' directories.
-        runs: [String; 2],
+        /// Ids, or the paths of runs' directories; none: the newest.
+        runs: [Option<String>; 2],
     },
     ToolExpand {
         file: PathBuf,
@@ -128,8 +128,8 @@ pub(crate) struct McpArgs {
 #[derive(Debug)]
 pub(crate) struct ReplayArgs {
     pub work_dir: PathBuf,
-    /// An id, or the path of a run's directory.
-    pub run: String,
+    /// An id, or the path of a run's directory; none: the newest.
+    pub run: Option<String>,
     /// None: a temporary directory.
     pub to: Option<PathBuf>,
     /// The first contents of the workspace.
@@ -237,13 +237,10 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
         "stats" => DeltaCommand::Stats(StatsArgs::new(given)),
         "fork" => DeltaCommand::Fork(fork_args(given)?),
         "replay" => DeltaCommand::Replay(replay_args(given)?),
-        "diff" => {
-            let run = |at| given.operand_text(at).unwrap_or_default();
-            DeltaCommand::Diff {
-                work_dir: given.work_dir(),
-                runs: [run(0), run(1)],
-            }
-        }
+        "diff" => DeltaCommand::Diff {
+            work_dir: given.work_dir(),
+            runs: [given.operand_text(0), given.operand_text(1)],
+        },
         "schema" => {
             let name = given.operand_text(0).unwrap_or_default();
             let found = schemas::ALL.into_iter().find(|schema| schema.name == name);
@@ -312,7 +309,7 @@ fn replay_args(given: &ParsedCommand) -> Result<ReplayArgs> {
     check_verbosity(given)?;
     Ok(ReplayArgs {
         work_dir: given.work_dir(),
-        run: given.operand_text(0).unwrap_or_default(),
+        run: given.operand_text(0),
         to: given.path("--to"),
         from: given.path("--from"),
         agent: given.path("--agent"),

@@ -297,8 +297,10 @@ const COMMAND_TABLES: [CommandTable; 26] = [
         ..command("export", "print runs for other programs")
     },
     CommandTable {
-        text: "Print the exact bytes of the N-th request of a run (default: the last).",
-        operands: &[operand("RUN", Run), operand("N", Number(1)).optional()],
+        text: "Print the exact bytes of the N-th request (default: the last) of a run (default: the newest).\n\n\
+               Alone, a word of at most seven digits is N. RUN is an id, the beginning of one, LATEST, or the path \
+               of a run's directory.",
+        operands: &[operand("RUN", Run).optional(), operand("N", Other).optional()],
         options: &[&[
             WORK_DIR,
             flag("", "--next", "print the request that continuing would send"),
@@ -313,8 +315,8 @@ const COMMAND_TABLES: [CommandTable; 26] = [
         ..command("request", "print the exact bytes that were sent to the model")
     },
     CommandTable {
-        text: "Start a run that begins with the first N iterations of another.",
-        operands: &[operand("RUN", Run)],
+        text: "Start a run that begins with the first N iterations of another (default: the newest).",
+        operands: &[operand("RUN", Run).optional()],
         options: &[&[
             valued("", "--at", "N", Number(0), "begin with N iterations; 0: with the message alone").required(),
             WORK_DIR,
@@ -332,10 +334,10 @@ const COMMAND_TABLES: [CommandTable; 26] = [
         ..command("fork", "start a run from the first iterations of another")
     },
     CommandTable {
-        text: "Repeat a run with the model's recorded answers and compare every request. Exit \
-               with 0 if all are identical, with 1 if one differs.\n\n\
+        text: "Repeat a run (default: the newest) with the model's recorded answers and compare every \
+               request. Exit with 0 if all are identical, with 1 if one differs.\n\n\
                RUN is an id, the beginning of one, LATEST, or the path of a run's directory.",
-        operands: &[operand("RUN", Run)],
+        operands: &[operand("RUN", Run).optional()],
         options: &[&[
             WORK_DIR,
             AGENT_OF_RUN,
@@ -353,10 +355,10 @@ const COMMAND_TABLES: [CommandTable; 26] = [
         ..command("replay", "repeat a recorded run and compare every request")
     },
     CommandTable {
-        text: "Show where two runs diverge: what they share in a line, then side by side. Exit \
+        text: "Show where two runs (default of the second: the newest) diverge: what they share in a line, then side by side. Exit \
                with 0 if the conversations are the same, with 1 if they are not.\n\n\
                RUN is an id, the beginning of one, LATEST, or the path of a run's directory.",
-        operands: &[operand("RUN_A", Run), operand("RUN_B", Run)],
+        operands: &[operand("RUN_A", Run), operand("RUN_B", Run).optional()],
         options: &[&[WORK_DIR]],
         ..command("diff", "show where two runs diverge")
     },

@@ -5,13 +5,19 @@ use super::origin::may_obey_run;
 use crate::error::{Error, Result};
 use crate::record::metadata::{self, Metadata, Status};
 use crate::record::reader::JournalSource;
+use crate::record::recording::at_path;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::shell::shell_quoted;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use std::ffi::OsStr;
 use std::path::Path;
+
+/// The name of the newest run.
+pub(crate) const NEWEST: &str = "LATEST";
 
 /// The run that a person names: an id, a beginning of one that only one has, or LATEST.
 pub(crate) fn find_named(workspace: &Workspace, name: &str) -> Result<RunId> {
@@ -19,7 +25,7 @@ pub(crate) fn find_named(workspace: &Workspace, name: &str) -> Result<RunId> {
     if let Some(exact) = runs.iter().find(|id| id.as_str() == name) {
         return Ok(exact.clone());
     }
-    if name == "LATEST"
+    if name == NEWEST
         && let Some(newest) = workspace.newest()?
     {
         return Ok(newest);
@@ -52,10 +58,20 @@ pub(crate) fn find_named(workspace: &Workspace, name: &str) -> Result<RunId> {
     }
 }
 
-/// The run that a person names, by the path of its directory if there is a slash in it.
+/// The run that a person names, by the path of its directory if there is a slash in it, or by the path of a file LATEST
+/// beside it.
 pub(crate) fn find_run(work_dir: &Path, name: &str) -> Result<RunDir> {
     if name.contains('/') {
-        return crate::record::recording::at_path(Path::new(name));
+        let path = Path::new(name);
+        return match (path.file_name().and_then(OsStr::to_str), path.parent()) {
+            (Some(NEWEST), Some(dir)) if path.is_file() => {
+                let id = files::read_line(path).unwrap_or_default();
+                let id = RunId::parse(&id);
+                let wrong = |why| Error::failure(format!("{name} does not name a run: {why}"));
+                at_path(&dir.join(id.map_err(wrong)?.as_str()))
+            }
+            _ => at_path(path),
+        };
     }
     let workspace = open_workspace(work_dir)?;
     let id = find_named(&workspace, name)?;
@@ -167,9 +183,14 @@ pub(crate) fn left_behind(workspace: &Workspace) -> Result<Vec<String>> {
             first = format!("'{first}'");
         }
         let status = metadata.status.name();
-        notes.push(format!(
-            "starting a new run; run {id} ({first}) is {status}"
-        ));
+        let mut note = format!("starting a new run; run {id} ({first}) is {status}");
+        if metadata.status == Status::Interrupted && metadata.flow.is_none() {
+            let root = workspace.root.to_string_lossy();
+            let resume = ["delta", "continue", "-w", &root, "--run-id", id.as_str()];
+            let resume = shell_quoted(&resume.map(str::to_owned));
+            note.push_str(&format!(": `{resume}` resumes it"));
+        }
+        notes.push(note);
     }
     if more > 0 {
         let root = shell_quoted(&[workspace.root.to_string_lossy().into_owned()]);
@@ -180,12 +201,20 @@ pub(crate) fn left_behind(workspace: &Workspace) -> Result<Vec<String>> {
     Ok(notes)
 }
 
-/// The error for a workspace without runs.
+/// The error for a workspace without runs. One above that has some may be meant; it is named, and not used.
 pub(crate) fn no_runs(root: &Path) -> Error {
-    Error::failure(format!(
-        "there is no run in {}; `delta run` starts one, or `delta flow run`",
-        root.display()
-    ))
+    let shown = root.display();
+    let has_runs = |dir: &&Path| {
+        let workspace = Workspace::at(dir).and_then(|workspace| workspace.runs());
+        workspace.is_ok_and(|runs| !runs.is_empty())
+    };
+    Error::failure(match root.ancestors().skip(1).find(has_runs) {
+        Some(above) => {
+            let above = shell_quoted(&["-w".to_owned(), above.to_string_lossy().into_owned()]);
+            format!("there is no run in {shown}; the nearest workspace above it with runs: {above}")
+        }
+        None => format!("there is no run in {shown}; `delta run` starts one, or `delta flow run`"),
+    })
 }
 
 /// The workspace at a path, which must be there and in today's layout.

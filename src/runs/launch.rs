@@ -80,7 +80,7 @@ impl Launch<'_> {
             Ok(())
         })?;
         drop(lock);
-        self.run_engine(open, None)
+        self.run_engine(open, None, None)
     }
 
     /// Resumes a run. `message` goes to the model, `answer` answers a question.
@@ -92,7 +92,12 @@ impl Launch<'_> {
         lock: DecisionLock,
     ) -> Result<RunResult> {
         let task = found.metadata.initial_message.clone().unwrap_or_default();
+        let mut resumes_at = 0;
         let open = self.start().resume(found, Vec::new(), |journal, state| {
+            // The last iteration, if a call of it is open, else the next.
+            let thought = state.last_thought();
+            let is_open = thought.is_some_and(|it| it.calls.iter().any(|call| call.result.is_none()));
+            resumes_at = state.iterations + u64::from(!is_open);
             // The engine may have died before the first message was in the journal.
             let unsaid = (state.turns.is_empty() && !task.is_empty()).then_some(&*task);
             for content in unsaid.into_iter().chain(message) {
@@ -101,7 +106,7 @@ impl Launch<'_> {
             Ok(())
         })?;
         drop(lock);
-        self.run_engine(open, answer)
+        self.run_engine(open, answer, Some(resumes_at))
     }
 
     /// This start, for the record.
@@ -128,6 +133,7 @@ impl Launch<'_> {
         &self,
         open: OpenRun,
         answer: Option<HumanAnswer>,
+        resumes_at: Option<u64>,
     ) -> Result<RunResult> {
         let OpenRun {
             run,
@@ -140,7 +146,8 @@ impl Launch<'_> {
         let (model, described) = self.model(&ctx)?;
         if !self.is_chat {
             let root = self.workspace.root.display();
-            let head = format!("run {} in {root}, {described}", run.id);
+            let at = resumes_at.map_or_else(String::new, |at| format!(", resumes at [{at}]"));
+            let head = format!("run {} in {root}, {described}{at}", run.id);
             self.screen.progress(&[(Tone::Dim, &head)]);
         }
         let options = Options {

@@ -26,7 +26,7 @@ use crate::text::ids::RunId;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::Screen;
+use crate::unix::terminal::{Screen, Tone};
 use serde_json::{Map, Value};
 use std::path::Path;
 use std::sync::Arc;
@@ -246,7 +246,12 @@ impl RunRequest<'_> {
         if self.task.is_none() && !workspace.control.exists() {
             return Err(self.refusal(Refusal::NoRun, workspace, None));
         }
+        let is_new = self.work_dir.is_some() && !workspace.root.exists();
         workspace.create()?;
+        if is_new {
+            let made = format!("created the workspace {}", workspace.root.display());
+            self.screen.progress(&[(Tone::Dim, &made)]);
+        }
         require_own(workspace, self.adopt)?;
         if self.work_dir.is_none() {
             own_workspaces::remember(&self.agent.home, workspace)?;

@@ -115,7 +115,10 @@ fn every_command_shows_its_operands_and_required_options_in_the_usage() {
             &["migrate", "-h"][..],
             "usage: delta migrate [OPTIONS] -w DIR\n",
         ),
-        (&["fork", "-h"], "usage: delta fork [OPTIONS] --at N RUN\n"),
+        (
+            &["fork", "-h"],
+            "usage: delta fork [OPTIONS] --at N [RUN]\n",
+        ),
         (&["stats", "-h"], "usage: delta stats [OPTIONS] [RUN...]\n"),
         (
             &["schema", "-h"],

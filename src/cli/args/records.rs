@@ -91,7 +91,8 @@ pub(crate) struct ReportArgs {
 #[derive(Debug)]
 pub(crate) struct RequestArgs {
     pub work_dir: PathBuf,
-    pub run: String,
+    /// None: the newest.
+    pub run: Option<String>,
     /// From 1; none: the last.
     pub number: Option<usize>,
     /// The one that continuing would send.
@@ -217,7 +218,10 @@ pub(super) fn export_args(given: &ParsedCommand) -> Result<ExportArgs> {
 }
 
 pub(super) fn request_args(given: &ParsedCommand) -> Result<RequestArgs> {
-    let number = given.operand_text(1);
+    let (run, number) = match (given.operand_text(0), given.operand_text(1)) {
+        (Some(word), None) if is_request_number(&word) => (None, Some(word)),
+        words => words,
+    };
     if given.has("--next") && number.is_some() {
         return Err(Error::usage(
             "--next is the request after the last one; it has no number",
@@ -225,12 +229,28 @@ pub(super) fn request_args(given: &ParsedCommand) -> Result<RequestArgs> {
     }
     Ok(RequestArgs {
         work_dir: given.work_dir(),
-        run: given.operand_text(0).unwrap_or_default(),
-        number: number.and_then(|number| number.parse().ok()),
+        run,
+        number: number.map(|word| request_number(&word)).transpose()?,
         next: given.has("--next"),
         agent: given.path("--agent"),
         set: settings(given)?,
         adopt: given.has("--adopt"),
         diff: given.number("--diff"),
     })
+}
+
+/// True for a word that means a request where it could also mean a run: an id begins with the eight digits of a date.
+fn is_request_number(word: &str) -> bool {
+    let digits = word.strip_suffix('c').unwrap_or(word);
+    (1..8).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn request_number(word: &str) -> Result<usize> {
+    if is_request_number(word) && word.ends_with('c') {
+        let message = format!("N: '{word}': no request of this run made a summary");
+        return Err(Error::usage(message));
+    }
+    let number = word.parse().ok().filter(|number| *number > 0);
+    let wrong = || Error::usage(format!("N: '{word}' is not a whole number, 1 or more"));
+    number.ok_or_else(wrong)
 }

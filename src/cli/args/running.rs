@@ -72,7 +72,8 @@ pub(crate) struct ContinueArgs {
 /// `delta fork`.
 #[derive(Debug)]
 pub(crate) struct ForkArgs {
-    pub run: String,
+    /// None: the newest.
+    pub run: Option<String>,
     /// How many of its iterations the new run begins with.
     pub at: u64,
     /// A new workspace for the new run; none: the same.
@@ -159,7 +160,7 @@ pub(super) fn continue_args(given: &ParsedCommand) -> Result<ContinueArgs> {
 
 pub(super) fn fork_args(given: &ParsedCommand) -> Result<ForkArgs> {
     Ok(ForkArgs {
-        run: given.operand_text(0).unwrap_or_default(),
+        run: given.operand_text(0),
         at: given.number("--at").unwrap_or_default(),
         to: given.path("--to"),
         agent: given.path("--agent"),

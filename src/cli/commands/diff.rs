@@ -4,7 +4,7 @@ use crate::error::{At, Exit, Result};
 use crate::record::reader::read_journal;
 use crate::record::recording::unreadable;
 use crate::record::state::{self, Reading, RecordedQuestion, Run, Thought, Turn, decoded};
-use crate::runs::find::find_run;
+use crate::runs::find::{NEWEST, find_run};
 use crate::runs::origin::warn_if_foreign_run;
 use crate::text::amounts::counted;
 use crate::text::disguise::printable;
@@ -22,8 +22,9 @@ struct Iteration {
     rows: Vec<String>,
 }
 
-pub(crate) fn print_diff(work_dir: &Path, runs: &[String; 2]) -> Result<Exit> {
-    let [a, b] = [&runs[0], &runs[1]].map(|name| ComparedRun::read(work_dir, name));
+pub(crate) fn print_diff(work_dir: &Path, runs: &[Option<String>; 2]) -> Result<Exit> {
+    let [a, b] = [&runs[0], &runs[1]]
+        .map(|name| ComparedRun::read(work_dir, name.as_deref().unwrap_or(NEWEST)));
     let (a, b) = (a?, b?);
     let same = a
         .iterations

@@ -12,7 +12,7 @@ use crate::record::recording::{Beginning, Recording, unreadable};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
-use crate::runs::find::find_run;
+use crate::runs::find::{NEWEST, find_run};
 use crate::runs::inspect::RecordedSettings;
 use crate::runs::launch::Launch;
 use crate::runs::open::Inherited;
@@ -44,7 +44,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     let message = Task::read(&common.message, &signals)?;
     let message = message.map(|message| message.text()).transpose()?;
     let work_dir = common.work_dir.as_deref().unwrap_or(Path::new("."));
-    let parent = find_run(work_dir, &fork.run)?;
+    let parent = find_run(work_dir, fork.run.as_deref().unwrap_or(NEWEST))?;
     let Some(root) = parent.workspace() else {
         let path = parent.path.display();
         return Err(Error::failure(format!(
@@ -188,5 +188,5 @@ fn begin(
             Ok(())
         })?;
     drop(lock);
-    launch.run_engine(open, None)
+    launch.run_engine(open, None, None)
 }

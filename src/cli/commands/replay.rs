@@ -15,7 +15,7 @@ use crate::record::reader::{read_event, split_lines};
 use crate::record::recording::{Beginning, Recording};
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
-use crate::runs::find::find_run;
+use crate::runs::find::{NEWEST, find_run};
 use crate::runs::inspect::{RecordedSettings, is_live};
 use crate::runs::launch::Launch;
 use crate::runs::open::{Inherited, OpenRun};
@@ -38,7 +38,7 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
     preflight::check_depth()?;
     let signals = preflight::install_signals()?;
     let screen = Screen::new(wanted.quiet, wanted.verbose);
-    let run = find_run(&wanted.work_dir, &wanted.run)?;
+    let run = find_run(&wanted.work_dir, wanted.run.as_deref().unwrap_or(NEWEST))?;
     if is_live(&run) {
         let id = &run.id;
         return Err(Error::new(
@@ -286,16 +286,24 @@ fn print_comparison(
 
 /// Says how a divergence is avoided that comes from tools which find other files than in the recorded run.
 fn advise(divergence: &Divergence, has_files: bool, screen: Screen) {
-    if divergence.iteration <= 1 {
+    if divergence.iteration <= 1 && !is_in_context(divergence) {
         return;
     }
-    if !has_files {
+    if divergence.iteration > 1 && !has_files {
         screen.warn(
             "the tools ran again, in a workspace that was empty at first: --from DIR begins with a copy of DIR, \
              which must hold what was there when the recorded run began",
         );
     }
-    screen.warn("--tools recorded runs no tool and takes their results from the record");
+    screen.warn(
+        "--tools recorded runs no tool and no generator of a block, and takes their results from the record",
+    );
+}
+
+/// True if requests differ in what is before the conversation: a path, or a block that a program made.
+fn is_in_context(divergence: &Divergence) -> bool {
+    let difference = first(&divergence.recorded, &divergence.rebuilt);
+    difference.is_some_and(|it| it.place.contains("system") || it.place.contains("instructions"))
 }
 
 /// The places that a run knows, in the recorded run and here; the longest first.

@@ -6,7 +6,7 @@ use crate::error::{Error, Exit, Result};
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
-use crate::runs::find::find_run;
+use crate::runs::find::{NEWEST, find_run};
 use crate::runs::inspect::{RecordedSettings, inspect_journal};
 use crate::runs::origin::{require_own_run, warn_if_foreign_run};
 use crate::runs::overrides::load_recorded;
@@ -18,7 +18,7 @@ use crate::view::request_diff;
 use std::path::PathBuf;
 
 pub(crate) fn print_request(options: &RequestArgs) -> Result<Exit> {
-    let run = find_run(&options.work_dir, &options.run)?;
+    let run = find_run(&options.work_dir, options.run.as_deref().unwrap_or(NEWEST))?;
     let sent = SentRequests::of(&run)?;
     let (request, name) = if options.next {
         (next_request(&run, options)?, "the next".to_owned())
