@@ -7,7 +7,7 @@ use super::agent::{LIMITS_KEY, StartLimits};
 use super::document::{Document, error_in};
 use super::imports::{leads_out, read_tools};
 use super::llm::read_llm;
-use super::pricing::{Budget, PriceList, check_prices, model_of_file};
+use super::pricing::{Budget, FlatPrices, PriceList, check_prices, model_of_file};
 use super::sources::AgentSources;
 use super::{context, hooks, legacy};
 #[cfg(feature = "flow")]
@@ -69,6 +69,8 @@ struct Parts {
     llm_key: &'static str,
     /// The model that the file names, and whether that is the one that is asked.
     model: (Option<String>, bool),
+    /// The prices come with the command line.
+    has_given_prices: bool,
     tools: Vec<Tool>,
     context: Context,
     hooks: Vec<Hook>,
@@ -108,6 +110,7 @@ impl Loader<'_> {
             tools,
             // Without one there is no agent.
             context: self.context(&prompt).unwrap_or_default(),
+            has_given_prices: set.contains_key("pricing"),
             hooks,
             schema: self.output_schema(&document, set),
         };
@@ -251,7 +254,11 @@ fn read_agent(section: &Section<'_>, mut parts: Parts, out: &mut Diagnostics) ->
     let name = required_text(section, "name", "the agent's name", out);
     let llm = read_llm(section, parts.llm_key, out);
     let (model, is_asked) = parts.model;
-    let prices = PriceList::read(section, model.as_deref(), out);
+    let flat = match parts.has_given_prices {
+        true => FlatPrices::InForce,
+        false => FlatPrices::OfFile(model.as_deref()),
+    };
+    let prices = PriceList::read(section, flat, out);
     let budget = Budget::read(section, out);
     // Another model is checked when it is started, with the budget that holds then.
     if is_asked && llm.has_model() {
@@ -281,7 +288,7 @@ fn read_agent(section: &Section<'_>, mut parts: Parts, out: &mut Diagnostics) ->
 pub(crate) fn check_limits(section: &Section<'_>, model: Option<&str>, out: &mut Diagnostics) {
     StartLimits::read(section, &LIMITS_KEY, out);
     section.at_least_one("max_iterations", out);
-    let prices = PriceList::read(section, model, out);
+    let prices = PriceList::read(section, FlatPrices::OfFile(model), out);
     let budget = Budget::read(section, out);
     if model.is_some() {
         check_prices(&budget, &prices, model, out);

@@ -6,6 +6,7 @@ use crate::config::keys::Kind::{Amount, Count, Words};
 use crate::config::keys::{Key, key, names};
 use crate::config::section::{Diagnostics, Section};
 use crate::error::Error;
+use crate::text::json;
 use crate::text::names::named_enum;
 use crate::text::options::table::words;
 use crate::text::timestamp::{Timestamp, parse_span};
@@ -50,7 +51,20 @@ pub(crate) struct Pricing {
 
 /// The prices of models, by their names. A model without a name is a program.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct PriceList(Vec<(Option<String>, Pricing)>);
+pub(crate) struct PriceList {
+    of_models: Vec<(Option<String>, Pricing)>,
+    /// Of the model in force, whichever that is.
+    of_any: Option<Pricing>,
+}
+
+/// Whose prices the flat form of `pricing` gives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FlatPrices<'m> {
+    /// Those of the model that the same file names; none: of a program.
+    OfFile(Option<&'m str>),
+    /// Those of the model in force: they come with the command line.
+    InForce,
+}
 
 impl Pricing {
     /// What a request and its answer cost. `cached` and `cache_written` are parts of `input`.
@@ -69,14 +83,13 @@ impl Pricing {
 impl PriceList {
     /// What a model costs; none if nothing says so.
     pub(crate) fn of_model(&self, model: Option<&str>) -> Option<Pricing> {
-        let mut prices = self.0.iter();
-        prices
-            .find(|(name, _)| name.as_deref() == model)
-            .map(|(_, pricing)| *pricing)
+        let mut prices = self.of_models.iter();
+        let named = prices.find(|(name, _)| name.as_deref() == model);
+        named.map(|(_, pricing)| *pricing).or(self.of_any)
     }
 
-    /// The prices under `pricing:`. The flat form is that of `model`, which the same file names.
-    pub(super) fn read(section: &Section<'_>, model: Option<&str>, out: &mut Diagnostics) -> Self {
+    /// The prices under `pricing:`.
+    pub(super) fn read(section: &Section<'_>, flat: FlatPrices<'_>, out: &mut Diagnostics) -> Self {
         let Some(map) = section.read_mapping("pricing", out) else {
             return Self::default();
         };
@@ -84,10 +97,17 @@ impl PriceList {
         let is_nested = !map.is_empty() && map.values().all(Value::is_object);
         if !is_nested {
             let section = Section::new(map, at).within("pricing");
-            return Self(vec![(
-                model.map(str::to_owned),
-                prices(&section, "pricing", out),
-            )]);
+            let pricing = prices(&section, "pricing", out);
+            return match flat {
+                FlatPrices::OfFile(model) => Self {
+                    of_models: vec![(model.map(str::to_owned), pricing)],
+                    of_any: None,
+                },
+                FlatPrices::InForce => Self {
+                    of_models: Vec::new(),
+                    of_any: Some(pricing),
+                },
+            };
         }
         let mut list = Vec::with_capacity(map.len());
         for (name, value) in map {
@@ -99,7 +119,10 @@ impl PriceList {
             let section = Section::new(prices_of_model, at).within(&owner);
             list.push((Some(name.clone()), prices(&section, &owner, out)));
         }
-        Self(list)
+        Self {
+            of_models: list,
+            of_any: None,
+        }
     }
 }
 
@@ -315,10 +338,16 @@ pub(super) fn check_prices(
 
 /// Why a limit of the cost cannot be kept.
 pub(crate) fn unpriced(what: &str, model: Option<&str>) -> String {
+    // Numbers, so that each can be pasted.
+    const PRICES: &str = "{input: 3, output: 15}";
+    let in_file = match model {
+        Some(model) => format!("{{{}: {PRICES}}}", json::text(model)),
+        None => PRICES.to_owned(),
+    };
     let model = model.unwrap_or("the program that is the model");
     format!(
-        "{what}: there is no pricing of {model}; give the agent one, per million tokens: \
-         pricing: {{input: …, output: …}}"
+        "{what}: there is no pricing of {model}; give its prices per million tokens, as in agent.yaml with \
+         pricing: {in_file}, or for one run with --set 'pricing={PRICES}'"
     )
 }
 

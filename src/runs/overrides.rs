@@ -177,6 +177,7 @@ pub(crate) fn load_with_overrides(
     given: &[(String, String)],
     screen: Screen,
 ) -> Result<(Agent, Map<String, Value>)> {
+    add_missing_prices(home, &mut set, given);
     let mut agent = load_agent(home, &set, screen)?;
     for (key, text) in given {
         let wrong = |why: &str| Error::usage(format!("--set {key}: {why}"));
@@ -221,6 +222,23 @@ pub(crate) fn load_with_overrides(
 mod tests {
     use super::is_guarded;
     use serde_json::{Value, json};
+/// Adds prices that are given to the overrides if an agent with a budget cannot be loaded without them.
+fn add_missing_prices(home: &Path, set: &mut Map<String, Value>, given: &[(String, String)]) {
+    let Some((key, text)) = given.iter().rfind(|(key, _)| key == "pricing") else {
+        return;
+    };
+    let is_loaded = |set: &Map<String, Value>| load::load_with(home, set).0.is_some();
+    if let Ok(value) = yaml::parse(text)
+        && !is_loaded(set)
+    {
+        let mut with_prices = set.clone();
+        with_prices.insert(key.clone(), value);
+        if is_loaded(&with_prices) {
+            *set = with_prices;
+        }
+    }
+}
+
 
     #[test]
     fn a_record_decides_harmless_keys_and_small_parameters_of_the_model() {

@@ -180,6 +180,47 @@ fn a_cost_without_a_price_is_a_configuration_error_and_creates_nothing() {
 }
 
 #[test]
+fn what_the_message_about_prices_says_can_be_pasted() {
+    // With the model of the file, of the command line, of the environment; with a budget of either.
+    for (budget, options, model) in [
+        ("", &["--budget", "cost=1"][..], None),
+        ("", &["--budget", "cost=1", "-M", "other"], None),
+        ("budget: {cost: 1}", &[], None),
+        ("budget: {cost: 1}", &["-M", "other"], None),
+        ("", &["--budget", "cost=1"], Some("of: 'the' environment")),
+    ] {
+        let world = World::new().top(budget);
+        if model.is_some() {
+            let yaml = world.read("agent/agent.yaml");
+            world.write("agent/agent.yaml", yaml.replace("  model: scripted\n", ""));
+        }
+        let run = |more: &str| {
+            let under = format!("exec \"$0\" \"$@\" {more}");
+            let run = world.run("go").args(options).under(&["sh", "-c", &under]);
+            run.env("DELTA_MODEL", model.unwrap_or("unused"))
+        };
+        let refused = run("").exits(78).says("there is no pricing of");
+        let (_, option) = refused.stderr.split_once("for one run with ").unwrap();
+        assert!(!world.exists("ws"));
+        world.model_says([text("ok")]);
+        run(option.trim()).exits(0);
+        let start = world.latest().events("ENGINE_START").remove(0);
+        assert_eq!(start["config"]["pricing"]["output"], 15.0, "{options:?}");
+        if !budget.is_empty() && !options.is_empty() {
+            // The line for the file is about the model that the file names.
+            continue;
+        }
+        // So can the line for the file.
+        let (_, line) = refused.stderr.split_once("in agent.yaml with ").unwrap();
+        let (line, _) = line.split_once(", or for one run").unwrap();
+        let yaml = world.read("agent/agent.yaml");
+        world.write("agent/agent.yaml", format!("{yaml}{line}\n"));
+        world.model_says([text("ok")]);
+        run("--new").exits(0);
+    }
+}
+
+#[test]
 fn a_misspelt_limit_is_an_error() {
     let world = World::new().top("budget: {token: 5}");
     world.run("go").exits(78).says("token");
