@@ -14,7 +14,7 @@ use super::environment::MODEL;
 use super::legacy::OLD_HOOKS;
 use super::person;
 use super::sources::{AgentSources, ToolSource};
-use crate::config::llm::misspelt_key;
+use crate::config::llm::misspelt_warning;
 use crate::config::tool::argv_template::parse_fixed_word;
 use crate::config::tool::definition::{Piece, Word};
 use crate::config::tool::load;
@@ -66,6 +66,16 @@ fn other_variable(path: &str) -> Option<&str> {
     names.find(|name| !matches!(*name, "AGENT_HOME" | "CWD"))
 }
 
+/// True for a text in which a variable begins and does not end.
+fn is_unclosed(text: &str) -> bool {
+    let mut pieces = text.split("${").skip(1);
+    pieces.any(|piece| !piece.contains('}'))
+}
+
+fn unclosed(name: &str, text: &str) -> String {
+    format!("{name}: {text}: '${{' has no closing '}}', so nothing is replaced there")
+}
+
 struct Advisor<'a> {
     sources: &'a AgentSources,
     path: &'a OsStr,
@@ -83,10 +93,7 @@ impl Advisor<'_> {
 
     fn model(&mut self, document: &Document, llm: &Map<String, Value>) {
         for name in llm.keys() {
-            if let Some(meant) = misspelt_key(name) {
-                let message = format!(
-                    "llm: '{name}' goes into each request as it is; did you mean '{meant}'?"
-                );
+            if let Some(message) = misspelt_warning(name) {
                 self.say(document, &[key("llm"), key(name)], &message);
             }
         }
@@ -124,6 +131,20 @@ impl Advisor<'_> {
         {
             advice.push((commands::form_of(item), message));
         }
+        let texts = |name| {
+            item.get(name)
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten()
+        };
+        for name in ["command", "wrapper"] {
+            let texts = texts(name).filter_map(Value::as_str);
+            advice.extend(
+                texts
+                    .filter(|it| is_unclosed(it))
+                    .map(|it| (name, unclosed(name, it))),
+            );
+        }
         let wrapper = tool.wrapper.as_deref();
         if let Some(message) = wrapper.and_then(|words| self.missing(words)) {
             advice.push(("wrapper", format!("wrapper: {message}")));
@@ -147,6 +168,10 @@ impl Advisor<'_> {
                 }
                 _ => {
                     let path = source.get("path").and_then(Value::as_str);
+                    if let Some(path) = path.filter(|path| is_unclosed(path)) {
+                        let at = [key("sources"), Step::Item(index), key("path")];
+                        self.say(document, &at, &unclosed("path", path));
+                    }
                     let other = path.and_then(other_variable);
                     if let (Some(path), Some(name)) = (path, other) {
                         let message = format!(
@@ -226,6 +251,10 @@ impl Advisor<'_> {
         let texts = list.into_iter().flatten().filter_map(Value::as_str);
         let texts: Vec<String> = texts.map(str::to_owned).collect();
         let words: Vec<Word> = texts.iter().map(|text| parse_fixed_word(text)).collect();
+        for text in texts.iter().filter(|text| is_unclosed(text)) {
+            let at = [at, &[key(name)]].concat();
+            self.say(document, &at, &unclosed(name, text));
+        }
         if let Some(message) = self.missing(&words) {
             let at = [at, &[key(name)]].concat();
             self.say(document, &at, &format!("{name}: {message}"));

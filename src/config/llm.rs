@@ -81,7 +81,7 @@ pub(super) fn read_llm(section: &Section<'_>, key: &str, out: &mut Diagnostics) 
 }
 
 /// The key that one under `llm` probably was meant to be, which goes into the requests as it is.
-pub(crate) fn misspelt_key(name: &str) -> Option<&'static str> {
+fn misspelt_key(name: &str) -> Option<&'static str> {
     // The first is OpenRouter's.
     if name == "models" || find(LLM, name).is_some() {
         return None;
@@ -89,6 +89,14 @@ pub(crate) fn misspelt_key(name: &str) -> Option<&'static str> {
     let near = nearest(name, names(LLM).into_iter().chain(["temperature"]));
     // A longer one is another word.
     near.filter(|near| *near != name && name.len() <= near.len() + 1)
+}
+
+/// The warning about such a key.
+pub(crate) fn misspelt_warning(name: &str) -> Option<String> {
+    let meant = misspelt_key(name)?;
+    Some(format!(
+        "llm: '{name}' goes into each request as it is; did you mean '{meant}'?"
+    ))
 }
 
 /// The settings of a model, from an agent's file or a flow's.

@@ -103,16 +103,18 @@ impl Loader<'_> {
         let tools = read_tools(&document, &mut self.sources, has_ask_human, self.problems);
         let prompt = self.prompt(&document);
         self.sources.prompt.clone_from(&prompt);
+        let schema = self.output_schema(&document, set);
+        self.sources.schema.clone_from(&schema);
         let parts = Parts {
             home: self.sources.home.clone(),
             llm_key,
             model: (model, set.is_empty()),
+            has_given_prices: set.contains_key("pricing"),
             tools,
             // Without one there is no agent.
             context: self.context(&prompt).unwrap_or_default(),
-            has_given_prices: set.contains_key("pricing"),
             hooks,
-            schema: self.output_schema(&document, set),
+            schema,
         };
         let mut out = Diagnostics::about("");
         let agent = read_agent(&Section::new(&document.root, vec![]), parts, &mut out);

@@ -2,6 +2,7 @@
 //!
 //! Unaware of what is in them.
 
+use super::acceptance::OutputSchema;
 use super::agent::Problem;
 use super::document::error_in;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,8 @@ pub(crate) struct AgentSources {
     pub main_file: String,
     /// The system prompt's path below it.
     pub prompt: String,
+    /// The schema of the answer, whatever else is wrong with the agent.
+    pub schema: Option<OutputSchema>,
     /// The tools that the model is offered.
     pub tools: Vec<ToolSource>,
 }

@@ -4,6 +4,7 @@ use super::inspect::RecordedSettings;
 use super::preflight::{choose_model, load_agent};
 use crate::config::agent::{AGENT, Agent, Severity};
 use crate::config::keys;
+use crate::config::llm::misspelt_warning;
 use crate::config::load;
 use crate::error::{Error, Result};
 use crate::record::reader::JournalSource;
@@ -204,6 +205,10 @@ pub(crate) fn load_with_overrides(
                 _ => wrong(&problem.message),
             });
         }
+        let parameter = key.strip_prefix("llm.").filter(|name| !name.contains('.'));
+        if let Some(warning) = parameter.and_then(misspelt_warning) {
+            screen.warn(&format!("warning: --set {key}: {warning}"));
+        }
         if may_warn && !screen.quiet {
             let warnings = problems
                 .iter()
@@ -218,10 +223,6 @@ pub(crate) fn load_with_overrides(
     Ok((agent, set))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::is_guarded;
-    use serde_json::{Value, json};
 /// Adds prices that are given to the overrides if an agent with a budget cannot be loaded without them.
 fn add_missing_prices(home: &Path, set: &mut Map<String, Value>, given: &[(String, String)]) {
     let Some((key, text)) = given.iter().rfind(|(key, _)| key == "pricing") else {
@@ -239,6 +240,10 @@ fn add_missing_prices(home: &Path, set: &mut Map<String, Value>, given: &[(Strin
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use super::is_guarded;
+    use serde_json::{Value, json};
 
     #[test]
     fn a_record_decides_harmless_keys_and_small_parameters_of_the_model() {

@@ -1,6 +1,7 @@
 //! Checks before anything is created: signals, nesting, the agent, its environment.
 
 use super::wrapper_check;
+use crate::config::acceptance::OutputSchema;
 use crate::config::agent::{Agent, Problem, Severity};
 use crate::config::environment::{Environment, MODEL, SETUP};
 use crate::config::{load, person};
@@ -167,17 +168,17 @@ pub(crate) fn check_reach(
 
 /// Fails if answers cannot be checked against the agent's schema: it is invalid, or the validator is missing.
 pub(crate) fn check_schema(agent: &Agent, signals: &Signals) -> Result<()> {
-    match schema_problem(agent, signals)? {
+    let Some(schema) = &agent.acceptance.schema else {
+        return Ok(());
+    };
+    match schema_problem(schema, signals)? {
         Some(problem) => Err(Error::config(problem.to_string())),
         None => Ok(()),
     }
 }
 
-/// What is wrong with the agent's schema.
-pub(crate) fn schema_problem(agent: &Agent, signals: &Signals) -> Result<Option<Problem>> {
-    let Some(schema) = &agent.acceptance.schema else {
-        return Ok(None);
-    };
+/// What is wrong with an agent's schema.
+pub(crate) fn schema_problem(schema: &OutputSchema, signals: &Signals) -> Result<Option<Problem>> {
     let why = validator::look_at_schema(&schema.text, signals)?;
     let (file, line) = schema.place.clone();
     Ok(why.map(|why| Problem {

@@ -304,3 +304,56 @@ fn json_has_one_object_for_editors() {
     let nowhere = World::new().delta(["check", "x"]).json().exits(78).object();
     assert_eq!(nowhere["problems"][0]["file"], "x");
 }
+
+#[test]
+fn a_schema_is_reported_beside_the_other_errors() {
+    let world = World::new().top("output_schema: s.json\nmax_iterations: 0");
+    world.write("agent/s.json", "{\"type\": \"nonsense\"}");
+    world
+        .delta(["check", "agent"])
+        .exits(78)
+        .says("max_iterations")
+        .says("output_schema: s.json");
+}
+
+#[test]
+fn a_variable_without_its_closing_brace_is_reported() {
+    let world = World::with_tools(
+        "- {name: a, command: [echo, 'x${words'], parameters: [{name: words}]}\n\
+         - {name: b, exec: 'echo ${words'}\n- {name: c, shell: 'echo ${words'}",
+    )
+    .top("wrapper: [env, 'D=${CWD']");
+    let context = world.read("agent/context.yaml");
+    let source = "  - {type: file, id: x, path: '${CWD/x', on_missing: skip}\n";
+    world.write("agent/context.yaml", context + source);
+    world.write(
+        "agent/hooks.yaml",
+        "on_run_end: {command: [echo, '${AGENT_HOME']}\n",
+    );
+    let checked = world.delta(["check", "agent"]).exits(78);
+    for place in [
+        "wrapper: D=${CWD: '${' has no closing '}'",
+        "command: ${AGENT_HOME: '${' has no closing '}'",
+        "path: ${CWD/x: '${' has no closing '}'",
+        "tool \"b\"",
+        "tool \"c\"",
+    ] {
+        assert!(
+            checked.stderr.contains(place),
+            "{place}\n{}",
+            checked.stderr
+        );
+    }
+}
+
+#[test]
+fn a_setting_that_check_would_warn_of_brings_the_same_warning() {
+    let world = World::new();
+    world.model_says([text("ok")]);
+    let warning = "llm: 'temprature' goes into each request as it is; did you mean 'temperature'?";
+    let run = world.run("go").args(["--set", "llm.temprature=1"]).exits(0);
+    run.says(warning);
+    let yaml = world.read("agent/agent.yaml") + "  temprature: 1\n";
+    world.write("agent/agent.yaml", yaml);
+    world.delta(["check", "agent"]).exits(0).says(warning);
+}

@@ -333,6 +333,15 @@ fn a_node_with_a_wrong_role_or_kind_or_none_that_can_be_derived_is_told_so() {
 }
 
 #[test]
+fn an_unknown_agent_is_reported_beside_a_missing_context() {
+    let errors = errors_in("nodes:\n- {id: a, role: start, agent_id: nobody}\n");
+    let mut codes: Vec<&str> = errors.iter().filter_map(|it| it["code"].as_str()).collect();
+    codes.retain(|code| ["context_missing", "unknown_agent"].contains(code));
+    codes.sort_unstable();
+    assert_eq!(codes, ["context_missing", "unknown_agent"], "{errors:#?}");
+}
+
+#[test]
 fn a_flow_without_a_workflow_is_missing_it() {
     let world = World::new();
     let missing = |dir: &str, message: &str| {

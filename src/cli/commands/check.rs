@@ -24,8 +24,8 @@ pub(crate) fn check_agent(dir: &Path, format: OutputFormat) -> Result<Exit> {
         problems.extend(lint::about(&found, &path));
         agent::sort_problems(&mut problems);
     }
-    if let Some(agent) = agent.as_ref().filter(|it| it.acceptance.schema.is_some()) {
-        problems.extend(schema_problem(agent, &*install_signals()?)?);
+    if let Some(schema) = &found.schema {
+        problems.extend(schema_problem(schema, &*install_signals()?)?);
         agent::sort_problems(&mut problems);
     }
     let agent = agent.filter(|_| problems.iter().all(|p| p.severity != Severity::Error));

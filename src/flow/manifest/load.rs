@@ -435,7 +435,7 @@ fn settings_of(
     let schema_in = finder.find(&lookup.schemas, "schema_in", draft.schema_in.as_deref());
     let schema_out = finder.find(&lookup.schemas, "schema_out", draft.schema_out.as_deref());
     let context = match draft.lacks_context {
-        true => lookup.context(draft.context.as_deref()?),
+        true => draft.context.as_deref().and_then(|it| lookup.context(it)),
         false => finder.context(lookup, draft.context.as_deref()),
     };
     let tools = finder.tools(lookup, draft.tools.as_deref());
