@@ -106,13 +106,43 @@ fn the_next_steps_are_told_on_stderr_and_the_command_can_be_pasted() {
 }
 
 #[test]
-fn the_next_steps_name_a_model_where_the_agent_names_none() {
-    let world = World::new();
-    for (template, is_named) in [("coder", false), ("minimal", true)] {
-        let made = world.delta(["init", "-t", template, template]);
-        let made = made.exits(0).describe();
-        assert_eq!(made.contains("export DELTA_MODEL="), !is_named, "{made}");
+fn no_template_names_a_model_and_the_next_steps_name_what_is_missing() {
+    const SETUP: &str = "  delta setup   # there is ";
+    for template in TEMPLATES {
+        let world = World::new();
+        let init = |dir: &str, variables: &[(&str, &str)]| {
+            let init = world.delta(["init", "-t", template, dir]);
+            let set = |init: Delta, (name, value): &(&str, &str)| init.env(name, value);
+            variables.iter().fold(init, set).exits(0)
+        };
+        init("a", &[]).says(&format!("{SETUP}no model and no key\n"));
+        let yaml = world.read("a/agent.yaml");
+        assert!(yaml.contains("\nllm: {}\n"), "{template}");
+        init("b", &[("DELTA_MODEL", "m")]).says(&format!("{SETUP}no key\n"));
+        let local = ("DELTA_BASE_URL", "http://127.0.0.1:9/v1");
+        init("c", &[local]).says(&format!("{SETUP}no model\n"));
+        init("d", &[local, ("DELTA_MODEL", "m")]).does_not_say("delta setup");
     }
+}
+
+#[test]
+fn an_agent_among_the_persons_own_is_run_by_its_name() {
+    let world = World::new();
+    let made = world
+        .delta(["init", "-y", ".config/delta/agents/mine"])
+        .exits(0);
+    made.says("\n  delta run @mine 'What it should do'\n");
+    world.model_says([text("done")]);
+    world
+        .delta(["run", "@mine", "What it should do"])
+        .env("DELTA_MODEL", "scripted")
+        .env("DELTA_BASE_URL", world.server.url())
+        .exits(0)
+        .prints("done\n");
+    world
+        .delta(["init", "-y", "elsewhere/mine"])
+        .exits(0)
+        .says("delta run -a elsewhere/mine");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! `delta init`: makes a new agent.
 
+use crate::cli::agent_names::find_word;
 use crate::cli::templates::{self, Template};
-use crate::config::load;
+use crate::config::environment::{Environment, MODEL, SETUP};
+use crate::config::{load, person};
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::text::disguise::disguises;
 use crate::text::shell::shell_quoted;
@@ -44,22 +46,43 @@ pub(crate) fn create_agent(
             &format!("agent {name} ({}) in {shown}: {files}", template.name),
         ),
     ]);
-    let run = ["delta", "run", "-a", &dir.to_string_lossy(), "-y", "-m"].map(str::to_owned);
-    let (agent, _) = load::load_with(dir, &Map::new());
-    let lacks_model = agent.is_some_and(|agent| !agent.llm.has_model());
-    let mut next = vec![
-        "next:".to_owned(),
-        "  export DELTA_API_KEY=...   # or DELTA_BASE_URL=http://127.0.0.1:8080/v1".to_owned(),
-    ];
-    if lacks_model {
-        next.push("  export DELTA_MODEL=...     # the name of the model to ask".to_owned());
-    }
-    next.push(format!("  {} 'What it should do'", shell_quoted(&run)));
-    for line in next {
+    screen.progress(&[(Tone::Dim, "next:")]);
+    let missing = what_is_missing(dir).map(|missing| format!("  {SETUP}   # there is {missing}"));
+    let run = format!("  {} 'What it should do'", run_command(dir, &name));
+    for line in missing.into_iter().chain([run]) {
         screen.progress(&[(Tone::Dim, &line)]);
     }
     print(format!("{shown}\n").as_bytes())?;
     Ok(Exit::Success)
+}
+
+/// What a run of the agent would lack.
+fn what_is_missing(dir: &Path) -> Option<&'static str> {
+    let agent = load::load_with(dir, &Map::new()).0?;
+    let llm = &agent.llm;
+    let has_model = llm.has_model() || matches!(person::variable(MODEL), Ok(Some(_)));
+    let (environment, _) = Environment::of_agent(&agent, None).ok()?;
+    let endpoint = environment.endpoint(llm.api, llm.base_url.as_deref(), &llm.headers);
+    match (has_model, endpoint.is_ok()) {
+        (true, true) => None,
+        (true, false) => Some("no key"),
+        (false, true) => Some("no model"),
+        (false, false) => Some("no model and no key"),
+    }
+}
+
+/// The beginning of the command that runs the agent: by its name if it was put where names are looked up.
+fn run_command(dir: &Path, name: &str) -> String {
+    let by_name = find_word(Path::new(&format!("@{name}"))).ok();
+    let real = |path: &Path| path.canonicalize().ok();
+    let is_found = by_name.is_some_and(|found| real(&found.home) == real(dir));
+    let words = match is_found {
+        true => vec!["delta".to_owned(), "run".to_owned(), format!("@{name}")],
+        false => ["delta", "run", "-a", &dir.to_string_lossy(), "-y", "-m"]
+            .map(str::to_owned)
+            .to_vec(),
+    };
+    shell_quoted(&words)
 }
 
 /// The agent's name: that of its directory.
