@@ -89,6 +89,8 @@ pub(crate) enum DeltaCommand {
         full: bool,
     },
     Page(&'static Page),
+    /// Lines of the manual.
+    FoundLines(String),
     ListPages,
     /// A tool of the agent `coder`, and its values.
     CoderTool(Vec<String>),
@@ -98,8 +100,6 @@ pub(crate) enum DeltaCommand {
     Complete(Vec<OsString>),
 }
 
-/// `delta mcp`.
-#[derive(Debug)]
 /// `delta setup`.
 #[derive(Debug)]
 pub(crate) struct SetupArgs {
@@ -112,6 +112,8 @@ pub(crate) struct SetupArgs {
     pub yes: bool,
 }
 
+/// `delta mcp`.
+#[derive(Debug)]
 pub(crate) struct McpArgs {
     /// list, import, check or call.
     pub action: String,
@@ -323,10 +325,23 @@ fn replay_args(given: &ParsedCommand) -> Result<ReplayArgs> {
 
 fn page(given: &ParsedCommand) -> Result<DeltaCommand> {
     let Some(topic) = given.operand_text(0) else {
-        return Ok(DeltaCommand::ListPages);
+        return match given.has("--search") {
+            true => Err(Error::usage("help -k needs a word to search for")),
+            false => Ok(DeltaCommand::ListPages),
+        };
     };
-    let names: Vec<String> = manual::PAGES.iter().map(Page::topic).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let page = manual::find(&topic).ok_or_else(|| unknown_word("no page about", &topic, &names))?;
-    Ok(DeltaCommand::Page(page))
+    if let Some(page) = manual::find(&topic).filter(|_| !given.has("--search")) {
+        return Ok(DeltaCommand::Page(page));
+    }
+    let found = manual::search(&topic);
+    if topic.trim().is_empty() || found.is_empty() {
+        let names: Vec<String> = manual::PAGES.iter().map(Page::topic).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        return Err(unknown_word(
+            "no page about, and no line with,",
+            &topic,
+            &names,
+        ));
+    }
+    Ok(DeltaCommand::FoundLines(found))
 }

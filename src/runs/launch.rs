@@ -96,7 +96,8 @@ impl Launch<'_> {
         let open = self.start().resume(found, Vec::new(), |journal, state| {
             // The last iteration, if a call of it is open, else the next.
             let thought = state.last_thought();
-            let is_open = thought.is_some_and(|it| it.calls.iter().any(|call| call.result.is_none()));
+            let is_open =
+                thought.is_some_and(|it| it.calls.iter().any(|call| call.result.is_none()));
             resumes_at = state.iterations + u64::from(!is_open);
             // The engine may have died before the first message was in the journal.
             let unsaid = (state.turns.is_empty() && !task.is_empty()).then_some(&*task);

@@ -106,6 +106,20 @@ impl Page {
     }
 }
 
+/// The lines of all pages that have a text in them, in any case: `page: line`, one a line.
+pub(crate) fn search(text: &str) -> String {
+    let text = text.to_lowercase();
+    let of_page = |page: &'static Page| {
+        let text = text.clone();
+        let found = page
+            .text
+            .lines()
+            .filter(move |line| line.to_lowercase().contains(&text));
+        found.map(|line| format!("{}: {}\n", page.topic(), line.trim()))
+    };
+    PAGES.iter().flat_map(of_page).collect()
+}
+
 /// The list of all pages, one a line.
 pub(crate) fn list() -> String {
     let lines = PAGES.iter().map(|page| {

@@ -415,7 +415,7 @@ fn a_result_that_nobody_got_is_told_again_without_asking_the_model() {
 #[test]
 fn the_pages_that_are_listed_can_be_asked_for() {
     let world = World::new();
-    let refused = world.delta(["help", "nonsense"]).exits(2).describe();
+    let refused = world.delta(["help", "xyzzy"]).exits(2).describe();
     let (_, pages) = refused.split_once("it is one of ").unwrap();
     let pages: Vec<&str> = pages.lines().next().unwrap().split(", ").collect();
     let text = |page: &str| world.delta(["help", page]).exits(0).stdout;

@@ -219,6 +219,60 @@ fn an_unknown_page_is_refused_with_the_nearest() {
 }
 
 #[test]
+fn a_word_that_is_no_page_is_searched_for() {
+    let found = printed(&["help", "keep_requests"]);
+    for line in found.lines() {
+        let (page, line) = line.split_once(": ").unwrap();
+        assert!(printed(&["help", page]).contains(line), "{page}: {line}");
+        assert!(line.contains("keep_requests"), "{line}");
+    }
+    assert!(
+        found.starts_with("run: ") || found.contains("\nrun: "),
+        "{found}"
+    );
+    assert!(found.contains("\nagent: "), "{found}");
+    // In any case; the name of a page only with -k.
+    assert_eq!(printed(&["help", "KEEP_REQUESTS"]), found);
+    assert_eq!(printed(&["help", "sandbox"]), page("sandbox"));
+    let lines = printed(&["help", "-k", "sandbox"]);
+    assert!(
+        lines.starts_with("delta: ") && lines.contains("\ncoder: "),
+        "{lines}"
+    );
+    let world = World::new();
+    world.delta(["help", "-k"]).refuses(2, "needs a word");
+    world.delta(["help", "-k", "xyzzy"]).refuses(2, "xyzzy");
+}
+
+#[test]
+fn no_page_is_wider_than_80_columns_and_long_ones_begin_with_their_sections() {
+    for page in PAGES {
+        let name = page.full_name();
+        let wide: Vec<&str> = page
+            .text
+            .lines()
+            .filter(|it| it.chars().count() > 80)
+            .collect();
+        assert!(wide.is_empty(), "{name}: {wide:#?}");
+        let headings = page.text.lines().filter(|line| {
+            line.starts_with(|c: char| c.is_ascii_uppercase()) && !line.contains("  ")
+        });
+        let headings: Vec<&str> = headings.collect();
+        let is_long = page.text.lines().count() > 210;
+        assert_eq!(headings[0] == "SECTIONS", is_long, "{name}");
+        if is_long {
+            let listed = section(page.text, "SECTIONS").replace('\n', " ");
+            let listed: Vec<&str> = listed.split(", ").map(str::trim).collect();
+            let listed: Vec<String> = listed
+                .iter()
+                .map(|it| it.split_whitespace().collect::<Vec<_>>().join(" "))
+                .collect();
+            assert_eq!(listed, headings[1..], "{name}");
+        }
+    }
+}
+
+#[test]
 fn every_file_of_the_manual_is_a_page() {
     let mut files: Vec<String> = Vec::new();
     for file in std::fs::read_dir(root().join("man")).unwrap() {
