@@ -19,14 +19,13 @@ use std::time::Duration;
 const LONGEST_NAME: usize = 200;
 
 /// The members in which servers give a model's window, in tokens; of llama.cpp below `meta`.
-const WINDOW_KEYS: [&str; 7] = [
+const WINDOW_KEYS: [&str; 6] = [
     "context_length",
     "max_model_len",
     "context_window",
     "max_context_length",
     "max_input_tokens",
     "n_ctx",
-    "n_ctx_train",
 ];
 
 /// A model of a list.
@@ -183,7 +182,7 @@ mod tests {
             r#"{"data": [
                 {"id": "b", "context_length": 128000, "pricing": {"prompt": "0.0000025", "completion": "0.00001"}},
                 {"id": "a", "max_model_len": 4096},
-                {"id": "c", "meta": {"n_ctx_train": 8192}, "pricing": {"input": 1, "output": 2.5}},
+                {"id": "c", "meta": {"n_ctx": 8192, "n_ctx_train": 131072}, "pricing": {"input": 1, "output": 2.5}},
                 {"id": "d", "pricing": {"prompt": "-1", "completion": "-1"}},
                 {"object": "nothing"}, 7
             ]}"#,
