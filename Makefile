@@ -48,6 +48,11 @@ check-deps:
 man-text:
 	man/render.sh
 
+# The manual as pages for a browser, in target/html; needs mandoc and Python. Fails if a link leads nowhere.
+html:
+	python3 man/html/build.py '$(TARGET_DIR)/html'
+	@echo $(TARGET_DIR)/html/index.html
+
 bench: all
 	$(CARGO) bench --locked --quiet --bench bench -- '$(BIN)/delta' --json '$(TARGET_DIR)/bench.json'
 
@@ -108,5 +113,6 @@ release:
 clean:
 	$(CARGO) clean
 
+.PHONY: html
 .PHONY: static-glibc tarball source package-check release
 .PHONY: all demo test check check-deps man-text bench bench-compare bench-record install uninstall deb static clean

@@ -35,6 +35,7 @@ mod context;
 mod damage;
 mod deadline;
 mod diff;
+mod docs;
 mod environment;
 mod everyday;
 mod example_approval;
