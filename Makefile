@@ -53,6 +53,10 @@ html:
 	python3 man/html/build.py '$(TARGET_DIR)/html'
 	@echo $(TARGET_DIR)/html/index.html
 
+# The pictures of docs/, from runs whose model is a script; needs tmux, git, Python and chromium.
+pictures: all
+	python3 docs/tools/pictures.py '$(BIN)'
+
 bench: all
 	$(CARGO) bench --locked --quiet --bench bench -- '$(BIN)/delta' --json '$(TARGET_DIR)/bench.json'
 
@@ -113,6 +117,6 @@ release:
 clean:
 	$(CARGO) clean
 
-.PHONY: html
+.PHONY: html pictures
 .PHONY: static-glibc tarball source package-check release
 .PHONY: all demo test check check-deps man-text bench bench-compare bench-record install uninstall deb static clean

@@ -130,3 +130,55 @@ fn every_option_in_docs_is_an_option_of_its_command() {
     }
     assert!(checked > 10, "{checked} options");
 }
+
+/// What the pictures show of a text, made by the script that makes them.
+fn normal(text: &str) -> String {
+    let program = "import sys; sys.path.insert(0, sys.argv[1]); from normal import Normal; \
+        print(Normal({'/tmp/d0000': '/home/user'}).text(sys.argv[2]))";
+    let output = Command::new("python3")
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .args(["-c", program])
+        .arg(root().join("docs/tools"))
+        .arg(text)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn pictures_of_two_runs_of_a_command_are_the_same() {
+    if !installed(&["python3"]) {
+        return;
+    }
+    let shown = |id: &str, at: &str, took: &str, blanks: &str, total: &str| {
+        format!(
+            "\x1b[2mrun {id} in /tmp/d0000\x1b[0m, {at}\n[1]   ok, {took}\n\
+             {id}  COMPLETED {blanks}{took}  400\n\x1b[2m{total}, 455 tokens\n"
+        )
+    };
+    let first = normal(&shown(
+        "20261121_112156_ad4c86",
+        "2026-11-21 11:21:56 UTC",
+        "3 ms",
+        "   ",
+        "12 ms",
+    ));
+    let second = normal(&shown(
+        "20261122_235959_0e57f9",
+        "2026-11-22 23:59:59 UTC",
+        "214 ms",
+        " ",
+        "1.2 s",
+    ));
+    assert_eq!(first, second);
+    for (of_the_machine, instead) in [
+        ("20261121", "20260105_0915"),
+        ("/tmp", "/home/user"),
+        ("11:21", "2026-01-05 09:15:00 UTC"),
+    ] {
+        assert!(!first.contains(of_the_machine), "{first}");
+        assert!(first.contains(instead), "{first}");
+    }
+}
