@@ -64,6 +64,11 @@ bench: all
 bench-compare: all
 	$(CARGO) bench --locked --quiet --bench bench -- '$(BIN)/delta' --instructions benches/instructions.json
 
+# docs/measurements.md and its plots, on an idle machine: some ten minutes, and the time to build the bench.
+measure: all
+	$(CARGO) bench --locked --quiet --bench bench -- '$(BIN)/delta' --evaluation > '$(TARGET_DIR)/evaluation.txt'
+	python3 benches/measure/measure.py --simulation '$(TARGET_DIR)/evaluation.txt' '$(BIN)/delta'
+
 bench-record: all
 	$(CARGO) bench --locked --quiet --bench bench -- '$(BIN)/delta' --instructions benches/instructions.json --record
 
@@ -117,6 +122,6 @@ release:
 clean:
 	$(CARGO) clean
 
-.PHONY: html pictures
+.PHONY: html pictures measure
 .PHONY: static-glibc tarball source package-check release
 .PHONY: all demo test check check-deps man-text bench bench-compare bench-record install uninstall deb static clean

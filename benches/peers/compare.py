@@ -15,6 +15,7 @@ hundred. The model thinks no time. Figures mean something on an idle machine onl
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -27,6 +28,8 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 PATIENCE = 600
+# What the first line of a program's version says.
+VERSION = re.compile(r"\d+(\.\d+)+")
 MANY_CALLS = 100
 
 
@@ -348,6 +351,40 @@ def print_table(results):
         print(f"{peer:10}" + "".join(f"{cell:>26}" for cell in cells))
 
 
+def version_of(program, home):
+    """What a program says of its version: digits and dots, or nothing."""
+    said = subprocess.run([program, "--version"], env=environment(home), stdin=subprocess.DEVNULL, capture_output=True,
+                          timeout=PATIENCE, text=True, check=False)
+    found = VERSION.search(said.stdout + said.stderr)
+    return found[0] if found else ""
+
+
+def serve():
+    """A server whose script is another for each run, and its address."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    server.script = Script()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server, f"http://127.0.0.1:{server.server_port}/v1"
+
+
+def compare(delta, only, into, runs, work=measure):
+    """What `work` returns for delta and each peer, with their versions, and why the others are skipped."""
+    into.mkdir(parents=True, exist_ok=True)
+    server, url = serve()
+    results, skipped = {}, {}
+    for peer in (peer for peer in PEERS if peer.name in ["delta", *only]):
+        with tempfile.TemporaryDirectory(prefix="peers-", ignore_cleanup_errors=True) as home:
+            try:
+                program = peer.find(into) if peer.find else os.path.abspath(delta)
+                peer.prepare(Path(home), url)
+                figures = work(peer, program, (Path(home), url, server.script), runs)
+                results[peer.name] = {"version": version_of(program, Path(home)), **figures}
+            except (OSError, Failure, subprocess.TimeoutExpired) as why:
+                skipped[peer.name] = str(why)
+    return results, skipped
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("delta", nargs="?", default=str(PROJECT / "target/release/delta"))
@@ -357,22 +394,9 @@ def main():
     wanted = parser.parse_args()
     if wanted.runs < 1:
         parser.error("--runs: at least one")
-    wanted.into.mkdir(parents=True, exist_ok=True)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    server.script = Script()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    url = f"http://127.0.0.1:{server.server_port}/v1"
-    results = {}
-    only = ["delta", *wanted.only.split(",")]
-    for peer in (peer for peer in PEERS if peer.name in only):
-        with tempfile.TemporaryDirectory(prefix="peers-", ignore_cleanup_errors=True) as home:
-            try:
-                program = peer.find(wanted.into) if peer.find else os.path.abspath(wanted.delta)
-                peer.prepare(Path(home), url)
-                results[peer.name] = measure(peer, program, (Path(home), url, server.script), wanted.runs)
-            except (OSError, Failure, subprocess.TimeoutExpired) as why:
-                print(f"{peer.name} is skipped: {why}", file=sys.stderr)
+    results, skipped = compare(wanted.delta, wanted.only.split(","), wanted.into, wanted.runs)
+    for name, why in skipped.items():
+        print(f"{name} is skipped: {why}", file=sys.stderr)
     print_table(results)
     if "delta" not in results:
         sys.exit(1)

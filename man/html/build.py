@@ -140,6 +140,15 @@ def inline(text, pages):
     return re.sub(r"\[([^\]]+)\]\(([^)]+)\)", of_link, text)
 
 
+def docs():
+    """The pages of docs/, by their titles."""
+    return sorted(DOCS.glob("*.md"), key=lambda file: title_of(read(file)))
+
+
+def title_of(text):
+    return re.search(r"^# (.*)$", text, re.M)[1]
+
+
 def slug(text):
     return re.sub(r"[^\w-]", "", text.lower().replace(" ", "-"))
 
@@ -186,7 +195,7 @@ def render_markdown(text, pages):
         if held and code in (None, []):
             blocks.append(block_of(held, pages))
             held = []
-    return re.search(r"^# (.*)$", text, re.M)[1], "\n".join(blocks)
+    return title_of(text), "\n".join(blocks)
 
 
 # -- The whole
@@ -247,6 +256,8 @@ def index_page(pages):
             if number == section
         ]
         parts.append(f'<h2 id="{title.lower()}">{title}</h2>\n<table class="pages">\n' + "\n".join(rows) + "\n</table>")
+    more = [f'<li><a href="{file.stem}.html">{html.escape(title_of(read(file)))}</a></li>' for file in docs()]
+    parts.append('<h2 id="background">Background</h2>\n<ul>\n' + "\n".join(more) + "\n</ul>")
     return "The manual of delta", "\n".join(parts)
 
 
@@ -282,7 +293,7 @@ def build(to):
     bodies = {"index.html": index_page(pages)}
     for (section, name), file in pages.items():
         bodies[f"{name}.{section}.html"] = render_manual(section, name, file, pages)
-    for file in sorted(DOCS.glob("*.md")):
+    for file in docs():
         try:
             bodies[f"{file.stem}.html"] = render_markdown(read(file), pages)
         except Problem as problem:
