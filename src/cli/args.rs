@@ -255,7 +255,7 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
             dirs: given.operands.iter().map(PathBuf::from).collect(),
             output: given.path("--output"),
         },
-        "sandbox" => DeltaCommand::Sandbox(sandbox_args(given)),
+        "sandbox" => DeltaCommand::Sandbox(sandbox_args(given)?),
         "migrate" => DeltaCommand::Migrate {
             work_dir: given.work_dir(),
             adopt: given.has("--adopt"),
@@ -294,17 +294,32 @@ fn mcp_args(given: &ParsedCommand) -> Result<McpArgs> {
     })
 }
 
-fn sandbox_args(given: &ParsedCommand) -> SandboxArgs {
-    SandboxArgs {
+fn sandbox_args(given: &ParsedCommand) -> Result<SandboxArgs> {
+    let hide = given.paths("--hide");
+    let is_other_home = |path: &&PathBuf| {
+        let first = path.components().next();
+        first.is_some_and(|first| {
+            let name = first.as_os_str().as_encoded_bytes();
+            name.starts_with(b"~") && name != b"~"
+        })
+    };
+    if let Some(path) = hide.iter().find(is_other_home) {
+        let path = path.display();
+        return Err(Error::usage(format!(
+            "--hide {path}: only ~/ becomes a home directory, yours; write the whole path, or ./{path} for a file of \
+             this name"
+        )));
+    }
+    Ok(SandboxArgs {
         rw: given.paths("--rw"),
         ro: given.paths("--ro"),
         protect: given.paths("--protect"),
-        hide: given.paths("--hide"),
+        hide,
         no_network: given.has("--no-network"),
         allow_unix: given.has("--allow-unix"),
         strict: given.has("--strict"),
         command: given.operands.clone(),
-    }
+    })
 }
 
 fn replay_args(given: &ParsedCommand) -> Result<ReplayArgs> {

@@ -24,19 +24,21 @@ pub(crate) struct AbsentFile {
     identity: (u64, u64),
 }
 
-/// Paths that decide which programs git runs, and those that would but do not exist.
+/// Paths that decide which programs git runs, and those that would but do not exist. A directory that cannot be
+/// listed is such a path: its owner can change its mode.
 pub(crate) fn decisive_paths(git: &Path) -> (Vec<PathBuf>, Vec<AbsentFile>) {
-    let mut dirs = vec![git.to_owned()];
-    collect_submodules(&git.join("modules"), DEPTH, &mut dirs);
-    dirs.extend(subdirectories(&git.join("worktrees")));
-    let (mut present, mut absent) = (Vec::new(), Vec::new());
+    let (mut dirs, mut present) = (vec![git.to_owned()], Vec::new());
+    collect_submodules(&git.join("modules"), DEPTH, (&mut dirs, &mut present));
+    dirs.extend(subdirectories(&git.join("worktrees"), &mut present));
+    let mut absent = Vec::new();
     for dir in dirs {
         for name in DECISIVE {
             let path = dir.join(name);
-            if path.symlink_metadata().is_ok() {
-                present.push(path);
-            } else if let Some(file) = AbsentFile::new(&dir, name) {
-                absent.push(file);
+            match path.symlink_metadata() {
+                Err(e) if e.kind() != io::ErrorKind::PermissionDenied => {
+                    absent.extend(AbsentFile::new(&dir, name));
+                }
+                _ => present.push(path),
             }
         }
     }
@@ -88,24 +90,33 @@ impl AbsentFile {
     }
 }
 
-fn collect_submodules(dir: &Path, depth: usize, dirs: &mut Vec<PathBuf>) {
+fn collect_submodules(
+    dir: &Path,
+    depth: usize,
+    (dirs, unlisted): (&mut Vec<PathBuf>, &mut Vec<PathBuf>),
+) {
     if depth == 0 {
         return;
     }
-    for dir in subdirectories(dir) {
+    for dir in subdirectories(dir, unlisted) {
         if is_git_dir(&dir) {
-            collect_submodules(&dir.join("modules"), depth - 1, dirs);
+            collect_submodules(&dir.join("modules"), depth - 1, (dirs, unlisted));
             dirs.push(dir);
         } else {
-            collect_submodules(&dir, depth - 1, dirs);
+            collect_submodules(&dir, depth - 1, (dirs, unlisted));
         }
     }
 }
 
-/// Directories in a directory; links to some are not followed.
-fn subdirectories(dir: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+/// Directories in a directory; links to some are not followed. One that cannot be listed is added to the others.
+fn subdirectories(dir: &Path, unlisted: &mut Vec<PathBuf>) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir);
+    let is_barred = |e: &io::Error| e.kind() == io::ErrorKind::PermissionDenied;
+    if entries.as_ref().is_err_and(is_barred) {
+        unlisted.push(dir.to_owned());
+    }
     let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+    let entries = entries.into_iter().flatten().flatten();
     entries.filter(is_dir).map(|entry| entry.path()).collect()
 }
 

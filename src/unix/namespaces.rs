@@ -12,11 +12,12 @@ use rustix::process::{Pid, getegid, geteuid};
 use rustix::thread::{CapabilitySet, UnshareFlags, capabilities};
 use std::collections::BTreeMap;
 use std::env::{current_dir, set_current_dir};
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// A plan of what to cover, made before anything is restricted.
 #[derive(Debug)]
@@ -30,11 +31,11 @@ pub(crate) struct View {
     has_network: bool,
 }
 
-/// A part of the plan that the kernel refused.
+/// How far the plan has become true.
 #[derive(Debug)]
-pub(crate) struct Gap {
-    pub what: String,
-    pub why: String,
+pub(crate) struct Entered {
+    /// What the command can still do, and why.
+    pub open: Vec<String>,
     /// True if the process still has the network interfaces it had.
     pub has_network: bool,
 }
@@ -53,50 +54,107 @@ impl View {
     /// Adds a path that exists at or below one of the writable directories, which are canonical. A directory above it
     /// that could be renamed, and the path with it, is kept in place, too.
     pub(crate) fn cover(&mut self, path: &Path, read_only: bool, writable: &[PathBuf]) {
-        let is_writable = |path: &Path| writable.iter().any(|dir| path.starts_with(dir));
-        let Some(path) = without_links(path).filter(|path| is_writable(path)) else {
+        let Some(found) = self.follow(path, false, writable) else {
             return;
         };
-        let Ok(meta) = fs::symlink_metadata(&path) else {
+        let path = found.path();
+        let is_writable = writable.iter().any(|dir| path.starts_with(dir));
+        let Ok(meta) = path.symlink_metadata() else {
             return;
         };
-        if meta.is_symlink() {
-            self.links.push(path);
-            return;
-        }
-        let is_movable = |path: &Path| path.parent().is_some_and(is_writable);
-        let above = path.ancestors().skip(1).filter(|dir| is_movable(dir));
-        for (path, read_only) in above
-            .map(|dir| (dir, false))
-            .chain([(&*path, read_only || !meta.is_dir())])
-        {
-            if !is_covered(path, read_only) {
-                *self.covers.entry(path.to_owned()).or_default() |= read_only;
-            }
+        if is_writable && !meta.is_symlink() {
+            let is_barred = matches!(found, Found::Barred(_));
+            self.keep_above(path, writable);
+            self.put_cover(path, read_only || is_barred || !meta.is_dir());
         }
     }
 
     /// Adds a path, if it exists, that is to appear empty. A link is followed. If the command could not read it anyway,
-    /// it is no gap that it cannot be hidden.
-    pub(crate) fn hide(&mut self, path: &Path, is_readable: bool) {
-        let found = path.canonicalize().ok();
-        if let Some(path) = found.filter(|path| !is_hidden(path)) {
-            *self.hidden.entry(path).or_default() |= is_readable;
+    /// it is no gap that it cannot be hidden. What the command could rename the path with is kept in place.
+    pub(crate) fn hide(&mut self, path: &Path, is_readable: bool, writable: &[PathBuf]) {
+        let known_links = self.links.len();
+        let Some(found) = self.follow(path, true, writable) else {
+            return;
+        };
+        let path = found.path();
+        if is_hidden(path) {
+            self.links.truncate(known_links);
+            return;
+        }
+        self.keep_above(path, writable);
+        *self.hidden.entry(path.to_owned()).or_default() |= is_readable;
+    }
+
+    /// Keeps in place the directories above a path that could be renamed, and the path with them.
+    fn keep_above(&mut self, path: &Path, writable: &[PathBuf]) {
+        for dir in path.ancestors().skip(1) {
+            if lies_below(dir, writable) {
+                self.put_cover(dir, false);
+            }
         }
     }
 
+    fn put_cover(&mut self, path: &Path, read_only: bool) {
+        if !is_covered(path, read_only) {
+            *self.covers.entry(path.to_owned()).or_default() |= read_only;
+        }
+    }
+
+    /// Follows a path, and takes note of the links on the way that could be replaced. None if it leads nowhere.
+    fn follow(&mut self, path: &Path, follows_last: bool, writable: &[PathBuf]) -> Option<Found> {
+        let path = std::path::absolute(path).ok()?;
+        let mut rest: Vec<OsString> = components_reversed(&path);
+        let mut at = PathBuf::from("/");
+        let mut followed = 0;
+        while let Some(name) = rest.pop() {
+            if name == ".." {
+                at.pop();
+                continue;
+            }
+            let next = at.join(&name);
+            match next.symlink_metadata() {
+                Ok(meta) if meta.is_symlink() => {
+                    if lies_below(&next, writable) && !self.links.contains(&next) {
+                        self.links.push(next.clone());
+                    }
+                    if rest.is_empty() && !follows_last {
+                        return Some(Found::Path(next));
+                    }
+                    followed += 1;
+                    let target = next.read_link().ok().filter(|_| followed <= MOST_LINKS)?;
+                    if target.is_absolute() {
+                        at = PathBuf::from("/");
+                    }
+                    rest.extend(components_reversed(&target));
+                }
+                Ok(_) => at = next,
+                // It is looked into all the same once its owner has changed its mode.
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                    return Some(Found::Barred(at));
+                }
+                Err(_) => return None,
+            }
+        }
+        Some(Found::Path(at))
+    }
+
     /// Moves this process into the namespaces that the plan needs, if any. The keeper at the other end of the stream
-    /// maps the ids. Returns what the kernel refused.
+    /// maps the ids.
     ///
     /// # Errors
     /// A user namespace without ids, in which the command could create no files.
-    pub(crate) fn enter(&self, keeper: &UnixStream) -> io::Result<Option<Gap>> {
+    pub(crate) fn enter(&self, keeper: &UnixStream) -> io::Result<Entered> {
         let mut wanted = UnshareFlags::empty();
         let has_mounts = !self.covers.is_empty() || !self.hidden.is_empty();
         wanted.set(UnshareFlags::NEWNS, has_mounts);
         wanted.set(UnshareFlags::NEWNET, !self.has_network);
+        let mut entered = Entered {
+            open: Vec::new(),
+            has_network: self.has_network,
+        };
         if wanted.is_empty() {
-            return request_ids(keeper, false).map(|()| None);
+            request_ids(keeper, false)?;
+            return Ok(entered);
         }
         let dir = current_dir();
         if let Err(e) = check_ids().and_then(|()| unshare(wanted | UnshareFlags::NEWUSER)) {
@@ -104,16 +162,19 @@ impl View {
             let sockets = "sockets other than TCP, such as UDP".to_owned();
             let network = (!self.has_network).then_some(sockets);
             let why = format!("the kernel provides no user namespace: {}", reason(&e));
-            return Ok(self.gap(network, why, true));
+            entered.open.extend(self.all_open(network, &why));
+            entered.has_network = true;
+            return Ok(entered);
         }
         request_ids(keeper, true)?;
-        let mounted = if has_mounts { self.mount(dir) } else { Ok(()) };
-        let gap = |why| self.gap(None, why, self.has_network);
-        Ok(mounted.err().and_then(gap))
+        if has_mounts {
+            entered.open = self.mount(dir);
+        }
+        Ok(entered)
     }
 
-    /// What stays possible without the mounts, and perhaps something else.
-    fn gap(&self, other: Option<String>, why: String, has_network: bool) -> Option<Gap> {
+    /// What stays possible without any of the mounts, and perhaps something else.
+    fn all_open(&self, other: Option<String>, why: &str) -> Option<String> {
         let list = |paths: Vec<&PathBuf>| {
             let paths: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
             (!paths.is_empty()).then(|| paths.join(", "))
@@ -123,36 +184,44 @@ impl View {
         let reading = list(readable.map(|(path, _)| path).collect());
         let reading = reading.map(|it| format!("reading {it}"));
         let what: Vec<String> = changes.into_iter().chain(reading).chain(other).collect();
-        (!what.is_empty()).then(|| Gap {
-            what: what.join(" and "),
-            why,
-            has_network,
-        })
+        (!what.is_empty()).then(|| format!("{} ({why})", what.join(" and ")))
     }
 
-    /// Mounts the covers. Returns why they would not hold.
-    fn mount(&self, dir: io::Result<PathBuf>) -> Result<(), String> {
+    /// Mounts the covers, each by itself: what a running command could do to one of them must not open the others.
+    /// Returns what stays open, and why.
+    fn mount(&self, dir: io::Result<PathBuf>) -> Vec<String> {
+        let mut open = Vec::new();
         for (path, read_only) in &self.covers {
-            cover(path, *read_only)
-                .map_err(|e| format!("cannot mount {}: {}", path.display(), reason(&e)))?;
+            if let Err(e) = unless_gone(cover(path, *read_only)) {
+                let why = reason(&e);
+                open.push(format!(
+                    "changes to {} (cannot mount: {why})",
+                    path.display()
+                ));
+            }
         }
-        if !self.hidden.is_empty() {
-            self.mount_empty()
-                .map_err(|e| format!("cannot mount an empty file: {}", reason(&e)))?;
+        if !self.hidden.is_empty()
+            && let Err(e) = self.mount_empty()
+        {
+            let why = format!("cannot mount an empty file: {}", reason(&e));
+            open.extend(self.all_open(None, &why));
         }
-        let mut hidden = self.hidden.keys();
-        if let Some(path) = hidden.find(|path| path.exists() && !is_hidden(path)) {
-            return Err(format!("nothing can be mounted over {}", path.display()));
+        for path in self.hidden.keys() {
+            if path.exists() && !is_hidden(path) {
+                let path = path.display();
+                open.push(format!("reading {path} (nothing can be mounted over it)"));
+            }
         }
         // The current directory is still the one below the mounts.
-        dir.and_then(set_current_dir)
-            .map_err(|e| format!("the current directory has no path: {}", reason(&e)))?;
-        match open_directory() {
-            None => Ok(()),
-            Some(number) => Err(format!(
-                "descriptor {number} is a directory that was opened outside"
-            )),
+        if let Err(e) = dir.and_then(set_current_dir) {
+            let why = format!("the current directory has no path: {}", reason(&e));
+            open.extend(self.all_open(None, &why));
         }
+        if let Some(number) = open_directory() {
+            let why = format!("descriptor {number} is a directory that was opened outside");
+            open.extend(self.all_open(None, &why));
+        }
+        open
     }
 
     /// Mounts an empty file or directory over each hidden path. It is the user's own and private, because programs
@@ -174,8 +243,12 @@ impl View {
                 if above.any(|dir| self.hidden.contains_key(dir)) {
                     continue;
                 }
-                mount_bind(if path.is_dir() { &dir } else { &file }, path)?;
-                mount_remount(path, MountFlags::BIND | MountFlags::RDONLY | SAFE, "")?;
+                // Whether it has worked is looked at afterwards.
+                let empty = if path.is_dir() { &dir } else { &file };
+                if mount_bind(empty, path).is_ok() {
+                    let flags = MountFlags::BIND | MountFlags::RDONLY | SAFE;
+                    may_fail(mount_remount(path, flags, ""));
+                }
             }
             Ok(())
         };
@@ -189,11 +262,45 @@ const SAFE: MountFlags = MountFlags::NOSUID
     .union(MountFlags::NODEV)
     .union(MountFlags::NOEXEC);
 
-/// The path with the links in its directory resolved, but not in its last component.
-fn without_links(path: &Path) -> Option<PathBuf> {
-    match (path.parent(), path.file_name()) {
-        (Some(dir), Some(name)) => Some(dir.join(".").canonicalize().ok()?.join(name)),
-        _ => path.canonicalize().ok(),
+/// As many links are followed on the way to a path as by the kernel.
+const MOST_LINKS: u32 = 40;
+
+/// Where a path leads, without links.
+enum Found {
+    Path(PathBuf),
+    /// A directory on the way that cannot be searched.
+    Barred(PathBuf),
+}
+
+impl Found {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Path(path) | Self::Barred(path) => path,
+        }
+    }
+}
+
+/// The names in a path and its `..`, the last one first.
+fn components_reversed(path: &Path) -> Vec<OsString> {
+    let names = path.components().rev().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    names.collect()
+}
+
+/// True if a path can be renamed in one of the directories.
+fn lies_below(path: &Path, dirs: &[PathBuf]) -> bool {
+    let parent = path.parent();
+    parent.is_some_and(|parent| dirs.iter().any(|dir| parent.starts_with(dir)))
+}
+
+/// What was there when the plan was made and is not any more needs no cover.
+fn unless_gone(outcome: io::Result<()>) -> io::Result<()> {
+    match outcome {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
     }
 }
 

@@ -143,9 +143,164 @@ fn the_persons_own_keys_are_hidden_and_what_lies_beside_them_is_not() {
         .exits(0)
         .prints("name: a\n")
         .says("");
-    // What is hidden stays so where its directory is moved.
-    let script = "mv ../.config/delta ../.config/other && cat ../.config/other/env";
-    end(&["--rw", ".."], script).exits(0).prints("");
+}
+
+#[test]
+fn what_is_hidden_stays_so_for_the_next_command() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = world();
+    world.write("dot/netrc", "secret\n");
+    symlink("dot/netrc", world.path("netrc")).unwrap();
+    world.write("docker/deep/config.json", "secret\n");
+    let hide = ["docker/deep/config.json", "netrc", ".config/delta/env"];
+    let hide = hide.map(|name| format!("~/{name}"));
+    let hide = hide.iter().flat_map(|path| ["--hide", path]);
+    let options: Vec<&str> = ["--rw", ".."].into_iter().chain(hide).collect();
+    for script in [
+        "mv ../docker ../moved",
+        "mv ../docker/deep ../docker/moved",
+        "mv ../.config ../moved",
+        "mv ../.config/delta ../.config/moved",
+        "mv ../dot ../moved",
+        "mv -T ../docker --exchange ../dot",
+    ] {
+        let outcome = sandbox(&world, &options, script).end();
+        assert_ne!(outcome.code(), Some(0), "{script}\n{}", outcome.describe());
+        let next = "grep -r secret .. 2> /dev/null; grep -r sk- .. 2> /dev/null; :";
+        sandbox(&world, &options, next).exits(0).prints("");
+    }
+    // Nothing can keep a link in its place.
+    let outcome = sandbox(&world, &options, "echo ran").exits(0);
+    outcome
+        .prints("ran\n")
+        .says("replacing ")
+        .says("netrc (a symbolic link)");
+    let strict = [&options[..], &["--strict"]].concat();
+    let outcome = sandbox(&world, &strict, "echo ran").exits(125);
+    outcome.prints("").says("netrc (a symbolic link)");
+    let elsewhere = [&["--strict", "--ro", "/"], &options[2..]].concat();
+    let read = "cat ../netrc ../dot/netrc";
+    sandbox(&world, &elsewhere, read)
+        .exits(0)
+        .prints("")
+        .says("");
+}
+
+/// Has the modes of files count for root, too.
+fn with_modes(delta: Delta) -> Delta {
+    let script = "case $(id -u) in 0) exec setpriv --bounding-set=-dac_override,-dac_read_search \"$0\" \"$@\";; esac; \
+        exec \"$0\" \"$@\"";
+    delta.under(&["sh", "-c", script])
+}
+
+#[test]
+fn no_mode_of_a_directory_opens_what_is_hidden_or_protected_in_it() {
+    if !has_namespaces() || !installed(&["setpriv"]) {
+        return;
+    }
+    let world = world();
+    for (name, content) in [
+        ("docker/deep/config.json", "secret\n"),
+        ("box/sub/deep/keep", "mine\n"),
+        ("box/.git/HEAD", "ref: refs/heads/main\n"),
+        ("box/.git/config", "mine\n"),
+        ("box/.git/modules/lib/HEAD", "ref: refs/heads/main\n"),
+        ("box/.git/modules/lib/objects/a", "a\n"),
+        ("box/.git/modules/lib/config", "mine\n"),
+    ] {
+        world.write(name, content);
+    }
+    let hidden = "~/docker/deep/config.json";
+    let options = [
+        "--rw",
+        ".",
+        "--ro",
+        "/",
+        "--hide",
+        hidden,
+        "--protect",
+        "sub/deep/keep",
+    ];
+    let files = [
+        "box/sub/deep/keep",
+        "box/.git/config",
+        "box/.git/modules/lib/config",
+    ];
+    for dir in [
+        "docker",
+        "docker/deep",
+        ".config",
+        ".config/delta",
+        "box/sub",
+        "box/sub/deep",
+        "box/.git",
+        "box/.git/modules",
+        "box/.git/modules/lib",
+    ] {
+        for mode in [0o000, 0o300, 0o600] {
+            let path = world.path(dir);
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let path = path.display();
+            let script = format!(
+                "chmod 700 {path}; cat ../docker/deep/config.json ../.config/delta/env; \
+                 for f in {}; do echo x > ../$f; done; :",
+                files.join(" ")
+            );
+            let outcome = with_modes(sandbox(&world, &options, &script)).end();
+            fs::set_permissions(world.path(dir), fs::Permissions::from_mode(0o700)).unwrap();
+            let about = format!("{dir} {mode:o}\n{}", outcome.describe());
+            assert!(outcome.printed("") && outcome.code() == Some(0), "{about}");
+            for file in files {
+                assert_eq!(world.read(file), "mine\n", "{file} {about}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_path_that_cannot_be_hidden_opens_no_other() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = world();
+    world.write("home/key", "secret\n");
+    // It is covered itself while others are.
+    let hide = ["--hide", "/proc/self/environ", "--hide", "../home"];
+    let options = [&["--rw", ".", "--ro", "/"][..], &hide].concat();
+    let outcome = sandbox(
+        &world,
+        &options,
+        "ls ../home; cat ../.config/delta/env; echo x > .delta/x",
+    )
+    .end();
+    outcome
+        .exits(2)
+        .prints("")
+        .says("environ (nothing can be mounted over it)");
+}
+
+#[test]
+fn a_home_that_is_unknown_or_of_another_is_not_passed_over() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = world();
+    let homeless = |options: &[&str]| {
+        let delta = sandbox(&world, options, "echo ran");
+        delta.under(&["env", "-u", "HOME"]).end()
+    };
+    let outcome = homeless(&["--rw", ".", "--hide", "~/.ssh"])
+        .exits(0)
+        .prints("ran\n");
+    outcome.says("reading ~/.ssh (HOME is not set)");
+    let outcome = homeless(&["--strict", "--rw", ".", "--hide", "~/.ssh"])
+        .exits(125)
+        .prints("");
+    outcome.says("HOME is not set");
+    let outcome = sandbox(&world, &["--hide", "~other/.ssh"], "echo ran").end();
+    outcome.refuses(2, "--hide ~other/.ssh");
 }
 
 #[test]

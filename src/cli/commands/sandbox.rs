@@ -75,10 +75,10 @@ fn plan_view(wanted: &SandboxArgs) -> (View, Vec<AbsentFile>) {
     for file in person::env_files() {
         let real = file.canonicalize().unwrap_or_else(|_| file.clone());
         let is_readable = is_system_path(&real) || readable.iter().any(|dir| real.starts_with(dir));
-        view.hide(&file, is_readable);
+        view.hide(&file, is_readable, &writable);
     }
     for path in &wanted.hide {
-        view.hide(&person::at_home(path), true);
+        view.hide(&person::at_home(path), true, &writable);
     }
     (view, all_absent)
 }
@@ -133,21 +133,21 @@ fn prepare(wanted: &SandboxArgs, view: &View, keeper: &UnixStream) -> Result<Com
     let mut open: Vec<String> = links
         .map(|link| format!("replacing {} (a symbolic link)", link.display()))
         .collect();
-    let gap = view.enter(keeper).map_err(|e| {
+    let hidden = wanted.hide.iter();
+    let homeless = hidden.filter(|path| person::at_home(path).starts_with("~"));
+    open.extend(homeless.map(|path| format!("reading {} (HOME is not set)", path.display())));
+    let entered = view.enter(keeper).map_err(|e| {
         let message = format!("sandbox: user namespace without ids: {}", reason(&e));
         Error::new(Exit::NotSetUp, message)
     })?;
-    let has_interfaces = gap
-        .as_ref()
-        .map_or(!wanted.no_network, |gap| gap.has_network);
-    open.extend(gap.map(|gap| format!("{} ({})", gap.what, gap.why)));
+    open.extend(entered.open);
     let unix = !wanted.no_network || wanted.allow_unix;
     let enforced = restrict(&Grants {
         rw: &wanted.rw,
         ro: &wanted.ro,
         network: !wanted.no_network,
         unix,
-        has_interfaces,
+        has_interfaces: entered.has_network,
         strict: wanted.strict,
     })?;
     open.extend(enforced.missing.into_iter().map(str::to_owned));
