@@ -15,7 +15,6 @@ use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use rustix::fs::OFlags;
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -104,16 +103,32 @@ pub(crate) struct InvocationMetadata {
     /// Tokens, if the server reported them.
     pub token_usage: Option<TokenUsage>,
     /// One for each time the request was sent.
-    pub attempts: Vec<IgnoredAny>,
+    pub attempts: Vec<AttemptTime>,
     /// The invocation before it, and how many leading bytes their requests share.
     pub extends: Option<Extends>,
     /// The answer that the service is making, or has made.
     pub open: Option<OpenAnswer>,
 }
 
+/// How long an attempt took, without the wait before it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct AttemptTime {
+    duration_ms: u64,
+}
+
 impl InvocationMetadata {
     pub(crate) fn has(&self, status: InvocationStatus) -> bool {
         self.status.as_deref() == Some(status.name())
+    }
+
+    /// The time between its attempts.
+    pub(crate) fn waited_ms(&self) -> u64 {
+        if self.attempts.len() < 2 {
+            return 0;
+        }
+        let attempts = self.attempts.iter().map(|attempt| attempt.duration_ms);
+        attempts.fold(self.duration_ms, u64::saturating_sub)
     }
 }
 

@@ -30,8 +30,10 @@ const SHARED_AT_LEAST: f64 = 0.9;
 pub(crate) struct Times {
     /// From the beginning of each start of the engine to its end.
     pub total: u64,
-    /// Waiting for the model, retries and the waits before them included.
+    /// Waiting for the model.
     pub model: u64,
+    /// Waiting before a request was sent again.
+    pub waits: u64,
     /// Running tools; of a flow, while programs of its nodes ran.
     pub tools: u64,
     /// Running hooks.
@@ -162,9 +164,15 @@ fn of_one(run: &RunDir, family: &mut RunTree) -> Result<(Figures, Option<Damage>
     }
     figures.invocations(&run.io("invocations"))?;
     let times = &mut figures.times_ms;
-    times.delta = [times.model, times.tools, times.hooks, times.people]
-        .into_iter()
-        .fold(times.total, u64::saturating_sub);
+    times.delta = [
+        times.model,
+        times.waits,
+        times.tools,
+        times.hooks,
+        times.people,
+    ]
+    .into_iter()
+    .fold(times.total, u64::saturating_sub);
     if let Some(flow) = &mut figures.flow {
         flow.finish();
     }
@@ -396,7 +404,9 @@ impl Figures {
                 self.model_calls += 1;
                 self.model_failures += u64::from(!record.has(InvocationStatus::Success));
                 self.retries += record.attempts.len().saturating_sub(1) as u64;
-                add(&mut self.times_ms.model, record.duration_ms);
+                let waited = record.waited_ms();
+                add(&mut self.times_ms.waits, waited);
+                add(&mut self.times_ms.model, record.duration_ms - waited);
                 if let (Some(extends), Some((before, Some(previous)))) = (record.extends, previous)
                     && extends.invocation == before
                     && (extends.bytes as f64) < previous as f64 * SHARED_AT_LEAST

@@ -123,6 +123,7 @@ impl Counted {
             ("iterations", figures.iterations.to_string()),
             ("time", format_millis(times.total)),
             ("  model", of(times.model)),
+            ("  waits", of(times.waits)),
             ("  tools", of(times.tools)),
             ("  hooks", of(times.hooks)),
             ("  people", of(times.people)),
@@ -265,7 +266,7 @@ fn tools(runs: &[Counted]) -> BTreeSet<&str> {
 
 /// One line for each run. The columns of flows and of tools follow those that every run has.
 fn csv(runs: &[Counted]) -> String {
-    const COLUMNS: [&str; 22] = [
+    const COLUMNS: [&str; 23] = [
         "run_id",
         "agent_name",
         "status",
@@ -273,6 +274,7 @@ fn csv(runs: &[Counted]) -> String {
         "iterations",
         "total_ms",
         "model_ms",
+        "waits_ms",
         "tools_ms",
         "hooks_ms",
         "people_ms",
@@ -335,6 +337,7 @@ impl Counted {
             figures.iterations,
             times.total,
             times.model,
+            times.waits,
             times.tools,
             times.hooks,
             times.people,

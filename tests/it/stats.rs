@@ -74,12 +74,24 @@ fn calls_tokens_and_bytes_are_counted() {
     }
     let times = &run["times_ms"];
     let of = |key: &str| times[key].as_u64().expect("a time");
-    let parts = ["model", "tools", "hooks", "people", "delta"].map(of);
+    let parts = ["model", "waits", "tools", "hooks", "people", "delta"].map(of);
     assert!(parts.iter().sum::<u64>() >= of("total"), "{times}");
-    assert!(
-        of("model") > 0,
-        "a wait before another attempt is waiting for the model"
-    );
+    // The wait before another attempt, not the attempts.
+    let invocation = world.latest().invocations().remove(2);
+    let record = std::fs::read(invocation.join("metadata.json")).unwrap();
+    let record: Value = serde_json::from_slice(&record).unwrap();
+    let took = |of: &Value| of["duration_ms"].as_u64().unwrap();
+    let attempts: u64 = record["attempts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(took)
+        .sum();
+    assert_eq!(of("waits"), took(&record) - attempts, "{times}");
+    assert!(of("waits") > 0, "{times}");
+    let table = world.delta(["stats", "-w", "ws"]).exits(0);
+    let table = String::from_utf8(table.stdout).unwrap();
+    assert!(table.contains("\n  waits "), "{table}");
 }
 
 #[test]

@@ -62,7 +62,7 @@ function split(times) {
   const el = make("div", "split");
   const line = make("div", "whole");
   const legend = make("div", "legend");
-  for (const [name, part, look] of [["model", times.model, "model"], ["tools", times.tools, "tools"], ["hooks", times.hooks, "hooks"],
+  for (const [name, part, look] of [["model", times.model, "model"], ["waits", times.waits, "waiting"], ["tools", times.tools, "tools"], ["hooks", times.hooks, "hooks"],
     ["people", times.people, "waiting"], ["delta", times.delta, "own"]]) {
     const percent = times.total ? (part / times.total) * 100 : 0;
     const piece = make("i", `lane ${look}`);
