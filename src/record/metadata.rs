@@ -11,6 +11,7 @@ use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
 
@@ -108,7 +109,29 @@ pub struct Metadata {
     pub flow: Option<Value>,
 }
 
+/// What precedes the content of a file in a message.
+pub(crate) fn file_head(name: &str) -> String {
+    format!("# File: {name}\n\n")
+}
+
 impl Metadata {
+    /// The words of the first message as lists show them: the texts beside its files, or else what is in the first file.
+    pub(crate) fn task_words(&self) -> Cow<'_, str> {
+        let message = self.initial_message.as_deref().unwrap_or_default();
+        let parts = self.message_parts.as_ref().and_then(Value::as_array);
+        let parts = parts.map(Vec::as_slice).unwrap_or_default();
+        let texts: Vec<&str> = parts
+            .iter()
+            .filter_map(|part| part["text"].as_str())
+            .collect();
+        if !texts.is_empty() {
+            return texts.join(" ").into();
+        }
+        let file = parts.first().and_then(|part| part["file"].as_str());
+        let content = file.and_then(|name| message.strip_prefix(&file_head(name)));
+        content.unwrap_or(message).into()
+    }
+
     /// How long the last start took; nothing if it has not ended.
     pub(crate) fn running_time(&self) -> Duration {
         let start = Timestamp::parse(&self.start_time);

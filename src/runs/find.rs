@@ -177,7 +177,7 @@ pub(crate) fn left_behind(workspace: &Workspace) -> Result<Vec<String>> {
             more += 1;
             continue;
         }
-        let mut first = in_short(metadata.initial_message.as_deref().unwrap_or_default(), 60);
+        let mut first = in_short(&metadata.task_words(), 60);
         // The input of a flow is JSON, and a text in it has its quotes.
         if !first.starts_with('"') {
             first = format!("'{first}'");

@@ -465,14 +465,10 @@ impl RunRequest<'_> {
                 of_other_agent(found, self.agent)
             }
             (Refusal::OtherRun, Some(id), Some(found)) => {
-                let first = found
-                    .metadata
-                    .initial_message
-                    .as_deref()
-                    .unwrap_or_default();
+                let first = found.metadata.task_words();
                 Error::failure(format!(
                     "run {id} exists with another message ('{}'); choose another --run-id, or use `delta continue`",
-                    in_short(first, 60)
+                    in_short(&first, 60)
                 ))
             }
             (Refusal::Ended, _, Some(found)) => Error::usage(format!(

@@ -3,7 +3,7 @@
 //! Unaware of runs. A run is known again by its texts and by the names of its files, not by what is in them.
 
 use crate::error::{At, Error, Exit, Result, reason};
-use crate::record::metadata::Metadata;
+use crate::record::metadata::{Metadata, file_head};
 use crate::text::disguise::disguises;
 use crate::unix::files::LARGEST_INPUT;
 use crate::unix::signals::Signals;
@@ -130,7 +130,7 @@ impl Part {
             Self::Text(text) => Ok(text.clone()),
             Self::File { name, text } => {
                 let text = text.as_ref().map_err(Clone::clone)?;
-                Ok(format!("# File: {name}\n\n{text}"))
+                Ok(file_head(name) + text)
             }
         }
     }

@@ -82,6 +82,5 @@ fn describe_run(workspace: &Workspace, id: &RunId) -> Option<(&'static str, Stri
         }
         status => status,
     };
-    let message = metadata.initial_message.unwrap_or_default();
-    Some((status.name(), in_short(&message, WIDTH)))
+    Some((status.name(), in_short(&metadata.task_words(), WIDTH)))
 }

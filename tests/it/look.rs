@@ -764,3 +764,33 @@ fn a_sub_agent_is_found_where_the_command_says_that_it_works() {
         }
     }
 }
+
+#[test]
+fn a_task_is_listed_by_its_own_words_and_not_by_those_of_its_files() {
+    let world = World::new();
+    world.write("spec.md", "What to build.\n");
+    for message in [
+        &["-f", "spec.md", "-m", "Build it,", "-m", "and test it"][..],
+        &["-f", "spec.md", "-f", "spec.md"],
+        &["-m", "# File: of mine"],
+    ] {
+        world.model_says([text("done")]);
+        let run = world.delta(["run", "-a", "agent", "-w", "ws"]);
+        run.args(message).exits(0);
+    }
+    let list = printed(&world.delta(["list-runs", "-w", "ws"]).exits(0));
+    let words: Vec<&str> = list
+        .lines()
+        .skip(1)
+        .map(|line| line.rsplit("  ").next().unwrap())
+        .collect();
+    assert_eq!(
+        words,
+        [
+            "# File: of mine",
+            "What to build. # File: spec.md What to build.",
+            "Build it, and test it"
+        ],
+        "{list}"
+    );
+}

@@ -55,7 +55,7 @@ impl RunSummary {
             status: run.status,
             reason: String::new(),
             created_at: Timestamp::parse(&run.created_at),
-            message: in_short(run.initial_message.as_deref().unwrap_or_default(), WIDEST),
+            message: in_short(&run.task_words(), WIDEST),
         }
     }
 }
