@@ -227,7 +227,7 @@ pub(crate) fn threshold_warning(threshold: f64, cases: usize, trials: u32) -> Op
     }
     match cases_needed(threshold, alpha) {
         Some(needed) if needed <= cases => None,
-        Some(needed) => Some(format!("{with} ({needed} needed)")),
+        Some(needed) => Some(format!("{with} ({} needed)", counted(needed, "case"))),
         None => Some(format!("{with} (no number is enough)")),
     }
 }

@@ -736,7 +736,7 @@ fn a_threshold_out_of_reach_is_warned_of() {
     assert_eq!(
         threshold_warning(0.9, 20, 1).as_deref(),
         Some(
-            "threshold 0.9 cannot be reached with 20 cases of 1 trial, even if all pass (38 needed)"
+            "threshold 0.9 cannot be reached with 20 cases of 1 trial, even if all pass (38 cases needed)"
         )
     );
     assert_eq!(threshold_warning(0.9, 38, 1), None);

@@ -1,4 +1,4 @@
-//! The list of cases: those that differ, or else those that did not pass every trial.
+//! The list of cases: those that differ, and those that did not pass every trial.
 
 use super::conclusions::other_side;
 use super::words::{NOTHING, Rows, name, points};
@@ -10,6 +10,8 @@ use crate::text::amounts::counted;
 
 /// The number of cases listed; JSON has all.
 pub(super) const CASES_SHOWN: usize = 50;
+
+const PERFECT: &str = "that passed every trial";
 
 /// The rows, the first with the names of the columns, and the note about the cases that are not listed.
 pub(super) fn rows(summary: &Summary) -> (Rows, Option<String>) {
@@ -45,15 +47,11 @@ fn imperfect(summary: &Summary) -> (Rows, Option<String>) {
         std::iter::once(id).chain(counts).collect()
     };
     let rows = with_head(head, listed.iter().take(CASES_SHOWN).map(row));
-    let note = note(
-        count - listed.len(),
-        "that passed every trial",
-        listed.len(),
-    );
+    let note = note(count - listed.len(), PERFECT, listed.len());
     (rows, note)
 }
 
-/// Cases that differ in a comparison, the greatest differences first, and those that were not measured on both sides.
+/// Cases that differ in a comparison, the greatest differences first, and those that did not pass every trial.
 fn different(summary: &Summary) -> (Rows, Option<String>) {
     let comparisons = &summary.comparisons;
     let count = comparisons
@@ -68,10 +66,10 @@ fn different(summary: &Summary) -> (Rows, Option<String>) {
         let sizes = of(at).filter_map(|case| case.difference).map(f64::abs);
         sizes.fold(0.0_f64, f64::max)
     };
-    let is_unknown = |at: usize| of(at).any(|case| case.difference.is_none());
-    let mut listed: Vec<usize> = (0..count)
-        .filter(|at| greatest(*at) > 0.0 || is_unknown(*at))
-        .collect();
+    let is_whole = |counts: Counts| counts.measured > 0 && counts.passed == counts.measured;
+    let is_imperfect =
+        |at: usize| of(at).any(|case| !is_whole(case.before) || !is_whole(case.after));
+    let mut listed: Vec<usize> = (0..count).filter(|at| is_imperfect(*at)).collect();
     listed.sort_by(|a, b| greatest(*b).total_cmp(&greatest(*a)));
     // Against a setting of this evaluation all comparisons have the same other side.
     let is_earlier = comparisons.iter().any(|comparison| comparison.is_earlier);
@@ -99,7 +97,7 @@ fn different(summary: &Summary) -> (Rows, Option<String>) {
         row
     };
     let rows = with_head(head, listed.iter().take(CASES_SHOWN).map(row));
-    let note = note(count - listed.len(), "without a difference", listed.len());
+    let note = note(count - listed.len(), PERFECT, listed.len());
     (rows, note)
 }
 

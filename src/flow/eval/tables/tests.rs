@@ -58,7 +58,7 @@ c5     0/5    1/5          +20
 c1     5/5    4/5          −20
 c2     4/5    5/5          +20
 c10    4/5    5/5          +20
-…   (5 cases without a difference)
+…   (5 cases that passed every trial)
 "
     );
 }
@@ -240,16 +240,18 @@ fn a_trial_that_a_grader_did_not_judge_says_why_in_every_report() {
 }
 
 #[test]
-fn a_case_that_was_not_measured_on_both_sides_is_listed() {
-    let summary = Scene::new(&["base", "new"], 3, 2)
-        .with("base", &["++", "--", "+-"])
-        .with("new", &["++", "++", "??"])
+fn a_case_that_fails_alike_or_was_not_measured_on_both_sides_is_listed() {
+    let summary = Scene::new(&["base", "new"], 5, 2)
+        .with("base", &["++", "--", "--", "+-", "-+"])
+        .with("new", &["++", "--", "++", "??", "+-"])
         .summary();
     let text = text::text((&summary, &[]), None);
     let end = "case   base   new   diff
-c1     0/2    2/2   +100
-c2     1/2    –     –
-…   (1 case without a difference)
+c2     0/2    2/2   +100
+c1     0/2    0/2   0
+c3     1/2    –     –
+c4     1/2    1/2   0
+…   (1 case that passed every trial)
 ";
     assert!(text.ends_with(end), "{text}");
 }

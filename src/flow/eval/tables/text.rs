@@ -57,7 +57,8 @@ fn push_failures(out: &mut String, summary: &Summary, trials: &[Trial]) {
         let is_explained = trial.outcome == TrialOutcome::Failed || trial.stop_reason == "grader";
         is_explained && seen.insert(&trial.case)
     });
-    for (at, trial) in first_of_case.take(CASES_SHOWN).enumerate() {
+    let explained: Vec<&Trial> = first_of_case.collect();
+    for (at, trial) in explained.iter().take(CASES_SHOWN).enumerate() {
         let gap = if at == 0 { "\n" } else { "" };
         let setting = match summary.settings.len() {
             1 => String::new(),
@@ -67,6 +68,12 @@ fn push_failures(out: &mut String, summary: &Summary, trials: &[Trial]) {
         let place = in_short(&printable(&trial.workspace), usize::MAX);
         out.push_str(&format!(
             "{gap}{case}.{number}{setting}: {why}\n    {place}\n"
+        ));
+    }
+    if let Some(more @ 1..) = explained.len().checked_sub(CASES_SHOWN) {
+        out.push_str(&format!(
+            "…   ({} more in --format json)\n",
+            counted(more, "case")
         ));
     }
 }
