@@ -4,6 +4,7 @@
 
 use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::{Confirm, Tool};
+use crate::config::tool::shown::asked_for;
 use crate::text::digest::PartsDigest;
 use crate::text::disguise::{is_unseen, mixed_words, visible};
 use crate::text::shell::shell_quoted_where;
@@ -48,8 +49,8 @@ impl PlannedCall<'_> {
         digest.sum()
     }
 
-    /// The question: the command line, the beginning of the standard input, words that look like others, and then the
-    /// words of the guards and of the agent. What would disguise any of it is made visible.
+    /// The question: what is asked for, the beginning of the standard input, the model's reason, words that look like
+    /// others, and then the words of the guards and of the agent. What would disguise any of it is made visible.
     pub(crate) fn question(&self, of_guards: &[String]) -> String {
         let words: Vec<String> = self
             .wrapper
@@ -57,10 +58,23 @@ impl PlannedCall<'_> {
             .chain(&self.bound.argv)
             .cloned()
             .collect();
-        let mut text = format!("$ {}\n", shell_quoted_where(&words, is_unseen));
+        let asked = asked_for(&self.bound.argv);
+        let mut text = format!("$ {}", shell_quoted_where(&asked.words, is_unseen));
         let mut said = words.join(" ") + " ";
-        if let Some(stdin) = &self.bound.stdin {
-            said += &add_stdin(&mut text, stdin);
+        let stdin = self.bound.stdin.as_deref();
+        match stdin.and_then(one_line).filter(|_| asked.is_own_tool) {
+            Some(line) => {
+                let quoted = shell_quoted_where(&[line.to_owned()], is_unseen);
+                text.push_str(&format!(" <<< {quoted}\n"));
+                said += line;
+            }
+            None => {
+                text.push('\n');
+                said += &stdin.map_or_else(String::new, |stdin| add_stdin(&mut text, stdin));
+            }
+        }
+        if let Some(reason) = &asked.reason {
+            text.push_str(&format!("reason: {}\n", visible(reason)));
         }
         let own = match &self.tool.confirm {
             Confirm::Sentence(words) => Some(words.as_str()),
@@ -103,6 +117,13 @@ fn mixture(text: &str) -> String {
     }
     let some = &mixed[..mixed.len().min(SHOWN_LINES)];
     format!("[letters of two scripts in a word: {}]\n", some.join(", "))
+}
+
+/// A standard input that is a line, and short enough to be shown whole.
+fn one_line(stdin: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(stdin).ok()?;
+    let line = text.strip_suffix('\n').unwrap_or(text);
+    (line.len() <= SHOWN_BYTES && !line.contains('\n')).then_some(line)
 }
 
 /// Returns what is shown of the standard input, as it is.

@@ -29,6 +29,44 @@ fn quoted(word: &str, is_program: bool, hides: fn(char) -> bool) -> String {
     }
 }
 
+/// The argv that a line of [`shell_quoted`] is; none if it is no such line.
+pub(crate) fn unquoted(line: &str) -> Option<Vec<String>> {
+    let mut words = vec![Vec::new()];
+    let mut bytes = line.bytes().peekable();
+    while let Some(byte) = bytes.next() {
+        let word = words.last_mut()?;
+        match byte {
+            b' ' => words.push(Vec::new()),
+            b'\'' => loop {
+                match bytes.next()? {
+                    b'\'' => break,
+                    inner => word.push(inner),
+                }
+            },
+            b'\\' => word.push(bytes.next()?),
+            b'$' if bytes.next_if_eq(&b'\'').is_some() => loop {
+                match bytes.next()? {
+                    b'\'' => break,
+                    b'\\' => word.push(match bytes.next()? {
+                        b'n' => b'\n',
+                        b't' => b'\t',
+                        b'r' => b'\r',
+                        first @ b'0'..=b'3' => {
+                            let mut digit = || Some(bytes.next()?.wrapping_sub(b'0') & 7);
+                            (first - b'0') << 6 | digit()? << 3 | digit()?
+                        }
+                        other => other,
+                    }),
+                    inner => word.push(inner),
+                }
+            },
+            _ => word.push(byte),
+        }
+    }
+    let words = words.into_iter().map(|word| String::from_utf8(word).ok());
+    words.collect()
+}
+
 fn is_keyword(word: &str) -> bool {
     const KEYWORDS: [&str; 18] = [
         "case", "coproc", "do", "done", "elif", "else", "esac", "fi", "for", "function", "if",
@@ -92,6 +130,9 @@ mod tests {
         ] {
             assert_eq!(shell_quoted(&strings(&words)), line);
         }
+        for broken in ["a 'b", r"a $'\", r"$'\30", r"$'\377'", r"a\"] {
+            assert_eq!(unquoted(broken), None, "{broken}");
+        }
     }
 
     #[test]
@@ -108,6 +149,7 @@ mod tests {
                 argv.push(word.collect());
             }
             let line = shell_quoted(&argv);
+            assert_eq!(unquoted(&line).as_ref(), Some(&argv), "{line}");
             assert!(!line.contains(|c: char| c.is_control()), "{line:?}");
             let expected: String = argv[2..].join("|") + "|";
             for shell in ["bash", "dash"] {

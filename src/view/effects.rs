@@ -6,10 +6,11 @@
 use crate::record::event::{CheckFinding, DENIED, EventKind, Line, RecordedCall};
 use crate::record::state::decoded;
 use crate::text::names::named_enum;
-use serde::{Deserialize, Serialize};
+use crate::view::asked::KnownTools;
+use serde::Serialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::mem::take;
 
 /// An action with an effect.
 #[derive(Debug, Serialize)]
@@ -24,6 +25,9 @@ pub(crate) struct EffectRow {
     pub exit_code: Option<i64>,
     /// The command as it was begun; empty if it never was.
     pub command: String,
+    /// What of it was asked for.
+    #[serde(skip)]
+    pub asked: String,
     pub call_id: Option<String>,
     /// The directory of what was recorded of it, from the run's directory.
     pub execution_ref: Option<String>,
@@ -56,23 +60,8 @@ pub(crate) struct EffectList {
     newest: usize,
     /// Calls of that answer: id and tool.
     calls: Vec<(String, String)>,
-    /// The tools without an effect.
-    harmless: HashSet<String>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct RecordedTools<'c> {
-    #[serde(borrow)]
-    tools: Vec<RecordedTool<'c>>,
-}
-
-#[derive(Deserialize)]
-struct RecordedTool<'c> {
-    #[serde(borrow)]
-    name: Cow<'c, str>,
-    #[serde(borrow)]
-    effect: Option<Cow<'c, str>>,
+    /// Those of the last start.
+    tools: KnownTools,
 }
 
 impl EffectList {
@@ -80,11 +69,7 @@ impl EffectList {
     pub(crate) fn add(&mut self, line: &Line<'_>) {
         match line.kind {
             EventKind::EngineStart => {
-                let config = line.config.map_or("{}", RawValue::get);
-                let config: RecordedTools<'_> = serde_json::from_str(config).unwrap_or_default();
-                let tools = config.tools.into_iter();
-                let harmless = tools.filter(|tool| tool.effect.as_deref() == Some("none"));
-                self.harmless = harmless.map(|tool| tool.name.into_owned()).collect();
+                self.tools = KnownTools::of_start(line);
             }
             EventKind::Thought => {
                 self.newest = self.rows.len();
@@ -151,7 +136,7 @@ impl EffectList {
                 .map(|(_, name)| name.clone());
             let tool_name = text(&line.tool_name).or(called).unwrap_or_default();
             // The question that the model asks is no action.
-            if self.harmless.contains(&tool_name) || tool_name == "ask_human" {
+            if self.tools.is_harmless(&tool_name) || tool_name == "ask_human" {
                 return;
             }
             self.rows.push(EffectRow {
@@ -162,12 +147,18 @@ impl EffectList {
                 state,
                 exit_code: None,
                 command: String::new(),
+                asked: String::new(),
                 call_id: None,
                 execution_ref: None,
             });
         }
+        let asked = line
+            .resolved_command
+            .as_ref()
+            .map(|_| self.tools.shown(line));
         if let Some(row) = self.row(line) {
             row.state = state;
+            row.asked = asked.unwrap_or(take(&mut row.asked));
             row.exit_code = line.exit_code;
             row.call_id = text(&line.call_id).or(row.call_id.take());
             row.execution_ref = text(&line.execution_ref).or(row.execution_ref.take());

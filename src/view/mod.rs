@@ -2,6 +2,7 @@
 
 pub(crate) mod request_diff;
 pub(crate) mod shown_answers;
+pub(crate) mod asked;
 pub(crate) mod stats;
 pub(crate) mod stats_table;
 pub(crate) mod timeline;

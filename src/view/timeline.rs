@@ -3,7 +3,6 @@
 //! Unaware of where the events come from and where the lines go. Each event is printed by itself, with
 //! the little state that must be kept of those before it.
 
-mod call;
 mod flow;
 mod trials;
 
@@ -17,8 +16,8 @@ use crate::text::amounts::{clock, format_duration, format_millis};
 use crate::text::shorten::{cut_to_columns, in_short};
 use crate::text::timestamp::{Timestamp, date_and_time};
 use crate::unix::terminal::{Tone, painted};
+use crate::view::asked::{COMMAND_WIDTH, KnownTools};
 use crate::view::shown_answers::{NOT_SHOWN, ShownAnswers};
-use call::{COMMAND_WIDTH, KnownTools};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;

@@ -253,10 +253,15 @@ fn the_network_is_reached_only_after_a_persons_yes() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let command = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo reached; touch ../x");
-    let arguments = json!({"command": command, "reason": "The tests need it."});
+    let arguments = json!({"command": command, "reason": "The tests\nneed it."});
     world.model_says([call("c", "bash_net", &arguments), text("done")]);
     let asked = world.run_coder("ws").exits(101);
-    asked.says("The tests need it.").says("/dev/tcp/127.0.0.1/");
+    asked.says("need it.").says("/dev/tcp/127.0.0.1/");
+    let request = world.latest().read("interaction/request.json");
+    let request: serde_json::Value = serde_json::from_slice(&request).unwrap();
+    let question =
+        format!("$ bash <<< '{command}'\nreason: The tests\\nneed it.\nRun this call of bash_net?");
+    assert_eq!(request["prompt"], question);
     let answered = world.delta(["continue", "-w", "ws", "-m", "yes"]);
     let answered = answered
         .env("DELTA_MODEL", "scripted")

@@ -760,6 +760,14 @@ fn a_log_shows_what_the_tools_of_coder_were_given() {
         assert!(log.contains(shown), "{shown}\n{log}");
     }
     assert!(!log.contains("coder-tool"), "{log}");
+    let effects = in_proj(&world, ["log", "--effects"]).exits(0);
+    let effects = String::from_utf8(effects.stdout).unwrap();
+    assert!(effects.contains("edit a.txt one <<< two\n"), "{effects}");
+    assert!(!effects.contains("coder-tool"), "{effects}");
+    let full = in_proj(&world, ["log", "--effects", "--json"]).exits(0);
+    let full = String::from_utf8(full.stdout).unwrap();
+    assert_eq!(full.matches("sandbox --rw").count(), 3, "{full}");
+    assert_eq!(full.matches("delta coder-tool").count(), 3, "{full}");
     // Words of a model do not hide what another tool runs.
     agent(&world, "other", "other");
     let yaml = world.read("other/agent.yaml");

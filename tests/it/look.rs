@@ -794,3 +794,51 @@ fn a_task_is_listed_by_its_own_words_and_not_by_those_of_its_files() {
         "{list}"
     );
 }
+
+#[test]
+fn a_call_is_shown_as_what_was_asked_for_and_the_wrapper_in_the_details() {
+    let tools = "\
+- {name: say, exec: 'printf %s ${words}'}
+- {name: own, exec: 'printf %s ${words}', wrapper: [env, B=2]}
+- {name: bare, exec: 'env ${words}', wrapper: []}";
+    let world = World::with_tools(tools).top("wrapper: [env, 'A=${CWD}', --]");
+    let words = json!({"words": "it's\na \u{202e}word"});
+    world.model_says([
+        calls(&[
+            ("a", "say", words.clone()),
+            ("b", "own", words.clone()),
+            ("c", "bare", json!({"words": "A=1"})),
+        ]),
+        text("done"),
+    ]);
+    let run = world.run("go").arg("-v").exits(0);
+    let said = r"printf %s $'it\'s\na \342\200\256word'";
+    let log = printed(&world.delta(["log", "-w", "ws"]).exits(0));
+    let effects = printed(&world.delta(["log", "--effects", "-w", "ws"]).exits(0));
+    for shown in [&run.stderr, &log] {
+        assert_eq!(shown.matches(&format!("$ {said}\n")).count(), 2, "{shown}");
+        assert!(shown.contains("$ env 'A=1'\n"), "{shown}");
+    }
+    assert_eq!(
+        effects.matches(&format!("  {said}\n")).count(),
+        2,
+        "{effects}"
+    );
+    let events = world.latest().events("ACTION_REQUEST");
+    let full = events[0]["resolved_command"].as_str().unwrap();
+    assert!(
+        full.starts_with("env 'A=") && full.ends_with(said),
+        "{full}"
+    );
+    run.says(&format!("in full: {full}\n"))
+        .does_not_say("in full: env 'A=1'");
+    assert!(!log.contains(full), "{log}");
+    let page = crate::report::page(&world, "ws");
+    let action = crate::report::records(&page);
+    let action = action
+        .iter()
+        .find(|record| record["k"] == "action")
+        .unwrap();
+    assert_eq!(action["asked"], said);
+    assert_eq!(action["command"], full);
+}

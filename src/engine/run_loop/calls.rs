@@ -11,7 +11,7 @@ use super::results::{past_guard, record_observation, record_refusal, replay_resu
 use super::{Engine, Ready, tool_named};
 use crate::config::agent::HookEvent;
 use crate::config::tool::bind::BoundCall;
-use crate::config::tool::shown::{first_line, telling_words};
+use crate::config::tool::shown::{asked_for, call_line};
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call;
 use crate::record::event::Event;
@@ -19,7 +19,6 @@ use crate::record::stop_reason::Suspension;
 use crate::text::amounts::format_duration;
 use crate::text::json;
 use crate::text::shell::shell_quoted;
-use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
 
 /// Brings every call to its result, in order. Stops early if the run must end or wait.
@@ -120,7 +119,7 @@ fn execute_call(
     remember_executed_files(engine)?;
     tool_call::name_subagent(tool, &mut bound, &call_id);
     let prepared = tool_call::prepare_call(engine.ctx, tool, &bound)?;
-    print_command(engine, &bound);
+    print_command(engine, &bound, &prepared.record.command);
     engine.log.add(&Event::ActionRequest {
         action_id: &call.id,
         tool_name: &call.name,
@@ -151,31 +150,31 @@ fn execute_call(
     )?)
 }
 
-/// Prints a command that is about to run, with the head of its stdin, or all of it if more is wanted.
-fn print_command(engine: &Engine<'_>, bound: &BoundCall) {
-    // Without the wrapper, which is the same each time.
-    let command = in_short(&shell_quoted(telling_words(&bound.argv)), 160);
-    let Some(stdin) = &bound.stdin else {
+/// The columns that a command may take in a line of progress.
+const COMMAND_WIDTH: usize = 160;
+
+/// Prints what is about to run, with the head of its stdin; if more is wanted, all of both.
+fn print_command(engine: &Engine<'_>, bound: &BoundCall, resolved: &str) {
+    let stdin = bound.stdin.as_deref().map(String::from_utf8_lossy);
+    if !engine.log.screen.verbose {
+        let shown = call_line(&bound.argv, stdin.as_deref(), COMMAND_WIDTH);
         return engine
             .log
-            .print_progress(&[(Tone::Dim, "$ "), (Tone::Command, &command)]);
-    };
-    let text = String::from_utf8_lossy(stdin);
-    let shown = first_line(&text);
-    let (sign, tone) = (" <<< ", Tone::Command);
-    if !engine.log.screen.verbose || text.lines().count() < 2 {
-        let pieces = [
-            (Tone::Dim, "$ "),
-            (tone, &command),
-            (Tone::Dim, sign),
-            (tone, &shown),
-        ];
-        return engine.log.print_progress(&pieces);
+            .print_progress(&[(Tone::Dim, "$ "), (Tone::Command, &shown)]);
     }
-    engine
-        .log
-        .print_progress(&[(Tone::Dim, "$ "), (tone, &command), (Tone::Dim, sign)]);
-    for line in text.lines() {
-        engine.log.print_below(tone, line);
+    let command = shell_quoted(&asked_for(&bound.argv).words);
+    let sign = if stdin.is_some() { " <<<" } else { "" };
+    engine.log.print_progress(&[
+        (Tone::Dim, "$ "),
+        (Tone::Command, &command),
+        (Tone::Dim, sign),
+    ]);
+    for line in stdin.iter().flat_map(|text| text.lines()) {
+        engine.log.print_below(Tone::Command, line);
+    }
+    if command != resolved {
+        engine
+            .log
+            .print_below(Tone::Dim, &format!("in full: {resolved}"));
     }
 }

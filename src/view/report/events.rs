@@ -45,7 +45,7 @@ impl SourceEvent<'_> {
                 record.text("text", &content(line.content), place);
             }
             EventKind::Thought => thought(record, line, run, place),
-            EventKind::ActionRequest => request(record, line, place),
+            EventKind::ActionRequest => self.fill_request(record, place),
             EventKind::ActionResult => result(record, line, run, answers, place),
             EventKind::Acceptance => acceptance(record, line, run, place),
             EventKind::HumanInputRequest => question(record, line, answers, place),
@@ -68,6 +68,19 @@ impl SourceEvent<'_> {
                 self.fill_other(record, place);
             }
         }
+    }
+
+    fn fill_request(&self, record: &mut PageRecord<'_>, place: &str) {
+        let line = self.line;
+        let args = line.tool_args.map_or_else(String::new, pretty);
+        let command = line.resolved_command.as_deref().unwrap_or_default();
+        record
+            .maybe("id", line.action_id.as_deref())
+            .maybe("tool", line.tool_name.as_deref())
+            .maybe("ref", line.execution_ref.as_deref())
+            .text("asked", &self.tools.shown(line), place)
+            .text("command", command, place)
+            .text("args", &args, place);
     }
 
     fn fill_flow_event(
@@ -283,17 +296,6 @@ fn end(record: &mut PageRecord<'_>, line: &Line<'_>, place: &str) {
         .maybe("reason", line.stop_reason.as_deref())
         .maybe("code", line.exit_code)
         .text("text", line.error.as_deref().unwrap_or_default(), place);
-}
-
-fn request(record: &mut PageRecord<'_>, line: &Line<'_>, place: &str) {
-    let args = line.tool_args.map_or_else(String::new, pretty);
-    let command = line.resolved_command.as_deref().unwrap_or_default();
-    record
-        .maybe("id", line.action_id.as_deref())
-        .maybe("tool", line.tool_name.as_deref())
-        .maybe("ref", line.execution_ref.as_deref())
-        .text("command", command, place)
-        .text("args", &args, place);
 }
 
 fn result(

@@ -131,6 +131,7 @@ function resultFold(rec, result) {
     const parts = [["what the model was shown", result.text || ""]];
     const args = rec && whole(rec.args);
     if (args && args !== "{}") parts.push(["arguments", rec.args]);
+    if (rec && rec.command && rec.command !== rec.asked) parts.push(["command", rec.command]);
     if (result.ref) parts.push(["", record(result), "record"]);
     return parts;
   });
@@ -164,7 +165,7 @@ function body(row) {
       return ["model", "model", [make("div", "bad", words), make("div", "dim", rec.ref)]];
     }
     case "action": {
-      const els = [said(rec.command || rec.tool || "", "command")];
+      const els = [said(rec.asked || rec.tool || "", "command")];
       els.push(result ? resultFold(rec, result) : make("div", "dim", row.group.run.note === "live" ? "is running" : "no result"));
       return [rec.tool || "tool", "tools", els];
     }

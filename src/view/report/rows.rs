@@ -17,6 +17,7 @@ use crate::record::run_dir::RunDir;
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::runs::inspect::is_live;
 use crate::text::timestamp::Timestamp;
+use crate::view::asked::KnownTools;
 use crate::view::shown_answers::ShownAnswers;
 use crate::view::stats::{self, Figures};
 use serde::Deserialize;
@@ -45,6 +46,7 @@ struct RenderedRun {
     underway: OpenActions,
     attempts: Attempts,
     answers: ShownAnswers,
+    tools: KnownTools,
     /// The system prompt that was shown last.
     system: String,
     /// True if an engine has started since a request was last shown.
@@ -98,6 +100,7 @@ impl<'s> Renderer<'s> {
             underway: OpenActions::default(),
             attempts: Attempts::new(),
             answers: ShownAnswers::default(),
+            tools: KnownTools::default(),
             system: String::new(),
             has_started: false,
             ended: None,
@@ -126,7 +129,10 @@ impl<'s> Renderer<'s> {
     fn event(&mut self, telling: &mut RenderedRun, text: &str, line: &Line<'_>) -> Result<()> {
         let at = line.time();
         match line.kind {
-            EventKind::EngineStart => telling.has_started = true,
+            EventKind::EngineStart => {
+                telling.has_started = true;
+                telling.tools = KnownTools::of_start(line);
+            }
             EventKind::Thought | EventKind::Error | EventKind::EngineEnd => {
                 self.requests_before(telling, line, at)?;
             }
@@ -150,6 +156,7 @@ impl<'s> Renderer<'s> {
             run: &telling.run,
             line,
             text,
+            tools: &telling.tools,
         };
         let (answers, attempts) = (&mut telling.answers, &mut telling.attempts);
         self.writer.record(name, |record| {
@@ -251,6 +258,7 @@ impl<'s> Renderer<'s> {
             run: &telling.run,
             line: &Line::default(),
             text: "",
+            tools: &telling.tools,
         };
         self.writer
             .record("so far", |record| about.fill_so_far(record, key, reference))

@@ -4,12 +4,15 @@
 
 use crate::record::event::Line;
 use crate::record::run_dir::RunDir;
+use crate::view::asked::KnownTools;
 use std::path::{Path, PathBuf};
 
 /// An event, and the run that it is of.
 pub(super) struct SourceEvent<'e> {
     pub(super) run: &'e RunDir,
     pub(super) line: &'e Line<'e>,
+    /// Those of the last start.
+    pub(super) tools: &'e KnownTools,
     /// The line's bytes in the journal.
     pub(super) text: &'e str,
 }

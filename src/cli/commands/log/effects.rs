@@ -60,7 +60,7 @@ fn table(rows: &[EffectRow]) -> String {
             date_and_time(&row.timestamp),
             words(row),
             name_cell(&row.tool_name),
-            in_short(&row.command, longest),
+            in_short(&row.asked, longest),
         ]
     }));
     painted_table(&table, |row, column| match column {
