@@ -17,9 +17,10 @@ use crate::text::ids::hex;
 use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
 use crate::text::shorten::in_short;
+use crate::text::table::{Column, Table};
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::terminal::print;
+use crate::unix::terminal::{columns, print};
 
 /// Runs the command.
 pub(crate) fn run_memory_command(wanted: &Wanted) -> Result<Exit> {
@@ -85,16 +86,20 @@ fn print_items(items: &[MemoryItem], store: StoreName, format: OutputFormat) -> 
         object.end();
         out.push(b'\n');
     } else {
-        for item in items {
+        let row = |item: &MemoryItem| {
             let tags = match item.tags.as_slice() {
                 [] => "-".to_owned(),
-                tags => in_short(&tags.join(","), WIDTH),
+                tags => in_short(&printable(&tags.join(",")), WIDTH),
             };
-            let content = in_short(&item.text(), WIDTH);
-            let line = format!("{}  {tags}  {content}", item.timestamp);
-            out.extend_from_slice(printable(&line).as_bytes());
-            out.push(b'\n');
-        }
+            let content = in_short(&printable(&item.text()), WIDTH);
+            vec![item.timestamp.to_string(), tags, content]
+        };
+        let table = Table {
+            rows: items.iter().map(row).collect(),
+            columns: vec![Column::Name, Column::Text],
+            gap: 2,
+        };
+        out.extend_from_slice(table.lines(columns()).as_bytes());
     }
     print(&out)?;
     Ok(Exit::Success)
