@@ -99,6 +99,14 @@ impl KeyValue for StartLimits {
 }
 
 impl Agent {
+    /// True if some tools run in a wrapper, which may keep them from files that the engine can read.
+    pub(crate) fn has_wrapper(&self) -> bool {
+        let of_tools = self.tools.iter().filter_map(|tool| tool.wrapper.as_ref());
+        of_tools
+            .chain([&self.wrapper])
+            .any(|wrapper| !wrapper.is_empty())
+    }
+
     /// How long one start of the engine may take.
     pub(crate) fn longest_start(&self) -> Option<Duration> {
         let seconds = self.limits.seconds.min(1 << 32);

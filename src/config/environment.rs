@@ -20,11 +20,12 @@ pub(crate) use urls::{is_loopback, scheme_objection, url_objection, without_secr
 use crate::config::agent::Agent;
 use crate::config::api::Header;
 use crate::config::{dotenv, person};
-use crate::error::Result;
+use crate::error::{At, Result};
 use crate::text::redaction::{SECRET_NAMES, is_secret};
 use crate::unix::files;
 use crate::unix::process::Variable;
 use programs::decides_what_runs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -114,10 +115,22 @@ impl Environment {
                 continue;
             }
             seen.push(path.clone());
-            let Some(text) = files::read_lossy(&path)? else {
-                continue;
-            };
             let shown = path.display();
+            let read = match (origin, workspace) {
+                (Trust::Workspace, Some(root)) => files::read_within(root, &path),
+                _ => files::read_regular(&path).map(Some),
+            };
+            let text = match read {
+                Ok(Some(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),
+                Ok(None) => {
+                    warnings.push(format!(
+                        "{shown} is ignored: it is a link out of the workspace"
+                    ));
+                    continue;
+                }
+                Err(e) if e.kind() == ErrorKind::NotFound => continue,
+                Err(e) => return Err(e).at("read", &path),
+            };
             let (pairs, bad) = dotenv::parse(&text);
             for line in bad {
                 warnings.push(format!("{shown}:{}: not NAME=value, ignored", line.0));

@@ -243,9 +243,23 @@ fn file_block(
     path: &Word,
     optional: bool,
 ) -> Built<Option<String>> {
-    let path = ctx.workspace.root.join(ctx.place(path));
-    match files::read_regular(&path) {
-        Ok(bytes) => {
+    let root = &ctx.workspace.root;
+    let path = root.join(ctx.place(path));
+    let read = match path.starts_with(root) && ctx.agent.has_wrapper() {
+        true => files::read_within(root, &path),
+        false => files::read_regular(&path).map(Some),
+    };
+    match read {
+        Ok(None) => {
+            let why = format!("{}: it is a link out of the workspace", path.display());
+            if !optional {
+                return Err(unavailable(id, &format!("cannot read {why}")));
+            }
+            let text = format!("context source {id} lacks {why}");
+            ctx.log.line(Level::Warn, &text);
+            Ok(None)
+        }
+        Ok(Some(bytes)) => {
             let content = String::from_utf8_lossy(&bytes);
             Ok(Some(format!("# Context Block: {id}\n\n{content}")))
         }

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -373,6 +373,17 @@ pub(crate) fn unnamed(bytes: &[u8]) -> io::Result<File> {
 /// The content of a regular file.
 pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
     read_limited(open_readable(path)?, LARGEST)
+}
+
+/// The content of a file below a directory; none if a link leads out of the directory. What may write there, but not
+/// read everything, could have made it.
+pub(crate) fn read_within(dir: &Path, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = open_readable(path)?;
+    let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    match real.starts_with(dir.canonicalize()?) {
+        true => read_limited(file, LARGEST).map(Some),
+        false => Ok(None),
+    }
 }
 
 /// The content of a file of at most `limit` bytes. A larger one is not read: a file may be larger than the memory

@@ -103,6 +103,34 @@ fn its_tools_find_no_credentials() {
 }
 
 #[test]
+fn a_link_in_the_workspace_brings_no_credentials_to_the_model() {
+    let Some(world) = coder() else { return };
+    world.write(".netrc", "my secret\n");
+    world.write(".aws/credentials", "AWS_TOKEN=my secret\n");
+    let links = ["DELTA.md", "AGENTS.md"].map(|name| format!("ln -s ~/.netrc {name}"));
+    let command = format!("{}; ln -s ~/.aws/credentials .env", links.join("; "));
+    let look = json!({"command": "ls -l DELTA.md .env; env"});
+    world.model_says([
+        call("a", "bash", &json!({"command": command})),
+        call("b", "bash", &look),
+        text("done"),
+    ]);
+    world.run_coder("ws").exits(0);
+    let again = [call("c", "bash", &look), text("done")];
+    world.model_says(again);
+    let run = world.run_coder("ws").exits(0);
+    run.says(".env is ignored: it is a link out of the workspace");
+    for request in world.server.requests() {
+        let request = String::from_utf8_lossy(&request.body).into_owned();
+        assert!(!request.contains("my secret"), "{request}");
+    }
+    let last = world.server.last().observation("c");
+    assert!(last.contains(".env -> "), "{last}");
+    let log = world.latest().text("engine.log");
+    assert!(log.contains("workspace_guide lacks "), "{log}");
+}
+
+#[test]
 fn its_tools_work_in_the_workspace_and_nowhere_else() {
     let Some(world) = coder() else { return };
     world.write("outside.txt", "outside\n");
