@@ -7,7 +7,8 @@ use crate::model::listing::{ListedModel, Listing, Unanswered, list_models};
 use crate::runs::preflight::{install_signals, load_agent, read_variables};
 use crate::text::amounts::counted;
 use crate::text::disguise::visible;
-use crate::unix::terminal::{Screen, print};
+use crate::text::table::{Column, Table};
+use crate::unix::terminal::{Screen, columns, print};
 use std::time::Duration;
 
 /// How long an endpoint may take to list its models.
@@ -28,36 +29,25 @@ pub(crate) fn print_models(agent: &GivenAgent) -> Result<Exit> {
     let endpoint = environment.endpoint(llm.api, llm.base_url.as_deref(), &llm.headers)?;
     let limit = llm.timeout.min(LIST_TIME);
     let listing = list_models(&endpoint, llm, limit, &signals).map_err(error_of)?;
-    let width = listing
-        .models
-        .iter()
-        .map(|it| it.name.chars().count())
-        .max();
-    let line = |model: &ListedModel| format!("{}\n", described(model, width.unwrap_or(0)));
-    print(
-        listing
-            .models
-            .iter()
-            .map(line)
-            .collect::<String>()
-            .as_bytes(),
-    )?;
+    print(table(listing.models.iter()).lines(columns()).as_bytes())?;
     warn_of_left_out(&listing, screen);
     Ok(Exit::Success)
 }
 
-/// A model's name, padded, and what the endpoint says about it.
-pub(super) fn described(model: &ListedModel, width: usize) -> String {
-    let mut facts: Vec<String> = Vec::new();
-    facts.extend(model.window.map(|tokens| format!("window {tokens}")));
-    let prices = model
-        .prices
-        .map(|(input, output)| format!("input {input}, output {output}"));
-    facts.extend(prices);
-    let name = &model.name;
-    match facts.is_empty() {
-        true => name.clone(),
-        false => format!("{name:<width$}  {}", facts.join(", ")),
+/// The names of models, and what the endpoint says about each.
+pub(super) fn table<'m>(models: impl Iterator<Item = &'m ListedModel>) -> Table {
+    let row = |model: &ListedModel| {
+        let window = model.window.map(|tokens| format!("window {tokens}"));
+        let prices = model
+            .prices
+            .map(|(input, output)| format!("input {input}, output {output}"));
+        let facts: Vec<String> = window.into_iter().chain(prices).collect();
+        vec![model.name.clone(), facts.join(", ")]
+    };
+    Table {
+        rows: models.map(row).collect(),
+        columns: vec![Column::Name, Column::Text],
+        gap: 2,
     }
 }
 

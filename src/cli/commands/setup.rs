@@ -1,7 +1,7 @@
 //! `delta setup`: chooses endpoint, key and model, tries them with one request, and only then writes them to the
 //! person's own settings.
 
-use super::models::{LIST_TIME, described, error_of, warn_of_left_out};
+use super::models::{LIST_TIME, error_of, table, warn_of_left_out};
 use crate::cli::agent_names::find_agent;
 use crate::cli::args::SetupArgs;
 use crate::cli::message::GivenAgent;
@@ -241,13 +241,8 @@ impl Setup<'_> {
             let shown = listing.models.iter();
             let shown = shown.filter(|it| it.name.to_lowercase().contains(&lower));
             let shown: Vec<_> = shown.collect();
-            let width = shown
-                .iter()
-                .take(MOST_SHOWN)
-                .map(|it| it.name.chars().count())
-                .max();
-            for (at, model) in shown.iter().take(MOST_SHOWN).enumerate() {
-                let line = described(model, width.unwrap_or(0));
+            let table = table(shown.iter().take(MOST_SHOWN).copied());
+            for (at, line) in table.lines(None).lines().enumerate() {
                 self.remark(&format!("{:>3}  {line}", at + 1));
             }
             if shown.len() > MOST_SHOWN {
