@@ -18,6 +18,7 @@ mod results;
 mod questions;
 mod confirmations;
 mod recovery;
+mod sandbox_note;
 mod calls;
 mod judge;
 mod written_call;

@@ -15,6 +15,10 @@ use std::path::{Path, PathBuf};
 /// Room that is given back when the disk is full, so that the end of the run can still be recorded.
 const RESERVE_BYTES: u64 = 32 << 10;
 
+/// What `delta sandbox` does not restrict in the run, and how a line about this kernel begins.
+pub(crate) const NOTE: &str = "sandbox.txt";
+pub(crate) const OPEN_HERE: &str = "on this kernel: ";
+
 /// The directories of records that each run has, below `io`.
 const RECORDS: [&str; 3] = ["invocations", "tool_executions", "hooks"];
 

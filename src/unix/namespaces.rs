@@ -63,7 +63,7 @@ impl View {
             return;
         };
         if is_writable && !meta.is_symlink() {
-            let is_barred = matches!(found, Found::Barred(_));
+            let is_barred = matches!(found, Reached::Barred(_));
             self.keep_above(path, writable);
             self.put_cover(path, read_only || is_barred || !meta.is_dir());
         }
@@ -101,7 +101,7 @@ impl View {
     }
 
     /// Follows a path, and takes note of the links on the way that could be replaced. None if it leads nowhere.
-    fn follow(&mut self, path: &Path, follows_last: bool, writable: &[PathBuf]) -> Option<Found> {
+    fn follow(&mut self, path: &Path, follows_last: bool, writable: &[PathBuf]) -> Option<Reached> {
         let path = std::path::absolute(path).ok()?;
         let mut rest: Vec<OsString> = components_reversed(&path);
         let mut at = PathBuf::from("/");
@@ -118,7 +118,7 @@ impl View {
                         self.links.push(next.clone());
                     }
                     if rest.is_empty() && !follows_last {
-                        return Some(Found::Path(next));
+                        return Some(Reached::Path(next));
                     }
                     followed += 1;
                     let target = next.read_link().ok().filter(|_| followed <= MOST_LINKS)?;
@@ -130,12 +130,12 @@ impl View {
                 Ok(_) => at = next,
                 // It is looked into all the same once its owner has changed its mode.
                 Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                    return Some(Found::Barred(at));
+                    return Some(Reached::Barred(at));
                 }
                 Err(_) => return None,
             }
         }
-        Some(Found::Path(at))
+        Some(Reached::Path(at))
     }
 
     /// Moves this process into the namespaces that the plan needs, if any. The keeper at the other end of the stream
@@ -266,13 +266,13 @@ const SAFE: MountFlags = MountFlags::NOSUID
 const MOST_LINKS: u32 = 40;
 
 /// Where a path leads, without links.
-enum Found {
+enum Reached {
     Path(PathBuf),
     /// A directory on the way that cannot be searched.
     Barred(PathBuf),
 }
 
-impl Found {
+impl Reached {
     fn path(&self) -> &Path {
         match self {
             Self::Path(path) | Self::Barred(path) => path,

@@ -103,6 +103,31 @@ fn its_tools_find_no_credentials() {
 }
 
 #[test]
+fn without_namespaces_a_person_learns_what_its_tools_can_read() {
+    let Some(world) = coder() else { return };
+    let none = "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" \"$@\"";
+    let none = ["unshare", "-Ur", "sh", "-c", none];
+    if world.delta(["-V"]).under(&none).end().code() != Some(0) {
+        eprintln!("skipped: there is nothing to take namespaces away from");
+        return;
+    }
+    world.write(".netrc", "my secret\n");
+    let command = json!({"command": "echo ran"});
+    let two = ["a", "b"].map(|id| (id, "bash", command.clone()));
+    world.model_says([calls(&two), text("done")]);
+    let run = world.run_coder("ws").under(&none).exits(0);
+    let warning = "the sandbox does not restrict here: ";
+    let run = run.says(warning).says(&format!(
+        "reading {}",
+        world.path(".netrc").canonicalize().unwrap().display()
+    ));
+    assert_eq!(run.stderr.matches(warning).count(), 1, "{}", run.stderr);
+    assert!(world.latest().text("sandbox.txt").contains(".netrc"));
+    let last = world.server.last();
+    assert!(last.observation("a").contains(".netrc") && last.observation("b") == "ran\n");
+}
+
+#[test]
 fn a_link_in_the_workspace_brings_no_credentials_to_the_model() {
     let Some(world) = coder() else { return };
     world.write(".netrc", "my secret\n");

@@ -402,7 +402,16 @@ fn in_a_run_the_first_tool_says_what_the_kernel_cannot_and_the_others_do_not() {
         call("b", "sh", &script),
         text("done"),
     ]);
-    world.run("go").exits(0);
+    let run = world.run("go").exits(0);
+    let run = run
+        .says("the sandbox does not restrict here: ")
+        .says("no Landlock");
+    assert_eq!(
+        run.stderr.matches("no Landlock").count(),
+        1,
+        "{}",
+        run.stderr
+    );
     let last = world.server.last();
     assert!(last.observation("a").contains("no Landlock"));
     assert_eq!(last.observation("b"), "ran\n");

@@ -3,13 +3,15 @@
 use crate::cli::args::SandboxArgs;
 use crate::config::person;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
+use crate::record::run_dir::{NOTE, OPEN_HERE};
 use crate::record::workspace::Workspace;
 use crate::unix::git_dir::{AbsentFile, decisive_paths, is_git_dir};
 use crate::unix::landlock::{Grants, is_system_path, restrict};
 use crate::unix::namespaces::{View, map_ids};
 use crate::unix::terminal::Screen;
 use crate::unix::{files, seccomp, supervisor};
-use std::fs::OpenOptions;
+use rustix::fs::OFlags;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -215,23 +217,42 @@ fn temporary(wanted: &SandboxArgs) -> Result<Option<PathBuf>> {
     Ok(Some(dir))
 }
 
-/// A report of what stays unrestricted, kept out of observations: in a run, the first tool writes it to a file in the
-/// run's directory, and only that tool also prints what this kernel lacks.
-struct Note(Option<std::fs::File>);
+/// A report of what stays unrestricted, kept out of observations: in a run it goes to a file in the run's directory, and
+/// what this kernel lacks is also printed once, by the first program whose sandbox lacks it.
+struct Note {
+    /// None outside of a run, and where this process cannot write to it.
+    file: Option<File>,
+    /// What is in it already.
+    written: String,
+}
+
+/// More than all reports of a run.
+const LONGEST_NOTE: u64 = 64 << 10;
 
 impl Note {
     /// Opens the file while this process still can.
     fn new() -> Self {
         let dir = std::env::var_os("DELTA_RUN_DIR");
-        let file = dir.and_then(|dir| {
-            OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(PathBuf::from(dir).join("sandbox.txt"))
-                .ok()
+        let open = |dir| {
+            let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+            let mut options = OpenOptions::new();
+            let options = options.read(true).append(true).create(true).mode(0o600);
+            let path = PathBuf::from(dir).join(NOTE);
+            let file = options
+                .custom_flags(flags.bits().cast_signed())
+                .open(path)
+                .ok()?;
+            Some(file).filter(|file| file.metadata().is_ok_and(|meta| meta.is_file()))
+        };
+        let file = dir.and_then(open);
+        let written = file.as_ref().map(|file| {
+            let bytes = files::read_part(file, 0, LONGEST_NOTE as usize);
+            String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
         });
-        Self(file)
+        Self {
+            file,
+            written: written.unwrap_or_default(),
+        }
     }
 
     fn report(self, open: &[String], unix: bool) {
@@ -242,18 +263,25 @@ impl Note {
         };
         let never = format!("{NEVER_RESTRICTED}{sockets}");
         let screen = Screen::new(false, false);
-        let is_reported = self.0.is_none() && std::env::var_os("DELTA_RUN_DIR").is_some();
-        if !open.is_empty() && !is_reported {
+        let here = (!open.is_empty()).then(|| format!("{OPEN_HERE}{}\n", open.join(", ")));
+        let here = here.filter(|line| !self.written.contains(line));
+        let is_in_run = std::env::var_os("DELTA_RUN_DIR").is_some();
+        if here.is_some() && (self.file.is_some() || !is_in_run) {
             let open = open.join(", ");
             screen.warn(&format!("sandbox: not restricted here: {open}"));
         }
-        if let Some(mut file) = self.0 {
-            let open = open.iter().map(|what| format!("on this kernel: {what}\n"));
-            let text = format!(
-                "Not restricted by delta sandbox:\n{}on any kernel: {never}\n",
-                open.collect::<String>()
-            );
-            may_fail(file.write_all(text.as_bytes()));
+        if let Some(mut file) = self.file {
+            let lines = [format!("on any kernel: {never}\n")]
+                .into_iter()
+                .chain(here);
+            let new: String = lines.filter(|line| !self.written.contains(line)).collect();
+            let title = match self.written.is_empty() {
+                true => "Not restricted by delta sandbox:\n",
+                false => "",
+            };
+            if !new.is_empty() {
+                may_fail(file.write_all(format!("{title}{new}").as_bytes()));
+            }
         } else if io::stderr().is_terminal() {
             screen.warn(&format!("sandbox: not restricted by any kernel: {never}"));
         }

@@ -8,6 +8,7 @@ use super::outcome::Step;
 use super::questions::{ask, ask_first, withdraw_question};
 use super::recovery::{Recovered, recover_call, suspended_by};
 use super::results::{past_guard, record_observation, record_refusal, replay_result};
+use super::sandbox_note::{note_length, print_note};
 use super::{Engine, Ready, tool_named};
 use crate::config::agent::HookEvent;
 use crate::config::tool::bind::BoundCall;
@@ -132,8 +133,10 @@ fn execute_call(
     let reference = prepared.reference.clone();
     let command = prepared.record.command.clone();
     let line = engine.log.wait_for(&call.name);
+    let note = note_length(engine);
     let done = tool_call::run_tool(engine.ctx, tool, &bound, prepared, &call_id)?;
     drop(line);
+    print_note(engine, note);
     if tool.subagent.is_some()
         && let Some(suspension) = done.exit_code.and_then(Suspension::of_code)
     {
