@@ -61,16 +61,22 @@ fn print_result(
     let (ending, metadata) = (&result.ending, &result.metadata);
     let awaited = result.awaited.as_deref();
     explain(screen, &result, is_repeatable);
-    print_ending(
-        format,
-        ending,
-        metadata,
-        (result.question.as_ref(), awaited),
-    )?;
+    match is_on_stdout(&result) {
+        true => end_text(),
+        false => {
+            let question = (result.question.as_ref(), awaited);
+            print_ending(format, ending, metadata, question)?;
+        }
+    }
     let exit = ending.exit;
     print_summary(&result, screen);
     result.seal();
     Ok(exit)
+}
+
+/// True if the result arrived on the terminal that stdout is.
+fn is_on_stdout(result: &RunResult) -> bool {
+    result.is_shown() && std::io::stdout().is_terminal()
 }
 
 /// Prints what the run has used. That takes reading its journal.
@@ -86,7 +92,7 @@ fn print_summary(result: &RunResult, screen: Screen) {
 pub(crate) fn print_answer(result: RunResult, screen: Screen) -> Result<Exit> {
     let (ending, metadata) = (&result.ending, &result.metadata);
     match ending.status {
-        Status::Completed if result.is_shown() => end_text(),
+        Status::Completed if is_on_stdout(&result) => end_text(),
         Status::Completed => print_ending(OutputFormat::Text, ending, metadata, (None, None))?,
         Status::WaitingForInput => explain(screen, &result, false),
         _ if ending.exit == Exit::Interrupt => {

@@ -89,6 +89,7 @@ fn key_schema(key: &Key, given: Option<Value>) -> Value {
         }
         Kind::Amount => json!({"type": "number", "minimum": 0}),
         Kind::Flag(default) => json!({"type": "boolean", "default": default}),
+        Kind::Auto => json!({"enum": [true, false, "auto"], "default": "auto"}),
         Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
         Kind::Words(words, default) => json!({"enum": words, "default": default}),
         Kind::Keys(_) | Kind::Own => json!({}),

@@ -2,7 +2,7 @@
 
 use crate::config::acceptance::{Acceptance, REPAIRS};
 use crate::config::api::{Api, CacheTime, Header};
-use crate::config::keys::Kind::{Flag, Keys, Label, Own, Text, Texts, Words};
+use crate::config::keys::Kind::{Auto, Flag, Keys, Label, Own, Text, Texts, Words};
 use crate::config::keys::{Key, KeyValue, count, key, keys, names};
 use crate::config::pricing::{BUDGET, Budget, PriceList};
 use crate::config::section::{Diagnostics, Section};
@@ -10,6 +10,7 @@ use crate::config::tool::definition::{Tool, Word};
 use crate::text::json;
 use crate::text::names::named_enum;
 use crate::text::options::table::words;
+use crate::unix::terminal::stderr_is_terminal;
 use serde_json::Value;
 use std::fmt::{self, Display};
 use std::path::PathBuf;
@@ -128,7 +129,7 @@ keys! {
         /// Headers that are sent beside the usual ones.
         headers: Vec<Header>,
         /// Answers come as they are made. Then `timeout` is the longest silence.
-        stream: bool,
+        stream: Streaming,
         /// Of Messages: how long the service is asked to keep the beginnings of requests.
         cache: CacheTime,
         /// A program that is the model.
@@ -148,7 +149,9 @@ keys! {
         key("api", Words(&words(&Api::ALL), Some("chat")),
             "The API by which the model is asked: chat completions, OpenAI's Responses, Anthropic's Messages."),
         key("headers", Own, "Headers sent with each request. {env: NAME} is the value of a variable, a secret."),
-        key("stream", Flag(None), "Receive answers as they are made. Default: true for responses and messages.").harmless(),
+        key("stream", Auto,
+            "Receive answers as they are made. auto: yes, but for chat completions only if stderr is a terminal, and not from a \
+             service that refuses it.").harmless(),
         key("cache", Words(&words(&CacheTime::ALL), Some("5m")),
             "Of messages: how long the service is asked to keep the beginnings of requests."),
         key("command", Texts,
@@ -163,7 +166,26 @@ keys! {
 pub(super) const TOTAL_TIMEOUT: Key = count("total_timeout_ms", 1, 3_600_000,
     "The time limit of one attempt whose answer is streamed; timeout_ms then is the longest silence.");
 
+/// When answers are received as they are made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Streaming {
+    Always,
+    Never,
+    /// Where it shows, and as long as the service does it.
+    #[default]
+    Auto,
+}
+
 impl Llm {
+    /// True if answers are asked for as streams.
+    pub(crate) fn streams(&self) -> bool {
+        match self.stream {
+            Streaming::Always => true,
+            Streaming::Never => false,
+            Streaming::Auto => self.api != Api::Chat || stderr_is_terminal(),
+        }
+    }
+
     /// True if a model is named, or a program serves as one.
     pub(crate) fn has_model(&self) -> bool {
         self.model.is_some() || self.command.is_some()

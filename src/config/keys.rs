@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     /// A number, 0 or more.
     Amount,
     Flag(Option<bool>),
+    /// True, false, or auto, the default.
+    Auto,
     /// A list of texts.
     Texts,
     /// One of these.

@@ -2,7 +2,7 @@
 //!
 //! Unaware of API keys and of the environment.
 
-use super::agent::{LLM, Llm, TOTAL_TIMEOUT};
+use super::agent::{LLM, Llm, Streaming, TOTAL_TIMEOUT};
 use super::context::command;
 use crate::config::api::{Api, CacheTime, Header, HeaderValue, appended_path};
 use crate::config::environment::{scheme_objection, without_secrets};
@@ -137,8 +137,8 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Llm {
         }
     }
     let api = llm.read_choice("api", &Api::ALL, out).unwrap_or_default();
-    let stream = llm.read_flag("stream", out);
-    if stream == Some(true) && is_program {
+    let stream = read_streaming(llm, out);
+    if stream == Streaming::Always && is_program {
         out.error(
             llm.path_to("stream"),
             "llm: stream: a program's answer is read whole; leave it out",
@@ -146,7 +146,7 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Llm {
     }
     check_parameters(llm, api, out);
     let is_background = refuse_parameters(llm, api, out);
-    if is_background && stream == Some(true) {
+    if is_background && stream == Streaming::Always {
         out.error(
             llm.path_to("stream"),
             "llm: stream: an answer in the background is polled; leave it out",
@@ -159,12 +159,25 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Llm {
             .collect(),
         api,
         headers: headers(llm, out),
-        stream: stream.unwrap_or(api != Api::Chat && !is_background) && !is_program,
+        stream: match is_program || is_background {
+            true => Streaming::Never,
+            false => stream,
+        },
         cache: llm
             .read_choice("cache", &CacheTime::ALL, out)
             .unwrap_or_default(),
         ..read
     }
+}
+
+fn read_streaming(llm: &Section<'_>, out: &mut Diagnostics) -> Streaming {
+    let pick = |value: &Value| match value {
+        Value::Bool(true) => Some(Streaming::Always),
+        Value::Bool(false) => Some(Streaming::Never),
+        value => (value == "auto").then_some(Streaming::Auto),
+    };
+    let read = llm.read("stream", "true, false or auto", pick, out);
+    read.unwrap_or_default()
 }
 
 /// Refuses parameters that delta cannot honour. True if answers are made in the background.

@@ -73,7 +73,7 @@ fn llm(from: &Llm) -> Map<String, Value> {
     if api != Api::Chat {
         llm.insert("api".to_owned(), api.name().into());
     }
-    if from.stream {
+    if from.streams() {
         let total = from.total_timeout.as_millis() as u64;
         llm.insert("stream".to_owned(), true.into());
         llm.insert("total_timeout_ms".to_owned(), total.into());

@@ -268,7 +268,7 @@ impl<'n> Section<'n> {
             })
     }
 
-    fn read<T>(
+    pub(crate) fn read<T>(
         &self,
         key: &str,
         expected: &str,

@@ -346,8 +346,11 @@ impl Model<'_> {
         let response = invocation.dir.join("response.json");
         match self {
             Self::Http(http) => {
-                let mut received =
-                    http.attempt(HttpRequest::Ask(invocation.request), left, listener);
+                let ask = HttpRequest::Ask {
+                    request: invocation.request,
+                    streams: invocation.wire.streams(),
+                };
+                let mut received = http.attempt(ask, left, listener);
                 if let Some(stream) = received.stream {
                     files::write(&invocation.dir.join("response.sse"), &stream)?;
                 }

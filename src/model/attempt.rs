@@ -92,6 +92,7 @@ pub(crate) enum Remedy {
     WithoutReasoning,
     WithoutInclude,
     WithoutStreamOptions,
+    WithoutStream,
     /// With the limit that the service names.
     MaxTokens(u64),
 }

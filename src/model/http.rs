@@ -46,8 +46,6 @@ pub(crate) struct Http {
     agent: Agent,
     url: String,
     endpoint: Endpoint,
-    /// Answers come as they are made.
-    stream: bool,
     /// The limit of one attempt; of the silence in a stream.
     timeout: Duration,
     /// The limit of one attempt whose answer is a stream.
@@ -60,8 +58,8 @@ pub(crate) struct Http {
 /// What is asked of a server.
 #[derive(Clone, Copy)]
 pub(super) enum HttpRequest<'e> {
-    /// An answer to these bytes.
-    Ask(&'e [u8]),
+    /// An answer to these bytes, perhaps as it is made.
+    Ask { request: &'e [u8], streams: bool },
     /// How far the answer with this id is.
     Look(&'e str),
     /// The models that the endpoint has.
@@ -129,11 +127,7 @@ impl Http {
     /// A client for one endpoint.
     pub(crate) fn new(endpoint: Endpoint, llm: &Llm, signals: &Arc<Signals>) -> Self {
         let link = new_link(signals);
-        let accept = match llm.stream {
-            true => "text/event-stream",
-            false => "application/json",
-        };
-        let agent = agent_over(&link, &endpoint.base_url, accept);
+        let agent = agent_over(&link, &endpoint.base_url, "application/json");
         let key = endpoint.key.as_ref().map(Secret::expose);
         let rate = SharedRate::of(&endpoint.base_url, llm.model.as_deref(), key);
         Self {
@@ -141,7 +135,6 @@ impl Http {
             agent,
             url: endpoint.api.url(&endpoint.base_url),
             endpoint,
-            stream: llm.stream,
             timeout: llm.timeout,
             total_timeout: llm.total_timeout,
             link,
@@ -199,7 +192,7 @@ impl Http {
         left: Option<Duration>,
         listener: &mut Listener<'_>,
     ) -> Result<Received, ureq::Error> {
-        let streams = self.stream && matches!(exchange, HttpRequest::Ask(_));
+        let streams = matches!(exchange, HttpRequest::Ask { streams: true, .. });
         let (whole, silence) = match streams {
             true => (self.total_timeout, self.timeout.as_millis() as u64),
             false => (self.timeout, 0),
@@ -209,18 +202,17 @@ impl Http {
         // The library takes no time at all for no limit.
         let whole = whole.max(Duration::from_millis(1));
         let response = match exchange {
-            HttpRequest::Ask(request) => {
+            HttpRequest::Ask { request, .. } => {
                 let post = self.agent.post(&self.url).content_type("application/json");
-                self.prepared(post, whole).send(request)?
+                self.prepared(post, whole, streams).send(request)?
             }
             HttpRequest::Look(id) => {
                 let get = self.agent.get(format!("{}/{id}", self.url));
-                let get = get.header("accept", "application/json");
-                self.prepared(get, whole).call()?
+                self.prepared(get, whole, streams).call()?
             }
             HttpRequest::List => {
                 let url = self.endpoint.api.list_url(&self.endpoint.base_url);
-                self.prepared(self.agent.get(url), whole).call()?
+                self.prepared(self.agent.get(url), whole, streams).call()?
             }
         };
         let head = ResponseHead::read(&response);
@@ -252,8 +244,14 @@ impl Http {
     }
 
     /// A request with the headers that all have, and so much time.
-    fn prepared<B>(&self, mut builder: RequestBuilder<B>, whole: Duration) -> RequestBuilder<B> {
-        if self.stream {
+    fn prepared<B>(
+        &self,
+        mut builder: RequestBuilder<B>,
+        whole: Duration,
+        streams: bool,
+    ) -> RequestBuilder<B> {
+        if streams {
+            builder = builder.header("accept", "text/event-stream");
             builder = builder.header("accept-encoding", "identity");
         }
         let own = &self.endpoint.headers;
@@ -272,7 +270,7 @@ impl Http {
         for (name, value) in own {
             builder = builder.header(name, value.expose());
         }
-        let connect = self.stream.then(|| self.timeout.min(whole));
+        let connect = streams.then(|| self.timeout.min(whole));
         let config = builder.config().timeout_global(Some(whole));
         config.timeout_connect(connect).build()
     }

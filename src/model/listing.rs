@@ -84,7 +84,10 @@ pub(crate) fn try_model(
         Api::Messages => format!(r#""max_tokens":1024,"messages":[{message}]"#),
     };
     let request = format!("{{\"model\":{model},{rest}}}");
-    let asked = HttpRequest::Ask(request.as_bytes());
+    let asked = HttpRequest::Ask {
+        request: request.as_bytes(),
+        streams: false,
+    };
     let body = exchange(endpoint.clone(), llm, asked, llm.timeout, signals)?;
     let answer = Wire::new(llm).parse(&body);
     answer
@@ -100,11 +103,7 @@ fn exchange(
     limit: Duration,
     signals: &Arc<Signals>,
 ) -> Result<Vec<u8>, Unanswered> {
-    let llm = Llm {
-        stream: false,
-        ..llm.clone()
-    };
-    let mut http = Http::new(endpoint, &llm, signals);
+    let mut http = Http::new(endpoint, llm, signals);
     let received = http.attempt(exchange, Some(limit), &mut |_| {});
     match received.attempt {
         Attempt::Body { .. } => Ok(received.response.unwrap_or_default()),

@@ -25,7 +25,7 @@ pub(crate) use neutral::Neutral;
 pub(crate) use pieces::is_in_joined_texts;
 pub(crate) use stream::{Broken, Heard, Listener, Stream};
 
-use crate::config::agent::{Agent, Llm};
+use crate::config::agent::{Agent, Llm, Streaming};
 use crate::config::api::{Api, CacheTime};
 use crate::config::environment::Environment;
 use crate::model::attempt::{Remedy, check_size, readable, their_words};
@@ -87,6 +87,8 @@ pub(crate) struct Sent {
 pub(crate) struct Wire {
     rules: Rules,
     cache: CacheTime,
+    /// Streams are asked for only as long as the service does not refuse.
+    may_stop_streaming: bool,
     /// Tools whose arguments come in an object around them.
     wrapped: Vec<String>,
     memo: Option<Memo>,
@@ -102,10 +104,11 @@ impl Wire {
             rules: Rules {
                 api: llm.api,
                 model: llm.model.as_ref().map(json::text),
-                stream: llm.stream,
+                stream: llm.streams(),
                 ..Rules::default()
             },
             cache: llm.cache,
+            may_stop_streaming: llm.stream == Streaming::Auto,
             wrapped: Vec::new(),
             memo: None,
             paused: None,
@@ -126,6 +129,11 @@ impl Wire {
         self.rules.api
     }
 
+    /// True if requests ask for a stream.
+    pub(crate) fn streams(&self) -> bool {
+        self.rules.stream
+    }
+
     /// Applies a remedy from now on. False if it would change nothing.
     pub(crate) fn apply(&mut self, remedy: Remedy) -> bool {
         let before = self.rules.clone();
@@ -141,6 +149,7 @@ impl Wire {
             Remedy::WithoutStreamOptions => {
                 self.rules.without_stream_options = self.rules.stream;
             }
+            Remedy::WithoutStream => self.rules.stream &= !self.may_stop_streaming,
             Remedy::MaxTokens(most) => {
                 // A server that names a larger one each time would be asked forever.
                 if before.max_tokens.is_none_or(|before| most < before) {

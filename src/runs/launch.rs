@@ -22,7 +22,7 @@ use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, Workspace};
 use crate::text::ids::RunId;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::{Screen, Tone, is_all_shown};
+use crate::unix::terminal::{Screen, Tone, stderr_is_terminal};
 use serde_json::{Map, Value};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -46,6 +46,8 @@ pub(crate) struct Launch<'a> {
     pub checks_answers: bool,
     /// One message of a conversation, which has said where it takes place.
     pub is_chat: bool,
+    /// At a terminal, print the text of answers as it arrives.
+    pub shows_text: bool,
     /// None: nothing is spent.
     pub spending: Option<SpendingRules>,
 }
@@ -160,7 +162,7 @@ impl Launch<'_> {
             is_ours,
             checks_answers: self.checks_answers,
             spending: self.spending.clone(),
-            shows_text: self.is_chat && is_all_shown(),
+            shows_text: self.shows_text && stderr_is_terminal(),
         };
         let engine = Engine::new(&ctx, (journal, record), metadata, options, model)?;
         RunResult::of_engine(engine.run())

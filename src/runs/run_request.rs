@@ -50,6 +50,8 @@ pub(crate) struct RunRequest<'a> {
     pub interactive: bool,
     /// The first message of a conversation: no answer is checked.
     pub is_chat: bool,
+    /// At a terminal, print the text of answers as it arrives.
+    pub shows_text: bool,
     pub max_iterations: Option<u64>,
     /// Replaces the agent's for this start.
     pub budget: Option<GivenBudget>,
@@ -447,6 +449,7 @@ impl RunRequest<'_> {
             force: false,
             checks_answers: !self.is_chat,
             is_chat: self.is_chat,
+            shows_text: self.shows_text,
             spending: Some(SpendingRules::of(agent, self.budget)?),
         })
     }

@@ -96,21 +96,29 @@ pub(crate) fn erase_line() {
     }
 }
 
-/// Writes a piece of a text that is arriving to the terminal that stdout is. Other output begins on a line of its own.
+/// Writes a piece of a text that is arriving to the terminal: as a result if stdout is one, else as progress. Other
+/// output begins on a line of its own.
 pub(crate) fn print_piece(text: &str) {
     erase_line();
     HAS_OPEN_TEXT.store(!text.ends_with('\n'), Ordering::Relaxed);
-    let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(printable(text).as_bytes());
-    may_fail(written.and_then(|()| stdout.flush()));
+    write_piece(&printable(text));
 }
 
 /// Ends the line of a text that arrived, if it has no end yet.
 pub(crate) fn end_text() {
     if HAS_OPEN_TEXT.swap(false, Ordering::Relaxed) {
-        let mut stdout = io::stdout().lock();
-        may_fail(stdout.write_all(b"\n").and_then(|()| stdout.flush()));
+        write_piece("\n");
     }
+}
+
+fn write_piece(text: &str) {
+    let mut stdout = io::stdout().lock();
+    may_fail(match stdout.is_terminal() {
+        true => stdout
+            .write_all(text.as_bytes())
+            .and_then(|()| stdout.flush()),
+        false => io::stderr().write_all(text.as_bytes()),
+    });
 }
 
 /// Leaves the cursor at the beginning of an empty line.
@@ -119,9 +127,9 @@ fn begin_line() {
     end_text();
 }
 
-/// True if the result and the progress go to a terminal.
-pub(crate) fn is_all_shown() -> bool {
-    io::stdout().is_terminal() && io::stderr().is_terminal()
+/// True if progress goes to a terminal.
+pub(crate) fn stderr_is_terminal() -> bool {
+    io::stderr().is_terminal()
 }
 
 /// True unless the person wants no colours: <https://no-color.org>.

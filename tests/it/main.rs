@@ -180,6 +180,7 @@ mod torture;
 mod trust;
 mod typed_ahead;
 mod values;
+mod streams;
 mod wires;
 mod wires_background;
 mod wires_events;

@@ -28,6 +28,13 @@ pub(crate) struct Common {
     pub format: OutputFormat,
 }
 
+impl Common {
+    /// The text of answers is shown as it arrives, where there is a terminal.
+    pub(crate) fn shows_text(&self) -> bool {
+        self.format == OutputFormat::Text && !self.quiet
+    }
+}
+
 /// `delta chat`.
 #[derive(Debug)]
 pub(crate) struct ChatArgs {

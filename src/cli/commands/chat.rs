@@ -236,6 +236,7 @@ impl Chat<'_> {
             yes: false,
             interactive: true,
             is_chat: true,
+            shows_text: !common.quiet || io::stdout().is_terminal(),
             max_iterations: common.max_iterations,
             budget: common.budget,
             signals: Arc::clone(&self.signals),
@@ -292,6 +293,7 @@ impl Chat<'_> {
             force: false,
             checks_answers: false,
             is_chat: true,
+            shows_text: !common.quiet || io::stdout().is_terminal(),
             spending: Some(SpendingRules::of(&agent, common.budget)?),
         };
         launch.resume(found, message, None, lock)

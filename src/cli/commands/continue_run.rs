@@ -98,6 +98,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         force: wanted.force,
         checks_answers: true,
         is_chat: false,
+        shows_text: common.shows_text(),
         spending: Some(SpendingRules::of(&agent, common.budget)?),
     };
     if let Some(question) = found.question.as_ref().filter(|_| !found.has_ended()) {

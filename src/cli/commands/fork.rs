@@ -94,6 +94,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
         force: false,
         checks_answers: true,
         is_chat: false,
+        shows_text: common.shows_text(),
         spending: Some(rules),
     };
     let from = Parent {

@@ -72,6 +72,7 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
         force: false,
         checks_answers: true,
         is_chat: false,
+        shows_text: false,
         spending: None,
     };
     if !wanted.executes_nothing {

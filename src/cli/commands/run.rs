@@ -91,6 +91,7 @@ fn with_request<T>(
         yes: wanted.yes,
         interactive: common.interactive,
         is_chat: false,
+        shows_text: common.shows_text(),
         max_iterations: common.max_iterations,
         budget: common.budget,
         signals,

@@ -211,9 +211,10 @@ impl<'a> Conversation<'a> {
     fn note_remedy(&mut self, log: &mut RunLog<'_>, remedy: Remedy) -> Result<()> {
         let level = match remedy {
             Remedy::WithoutReasoning => Level::Warn,
-            Remedy::WithoutInclude | Remedy::WithoutStreamOptions | Remedy::MaxTokens(_) => {
-                Level::Info
-            }
+            Remedy::WithoutInclude
+            | Remedy::WithoutStreamOptions
+            | Remedy::WithoutStream
+            | Remedy::MaxTokens(_) => Level::Info,
         };
         let record = self.wire.record_remedy(remedy);
         let fact = Some(Fact::Remedy(&record));

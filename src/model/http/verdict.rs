@@ -71,7 +71,7 @@ impl Http {
                     "choose another model with --set llm.model=NAME, or correct the base URL";
                 self.refused(status, &format!("{said}; {way_out}"))
             }
-            400 => Attempt::Refused {
+            400 | 422 => Attempt::Refused {
                 why: self.status_line(status, &with_way_out(&said)),
                 is_too_long: false,
                 remedy: Remedy::of(self.endpoint.api, &body[..body.len().min(LONGEST_EXCERPT)]),

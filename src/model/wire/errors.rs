@@ -1,7 +1,7 @@
 //! Errors as each service words them: which status they have, and what can be done about them.
 
 use crate::config::api::Api;
-use crate::model::attempt::{Remedy, error_codes};
+use crate::model::attempt::{Remedy, error_codes, their_words};
 use crate::text::json;
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,7 +13,7 @@ impl Remedy {
         let said = String::from_utf8_lossy(body).to_lowercase();
         let says = |words: &[&str]| words.iter().any(|it| said.contains(it));
         let codes = error_codes(body);
-        match api {
+        let own = match api {
             Api::Messages => {
                 const ABOUT_THINKING: [&str; 4] = [
                     "in `thinking` block",
@@ -46,7 +46,8 @@ impl Remedy {
                 (says(&about_include) || unsupported).then_some(Self::WithoutInclude)
             }
             Api::Chat => says(&["stream_options"]).then_some(Self::WithoutStreamOptions),
-        }
+        };
+        own.or_else(|| refuses_streams(body).then_some(Self::WithoutStream))
     }
 
     /// As it stands in the journal.
@@ -55,6 +56,7 @@ impl Remedy {
             Self::WithoutReasoning => "without_reasoning",
             Self::WithoutInclude => "without_include",
             Self::WithoutStreamOptions => "without_stream_options",
+            Self::WithoutStream => "without_stream",
             Self::MaxTokens(_) => "max_tokens",
         }
     }
@@ -65,6 +67,7 @@ impl Remedy {
             Some(Self::WithoutReasoning),
             Some(Self::WithoutInclude),
             Some(Self::WithoutStreamOptions),
+            Some(Self::WithoutStream),
             max_tokens.filter(|most| *most > 0).map(Self::MaxTokens),
         ];
         let mut all = all.into_iter().flatten();
@@ -83,6 +86,9 @@ impl Remedy {
             Self::WithoutStreamOptions => {
                 "the server does not know stream_options; continuing without".to_owned()
             }
+            Self::WithoutStream => {
+                "the server refuses to stream its answers; continuing without".to_owned()
+            }
             Self::MaxTokens(most) => {
                 format!(
                     "the model's answers have at most {most} tokens; continuing with that limit"
@@ -90,6 +96,18 @@ impl Remedy {
             }
         }
     }
+}
+
+/// True for an error about `stream` itself, by its parameter or its words.
+fn refuses_streams(body: &[u8]) -> bool {
+    let json: Value = serde_json::from_slice(body).unwrap_or_default();
+    let about = json.pointer("/error/param").and_then(Value::as_str);
+    let said = their_words(body).to_lowercase();
+    let mut words = said.split(|c: char| c != '_' && !c.is_alphanumeric());
+    about.map_or_else(
+        || words.any(|word| matches!(word, "stream" | "streaming" | "streamed")),
+        |name| name == "stream",
+    )
 }
 
 /// The number in `max_tokens: 64000 > 32000, which is the maximum allowed number of output tokens`.

@@ -143,13 +143,14 @@ impl Wire {
         true
     }
 
-    /// Takes over the remedies that a recorded request shows.
+    /// Takes over the remedies that a recorded request shows, and whether it asks for a stream.
     pub(crate) fn adopt(&mut self, recorded: &[u8]) {
         #[derive(Default, Deserialize)]
         #[serde(default)]
         struct Shown<'r> {
             #[serde(borrow)]
             include: Option<&'r RawValue>,
+            stream: bool,
             #[serde(borrow)]
             stream_options: Option<&'r RawValue>,
             max_tokens: Option<u64>,
@@ -158,6 +159,7 @@ impl Wire {
         let shown: Shown<'_> = serde_json::from_slice(recorded).unwrap_or_default();
         let key = shown.prompt_cache_key;
         self.rules.cache_key = key.map_or(PromptCacheKey::Absent, PromptCacheKey::Recorded);
+        self.rules.stream = shown.stream;
         match self.rules.api {
             Api::Chat => self.rules.without_stream_options = shown.stream_options.is_none(),
             Api::Responses => {
