@@ -15,6 +15,7 @@ use crate::text::options::completion;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
 use crate::text::options::table::CommandTable;
+use crate::unix::line_editor;
 use crate::view::stats_table::StatsArgs;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -94,6 +95,8 @@ pub(crate) enum DeltaCommand {
     ListPages,
     /// A tool of the agent `coder`, and its values.
     CoderTool(Vec<String>),
+    /// Let a person edit lines, for another process.
+    EditLines,
     /// Ask the system's resolver, for the engine itself.
     ResolveHost(String),
     /// The words behind the program's name, as they are typed.
@@ -178,6 +181,7 @@ pub(crate) fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<De
         CommandLine::Raw("flow", words) => Ok(DeltaCommand::Flow(words)),
         CommandLine::Raw(completion::COMMAND, words) => Ok(DeltaCommand::Complete(words)),
         CommandLine::Raw(tool::COMMAND, words) => coder_tool(words),
+        CommandLine::Raw(line_editor::COMMAND, _) => Ok(DeltaCommand::EditLines),
         CommandLine::Raw(_, words) => match words.first() {
             Some(host) => Ok(DeltaCommand::ResolveHost(
                 host.to_string_lossy().into_owned(),

@@ -1,7 +1,6 @@
 //! The commands, each from its arguments to its exit code.
 
 pub(crate) mod run;
-pub(crate) mod chat;
 pub(crate) mod continue_run;
 pub(crate) mod models;
 pub(crate) mod setup;
@@ -10,6 +9,7 @@ pub(crate) mod check;
 pub(crate) mod list_runs;
 pub(crate) mod prune;
 pub(crate) mod log;
+pub(crate) mod chat;
 pub(crate) mod request;
 pub(crate) mod report;
 pub(crate) mod export;

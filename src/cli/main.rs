@@ -14,6 +14,7 @@ use crate::model::http;
 use crate::text::manual;
 use crate::text::options::short_help::help_text;
 use crate::unix::defect::exit_at_panic;
+use crate::unix::line_editor::edit_lines;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{print, print_error};
 use crate::view::stats_table::print_stats;
@@ -72,6 +73,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::ListPages => show_in_pager(&manual::list()),
         Command::Complete(words) => complete::print_candidates(&words),
         Command::CoderTool(words) => return tool::run_tool(&words),
+        Command::EditLines => edit_lines(),
         Command::ResolveHost(host) => print_text(&http::resolve_host(&host)),
     };
     exit.map(Exit::code)

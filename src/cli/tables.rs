@@ -16,6 +16,7 @@ use crate::text::options::table::{
     CommandTable, FORMATS, HELP, OptionRow, ProgramTable, TABLE_FORMATS, VERSION, command, flag,
     names, operand, renamed, valued,
 };
+use crate::unix::line_editor;
 
 pub(crate) static DELTA: ProgramTable = ProgramTable {
     name: "delta",
@@ -23,6 +24,7 @@ pub(crate) static DELTA: ProgramTable = ProgramTable {
     hidden: &[
         completion::COMMAND,
         RESOLVE_COMMAND,
+        line_editor::COMMAND,
         SERVER_COMMAND,
         tool::COMMAND,
     ],

@@ -1,7 +1,7 @@
 //! The person's own settings: `~/.config/delta/env`, which counts behind the process's environment and is
 //! trusted as much, unless it lies in the workspace.
 //!
-//! Unaware of what the variables mean. `XDG_CONFIG_HOME` and `XDG_CACHE_HOME` move the directories, as the
+//! Unaware of what the variables mean. `XDG_CONFIG_HOME`, `XDG_CACHE_HOME` and `XDG_STATE_HOME` move the directories, as the
 //! XDG Base Directory Specification has it: a relative value is ignored.
 
 use super::dotenv;
@@ -23,6 +23,11 @@ pub(crate) fn config_dir() -> Option<PathBuf> {
 /// The directory of what can be made again.
 pub(crate) fn cache_dir() -> Option<PathBuf> {
     base_dir("XDG_CACHE_HOME", ".cache")
+}
+
+/// The directory of what is kept from one start to the next.
+pub(crate) fn state_dir() -> Option<PathBuf> {
+    base_dir("XDG_STATE_HOME", ".local/state")
 }
 
 fn base_dir(variable: &str, below_home: &str) -> Option<PathBuf> {

@@ -2,10 +2,11 @@
 //!
 //! Unaware of who is talked to.
 
-use super::question::{Reply, read_line};
 use crate::error::{Error, Result, may_fail, reason};
+use crate::unix::line_editor::{Completion, LineEditor};
 use crate::unix::signals::{Signals, Stop};
-use std::io::{self, Write};
+use crate::unix::typed::{Reply, read_line};
+use std::io::{self, IsTerminal, Write};
 
 /// Begins and ends a message of several lines.
 const QUOTES: &str = "\"\"\"";
@@ -18,33 +19,55 @@ pub(crate) enum Typed {
 }
 
 /// The person's standard input.
-#[derive(Clone, Copy)]
-pub(crate) struct LineReader<'s> {
-    pub signals: &'s Signals,
+pub(crate) struct LineReader {
     /// A person types: there are prompts, and Ctrl-C only clears the line.
     pub is_typed: bool,
+    editor: Option<LineEditor>,
 }
 
-impl LineReader<'_> {
+impl LineReader {
+    /// At a terminal, lines are edited; `history` can be recalled.
+    pub(crate) fn new(completion: Completion, history: Vec<String>) -> Self {
+        Self {
+            is_typed: io::stdin().is_terminal() && io::stderr().is_terminal(),
+            editor: LineEditor::begin(completion, history),
+        }
+    }
+
     /// Reads up to the end of a message. An empty line is none.
-    pub(crate) fn next_message(self) -> Result<Typed> {
+    pub(crate) fn next_message(&mut self, signals: &Signals) -> Result<Typed> {
+        let typed = self.read_message(signals)?;
+        if let (Some(editor), Typed::Message(message)) = (&mut self.editor, &typed) {
+            editor.remember(message);
+        }
+        Ok(typed)
+    }
+
+    fn read_message(&mut self, signals: &Signals) -> Result<Typed> {
         let mut block: Option<Vec<String>> = None;
         loop {
-            self.prompt(if block.is_some() { "… " } else { "> " });
-            let reply = read_line(self.signals).map_err(|error| {
+            let prompt = if block.is_some() { "… " } else { "> " };
+            let reply = match &mut self.editor {
+                Some(editor) => editor.read_line(signals, prompt),
+                None => {
+                    self.print(prompt);
+                    read_line(signals)
+                }
+            };
+            let reply = reply.map_err(|error| {
                 Error::usage(format!("cannot read from stdin: {}", reason(&error)))
             })?;
             let line = match reply {
                 Reply::Answer(line) => line,
                 Reply::Stopped(Stop::Interrupt) if self.is_typed => {
-                    self.signals.forget_interrupt();
+                    signals.forget_interrupt();
                     block = None;
-                    self.prompt("\n");
+                    self.end_line();
                     continue;
                 }
                 Reply::Stopped(stop) => return Ok(Typed::Stopped(stop)),
                 Reply::NobodyThere => {
-                    self.prompt("\n");
+                    self.end_line();
                     // What has been begun is said, as the last line without an end is.
                     return Ok(match block.map(|lines| lines.join("\n")) {
                         Some(text) if !text.trim().is_empty() => Typed::Message(text),
@@ -78,7 +101,14 @@ impl LineReader<'_> {
         }
     }
 
-    fn prompt(self, text: &str) {
+    /// An editor has ended its own.
+    fn end_line(&self) {
+        if self.editor.is_none() {
+            self.print("\n");
+        }
+    }
+
+    fn print(&self, text: &str) {
         if self.is_typed {
             may_fail(io::stderr().write_all(text.as_bytes()));
         }

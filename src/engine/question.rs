@@ -7,24 +7,21 @@ use crate::error::{At, Result, may_fail};
 use crate::record::event::InputType;
 use crate::record::run_dir::RunDir;
 use crate::record::state;
+use crate::text::disguise::printable;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::signals::{Signals, Stop};
-use rustix::event::PollFlags;
+use crate::unix::line_editor::LineEditor;
+use crate::unix::signals::Signals;
+use crate::unix::typed::{ModesOff, Reply, discard_typed, read_line};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
-use rustix::termios::{
-    LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr,
-    tcsetattr,
-};
+use rustix::termios::LocalModes;
 use serde::Deserialize;
 use serde_json::Value;
 use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The engine's one built-in tool.
 pub(crate) fn ask_human_tool() -> Tool {
@@ -102,27 +99,31 @@ impl Question {
     }
 }
 
-/// The outcome of asking at the terminal.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// The answer, without its newline.
-    Answer(String),
-    /// Nobody is there: the input has ended.
-    NobodyThere,
-    /// A signal asks the engine to end.
-    Stopped(Stop),
-}
-
 /// Asks on stderr and reads the answer from stdin, without an echo if it is secret. What else is typed before the
 /// question is shown, or pasted with the answer, answers nothing.
 pub(crate) fn ask_here(signals: &Signals, question: &Question) -> io::Result<Reply> {
+    let is_short = question.is_secret() || question.input_type == InputType::Confirmation;
+    // Started before, so that nothing typed in between is lost. No answer can be recalled.
+    let editor = match is_short {
+        true => None,
+        false => LineEditor::begin(Vec::new(), Vec::new()),
+    };
     discard_typed(signals);
-    let reply = ask_until_answered(signals, question)?;
+    let reply = match editor {
+        Some(mut editor) => editor.read_line(signals, &format!("{} ", prompt(question))),
+        None => ask_until_answered(signals, question),
+    };
     discard_typed(signals);
-    Ok(reply)
+    reply
+}
+
+/// The question at a terminal. A further line must not look like one of ours.
+fn prompt(question: &Question) -> String {
+    printable(&question.prompt).replace('\n', "\n  ")
 }
 
 fn ask_until_answered(signals: &Signals, question: &Question) -> io::Result<Reply> {
+    let prompt = prompt(question);
     let is_confirmation = question.input_type == InputType::Confirmation;
     let is_about_call = question.fingerprint.is_some();
     let mut hint = match (is_confirmation, is_about_call) {
@@ -131,8 +132,6 @@ fn ask_until_answered(signals: &Signals, question: &Question) -> io::Result<Repl
         (false, _) => " ",
     };
     loop {
-        // A further line must not look like one of ours.
-        let prompt = crate::text::disguise::printable(&question.prompt).replace('\n', "\n  ");
         let reply = {
             // Before the prompt: what is typed as soon as it can be read must be neither shown nor lost.
             let _quiet = question
@@ -158,90 +157,6 @@ fn ask_until_answered(signals: &Signals, question: &Question) -> io::Result<Repl
             _ => hint = " (please answer y or n) ",
         }
     }
-}
-
-/// The terminal without some of its modes, until this is dropped. What had been typed before is discarded.
-struct ModesOff(Termios);
-
-impl ModesOff {
-    fn begin(modes: LocalModes) -> Option<Self> {
-        let stdin = io::stdin();
-        let before = tcgetattr(&stdin).ok()?;
-        let mut changed = before.clone();
-        changed.local_modes.remove(modes);
-        // Keys that would stop or kill us here would leave the terminal so.
-        changed.special_codes[SpecialCodeIndex::VQUIT] = 0;
-        changed.special_codes[SpecialCodeIndex::VSUSP] = 0;
-        tcsetattr(&stdin, OptionalActions::Flush, &changed).ok()?;
-        Some(Self(before))
-    }
-}
-
-impl Drop for ModesOff {
-    fn drop(&mut self) {
-        may_fail(tcsetattr(io::stdin(), OptionalActions::Now, &self.0));
-    }
-}
-
-/// A long text that is pasted arrives in pieces, with pauses shorter than this.
-const QUIET: Duration = Duration::from_millis(50);
-
-/// Discards what has been typed at the terminal, until nothing more arrives. What comes through a pipe stays.
-pub(crate) fn discard_typed(signals: &Signals) {
-    let stdin = io::stdin();
-    // With ICANON a line would be seen only once it is whole.
-    let Some(_modes) = ModesOff::begin(LocalModes::ICANON | LocalModes::ECHO) else {
-        return;
-    };
-    let more = || signals.wait(Some((stdin.as_fd(), PollFlags::IN)), Some(QUIET));
-    while matches!(more(), Ok(true)) && tcflush(&stdin, QueueSelector::IFlush).is_ok() {}
-}
-
-/// What some terminals put around a text that is pasted: bracketed paste mode.
-const PASTE: [&str; 2] = ["\x1b[200~", "\x1b[201~"];
-
-/// True if a pasted text goes on behind this line, at whose beginning it did or did not.
-fn is_in_paste(line: &[u8], was: bool) -> bool {
-    let [begin, end] = PASTE.map(|mark| memchr::memmem::rfind(line, mark.as_bytes()));
-    if begin == end { was } else { begin > end }
-}
-
-/// Reads one line, byte by byte: what follows it belongs to the next question. At a terminal, the lines of a text that
-/// is pasted are one.
-pub(crate) fn read_line(signals: &Signals) -> io::Result<Reply> {
-    let stdin = io::stdin();
-    let (mut line, mut begin, mut in_paste) = (Vec::new(), 0, false);
-    let is_terminal = stdin.is_terminal();
-    loop {
-        let mut byte = [0];
-        match (signals.read(&stdin, &mut byte)?, signals.stop()) {
-            (None, Some(stop)) => return Ok(Reply::Stopped(stop)),
-            (None, None) => continue,
-            (Some(0), _) if line.is_empty() => return Ok(Reply::NobodyThere),
-            (Some(1), _) => line.push(byte[0]),
-            // Ctrl-D also ends a paste whose end got lost.
-            (Some(_), _) => break,
-        }
-        if byte[0] == b'\n' {
-            in_paste = is_terminal && is_in_paste(&line[begin..], in_paste);
-            begin = line.len();
-            if !in_paste {
-                break;
-            }
-        }
-    }
-    let mut line = String::from_utf8_lossy(&line).into_owned();
-    if line.ends_with('\n') {
-        line.pop();
-    }
-    if line.ends_with('\r') {
-        line.pop();
-    }
-    if is_terminal {
-        line = PASTE.iter().fold(line, |line, mark| line.replace(mark, ""));
-        line.truncate(line.trim_end_matches('\n').len());
-    }
-    Ok(Reply::Answer(line))
 }
 
 #[derive(Deserialize, Default)]

@@ -10,6 +10,7 @@ use crate::error::{At, Exit, Result, may_fail};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::read_journal;
 use crate::record::run_dir::RunDir;
+use crate::record::spending::Amount;
 use crate::record::state::{self, Reading};
 use crate::text::amounts::format_duration;
 
@@ -53,17 +54,8 @@ impl RunResult {
     /// What the run has used in all its starts, in a line, if an engine has just worked on it.
     pub(crate) fn summary(&self) -> Option<String> {
         let (spent, has_price) = self.ended.as_ref()?.spent?;
-        let journal = read_journal(&self.run.journal()).unwrap_or_default();
-        let time = engine_time(&journal, &self.run.id);
-        let cost = match has_price {
-            true => format!(", cost {:.6}", spent.cost()),
-            false => String::new(),
-        };
-        let tokens = match self.metadata.usage.tokens.total_tokens {
-            0 => String::new(),
-            tokens => format!(", {tokens} tokens"),
-        };
-        Some(format!("{}{tokens}{cost}", format_duration(time)))
+        let cost = has_price.then_some(spent);
+        Some(used(&self.run, &self.metadata, cost))
     }
 
     /// The result that a run had when it ended.
@@ -103,6 +95,18 @@ impl RunResult {
             may_fail(mark.clear());
         }
     }
+}
+
+/// What a run has used in all its starts, in a line: time, tokens, and the cost if there is one.
+pub(crate) fn used(run: &RunDir, metadata: &Metadata, spent: Option<Amount>) -> String {
+    let journal = read_journal(&run.journal()).unwrap_or_default();
+    let time = format_duration(engine_time(&journal, &run.id));
+    let cost = spent.map(|spent| format!(", cost {:.6}", spent.cost()));
+    let tokens = match metadata.usage.tokens.total_tokens {
+        0 => String::new(),
+        tokens => format!(", {tokens} tokens"),
+    };
+    format!("{time}{tokens}{}", cost.unwrap_or_default())
 }
 
 fn awaited(run: &RunDir, metadata: &Metadata) -> Option<Box<RunSnapshot>> {

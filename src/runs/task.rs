@@ -62,11 +62,6 @@ impl Task {
         Ok(Some(task))
     }
 
-    /// A text alone.
-    pub(crate) fn of_text(text: &str) -> Self {
-        Self(vec![Part::Text(text.to_owned())])
-    }
-
     /// All of it as one text.
     ///
     /// # Errors

@@ -277,6 +277,13 @@ fn streamed_chat(world: &World, terminal: &Terminal) -> Delta {
         .all_at(terminal)
 }
 
+/// Types a message; returns what is written until the next one can be typed.
+fn answer(terminal: &mut Terminal, message: &str) -> String {
+    terminal.types(&format!("{message}\r"));
+    terminal.shows("\u{1b}[?2004l");
+    terminal.shows("\u{1b}[?2004h")
+}
+
 /// Returns when another conversation has shown for how long it waits.
 fn a_second_of_waiting() {
     let world = World::new();
@@ -306,7 +313,7 @@ fn text_is_shown_as_it_arrives_and_only_once() {
     terminal.types("hi\n");
     // The rest has not been sent.
     let head = terminal.shows("Hel\u{FFFD}");
-    assert!(head.ends_with("hi\nHel\u{FFFD}"), "{head:?}");
+    assert!(head.ends_with("\nHel\u{FFFD}"), "{head:?}");
     a_second_of_waiting();
     world.server.release();
     // No line that counts seconds stands in the place of the text.
@@ -314,16 +321,14 @@ fn text_is_shown_as_it_arrives_and_only_once() {
     assert!(rest.starts_with("[2Jlo world\n[1] answers ("), "{rest:?}");
     assert!(!rest.contains("Hel"), "{rest:?}");
 
-    terminal.types("look\n");
-    let all = terminal.shows("> ");
+    let all = answer(&mut terminal, "look");
     assert!(all.contains("I look first.\n[2] calls read ("), "{all:?}");
     assert!(all.contains("\nIt says: content\n[3] answers ("), "{all:?}");
     for words in ["I look", "It says"] {
         assert_eq!(all.matches(words).count(), 1, "{words}: {all:?}");
     }
     // A server that does not stream.
-    terminal.types("more\n");
-    let all = terminal.shows("> ");
+    let all = answer(&mut terminal, "more");
     assert_eq!(all.matches("whole at once\n").count(), 1, "{all:?}");
     terminal.types("\u{4}");
     running.wait().exits(0);
@@ -338,8 +343,7 @@ fn what_is_shown_of_a_failed_attempt_is_not_taken_for_the_answer() {
     world.model_says([streaming(early), streaming(&whole), text("bye")]);
     let running = streamed_chat(&world, &terminal).spawn();
     terminal.shows("> ");
-    terminal.types("hi\n");
-    let all = terminal.shows("> ");
+    let all = answer(&mut terminal, "hi");
     let (failed, again) = all
         .split_once("delta: the answer broke off; it begins once more:\n")
         .unwrap_or_else(|| panic!("{all:?}"));
@@ -380,8 +384,7 @@ fn text_before_an_event_that_cannot_be_read_is_not_taken_for_the_answer() {
     world.model_says([streaming(&broken), streaming(&whole)]);
     let running = streamed_chat(&world, &terminal).spawn();
     terminal.shows("> ");
-    terminal.types("hi\n");
-    let all = terminal.shows("> ");
+    let all = answer(&mut terminal, "hi");
     let (failed, again) = all
         .split_once("delta: the answer broke off; it begins once more:\n")
         .unwrap_or_else(|| panic!("{all:?}"));

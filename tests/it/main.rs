@@ -139,6 +139,7 @@ mod legacy;
 mod less_to_look_up;
 mod limits;
 mod limits_kept;
+mod line_editor;
 mod locks;
 mod look;
 mod manual;

@@ -1,12 +1,15 @@
 //! `delta chat`: a run, message by message. Each line is what `run` or `continue` would be given; the run is an
 //! ordinary one, and any other command can go on with it.
 
+mod words;
+
 use super::run::{choose_site, warn_of_own_files};
 use crate::cli::agent_names::{agent_of_run, find_agent};
 use crate::cli::args::ChatArgs;
 use crate::cli::message::GivenAgent;
 use crate::cli::result::print_answer;
 use crate::config::agent::Agent;
+use crate::config::person;
 use crate::engine::account::SpendingRules;
 use crate::engine::line_reader::{LineReader, Typed};
 use crate::error::{Error, Exit, Result};
@@ -23,27 +26,35 @@ use crate::runs::overrides::{load_recorded, load_with_overrides};
 use crate::runs::preflight::{check_depth, install_signals, read_environment};
 use crate::runs::result::RunResult;
 use crate::runs::run_request::RunRequest;
-use crate::runs::task::Task;
+use crate::runs::task::{GivenPart, Task};
 use crate::text::ids::RunId;
 use crate::text::shell::shell_quoted;
+use crate::unix::line_editor::RECALLED;
+use crate::unix::line_history::LineHistory;
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::{Screen, Tone};
 use serde_json::{Map, Value};
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use words::Said;
 
 /// A conversation, between two messages.
 struct Chat<'a> {
     wanted: &'a ChatArgs,
     agent: Agent,
     set: Map<String, Value>,
+    /// The overrides of the command line, and the models that were chosen since.
+    given: Vec<(String, String)>,
+    /// Files that go with the next message.
+    attached: Vec<GivenPart>,
     /// The directory that is given, or the one that the agent works in.
     work_dir: Option<PathBuf>,
     signals: Arc<Signals>,
     screen: Screen,
-    /// A person types: there are prompts, and a missing answer does not end the conversation.
-    is_typed: bool,
+    reader: LineReader,
+    /// What was typed, in this conversation and others. None without a home.
+    history: Option<LineHistory>,
     /// None before the first message of a new run.
     run: Option<RunDir>,
 }
@@ -69,14 +80,22 @@ pub(crate) fn chat(wanted: &ChatArgs) -> Result<Exit> {
     };
     SpendingRules::of(&agent, common.budget)?;
     warn_of_own_files(&agent, work_dir.as_deref(), screen);
+    let history = person::state_dir().map(|dir| LineHistory {
+        path: dir.join("chat_history"),
+    });
+    let recalled = history.as_ref().and_then(|it| it.newest(RECALLED).ok());
+    let recalled = recalled.unwrap_or_default();
     let mut chat = Chat {
         wanted,
         agent,
         set,
+        given: wanted.set.clone(),
+        attached: Vec::new(),
         work_dir,
         signals,
         screen,
-        is_typed: io::stdin().is_terminal() && io::stderr().is_terminal(),
+        reader: LineReader::new(words::completion(), recalled),
+        history,
         run: found.map(|found| found.run),
     };
     chat.greet()?;
@@ -167,13 +186,16 @@ impl Chat<'_> {
             require_own(workspace, self.wanted.adopt)?;
         }
         read_environment(&self.agent, workspace.as_ref(), self.screen)?;
-        if self.is_typed {
+        if self.reader.is_typed {
             let model = self.agent.llm.model.as_deref().unwrap_or("its own program");
             let run = self.run.as_ref();
             let run = run.map_or_else(String::new, |run| format!(", run {}", run.id));
             let root =
                 workspace.map_or_else(String::new, |it| format!(" in {}", it.root.display()));
-            let text = format!("{}, {model}{root}{run}; Ctrl-D ends", self.agent.name);
+            let text = format!(
+                "{}, {model}{root}{run}; /help lists words, Ctrl-D ends",
+                self.agent.name
+            );
             self.screen.progress(&[(Tone::Dim, &text)]);
         }
         Ok(())
@@ -189,26 +211,58 @@ impl Chat<'_> {
             }
         }
         loop {
-            let reader = LineReader {
-                signals: &self.signals,
-                is_typed: self.is_typed,
-            };
-            let message = match reader.next_message()? {
-                Typed::Message(message) => message,
+            let line = match self.reader.next_message(&self.signals)? {
+                Typed::Message(line) => line,
                 Typed::End => return Ok(Exit::Success),
                 Typed::Stopped(stop) => return Ok(stop.into()),
             };
-            let answered = self.say(&message);
+            let task = match self.understand(line) {
+                Ok(Said::Message(message)) => self.with_files(message),
+                Ok(Said::Done) => continue,
+                Ok(Said::Quit) => return Ok(Exit::Success),
+                Err(error) => Err(error),
+            };
+            let answered = match task {
+                Ok(task) => self.say(&task),
+                Err(error) if self.reader.is_typed => {
+                    self.screen.warn(&error.message);
+                    continue;
+                }
+                Err(error) => Err(error),
+            };
             if let Some(exit) = self.show(answered)? {
                 return Ok(exit);
             }
         }
     }
 
+    /// What a line says. From a pipe, every line is a message.
+    fn understand(&mut self, line: String) -> Result<Said> {
+        if !self.reader.is_typed {
+            return Ok(Said::Message(line));
+        }
+        if let Some(history) = &self.history {
+            history.add(&line);
+        }
+        let done = self.obey(line);
+        self.signals.forget_interrupt();
+        done
+    }
+
+    /// The message, behind the files that go with it.
+    fn with_files(&mut self, message: String) -> Result<Task> {
+        let parts = [&self.attached[..], &[GivenPart::Text(message)]].concat();
+        let task = Task::read(&parts, &self.signals)?;
+        let task = task.ok_or_else(|| Error::usage("the message is empty"))?;
+        task.text()?;
+        self.attached.clear();
+        Ok(task)
+    }
+
     /// Sends a message. A question that is still open comes first, and its answer is not the message.
-    fn say(&mut self, message: &str) -> Result<RunResult> {
+    fn say(&mut self, task: &Task) -> Result<RunResult> {
         let Some(run) = self.run.clone() else {
-            return self.begin(message);
+            return self.begin(task);
         };
         if has_open_question(&inspect_run(&run)?) {
             let answered = self.resume(&run, None)?;
@@ -217,17 +271,16 @@ impl Chat<'_> {
             }
             print_answer(answered, self.screen)?;
         }
-        self.resume(&run, Some(message))
+        self.resume(&run, Some(&task.text()?))
     }
 
-    fn begin(&mut self, message: &str) -> Result<RunResult> {
-        let task = Task::of_text(message);
+    fn begin(&mut self, task: &Task) -> Result<RunResult> {
         let common = &self.wanted.common;
         let request = RunRequest {
             agent: &self.agent,
             set: &self.set,
-            given: &self.wanted.set,
-            task: Some(&task),
+            given: &self.given,
+            task: Some(task),
             work_dir: self.work_dir.as_deref(),
             run_id: None,
             new: true,
@@ -273,12 +326,8 @@ impl Chat<'_> {
                 return Err(of_flow(&found));
             }
         }
-        let (agent, set) = load_recorded(
-            &self.agent.home,
-            found.recorded(),
-            &self.wanted.set,
-            self.screen,
-        )?;
+        let (agent, set) =
+            load_recorded(&self.agent.home, found.recorded(), &self.given, self.screen)?;
         let environment = read_environment(&agent, Some(&workspace), self.screen)?;
         let common = &self.wanted.common;
         let launch = Launch {
@@ -304,14 +353,14 @@ impl Chat<'_> {
     fn show(&self, done: Result<RunResult>) -> Result<Option<Exit>> {
         let exit = match done {
             Ok(result) => print_answer(result, self.screen)?,
-            Err(error) if self.is_typed && self.run.is_some() => {
+            Err(error) if self.reader.is_typed && self.run.is_some() => {
                 self.screen.warn(&error.message);
                 error.exit
             }
             Err(error) => return Err(error),
         };
         Ok(match (exit, self.signals.stop()) {
-            (_, Some(Stop::Interrupt)) if self.is_typed => {
+            (_, Some(Stop::Interrupt)) if self.reader.is_typed => {
                 self.signals.forget_interrupt();
                 None
             }
@@ -319,7 +368,7 @@ impl Chat<'_> {
             (Exit::Success, None) => None,
             // At a question the input has ended.
             (Exit::Waiting, None) => Some(exit),
-            (_, None) => (!self.is_typed).then_some(exit),
+            (_, None) => (!self.reader.is_typed).then_some(exit),
         })
     }
 }

@@ -10,7 +10,7 @@ use crate::config::environment::{
     Endpoint, Environment, MODEL, Secret, is_loopback, url_objection,
 };
 use crate::config::settings_file::{Setting, save};
-use crate::engine::question::{Question, Reply, ask_here};
+use crate::engine::question::{Question, ask_here};
 use crate::error::{Error, Exit, Result, may_fail, reason};
 use crate::model::listing::{Listing, Unanswered, list_models, try_model};
 use crate::record::event::InputType;
@@ -19,6 +19,7 @@ use crate::text::amounts::counted;
 use crate::text::disguise::is_unseen;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone};
+use crate::unix::typed::Reply;
 use serde_json::Map;
 use std::io::{self, IsTerminal, Read, Write};
 use std::sync::Arc;

@@ -20,6 +20,7 @@ const NAMES: &[&str] = &[
     "XDG_CONFIG_DIRS",
     "XDG_CACHE_HOME",
     "XDG_DATA_HOME",
+    "XDG_STATE_HOME",
     "EDITOR",
     "VISUAL",
     "PAGER",

@@ -6,12 +6,13 @@ use super::outcome::{Ending, Step, halt_on};
 use super::results::{past_guard, record_refusal, record_result};
 use crate::config::tool::bind::BoundCall;
 use crate::engine::confirmation::asked_by_model;
-use crate::engine::question::{self, HumanAnswer, Question, Reply};
+use crate::engine::question::{self, HumanAnswer, Question};
 use crate::engine::tool_call::Done;
 use crate::error::{Result, reason};
 use crate::record::engine_log::Level;
 use crate::record::event::{ActionStatus, Event, InputType};
 use crate::text::ids::hex;
+use crate::unix::typed::Reply;
 use serde_json::Value;
 use std::time::Instant;
 

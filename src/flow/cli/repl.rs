@@ -10,7 +10,7 @@ use super::run::run_typed;
 use super::show;
 use crate::engine::line_reader::{LineReader, Typed};
 use crate::engine::run_context::RunContext;
-use crate::error::{At, Error, Exit, Result, may_fail, reason};
+use crate::error::{At, Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::manifest::cli_profile::{COMMANDS, CliProfile, LineMode, ProfileCommand};
 use crate::flow::manifest::{self, Flow};
@@ -22,7 +22,10 @@ use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::suggestion::nearest;
 use crate::text::timestamp::Timestamp;
+use crate::unix::draft::edit_draft;
 use crate::unix::files;
+use crate::unix::line_editor::{Completion, RECALLED};
+use crate::unix::line_history::LineHistory;
 use crate::unix::process::{self, Command, GRACE};
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::{Screen, Tone, print};
@@ -30,7 +33,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The directory of what was typed, beside the runs of a workspace; its name can be none of theirs.
 const DIR: &str = ".repl";
@@ -69,6 +72,9 @@ pub(crate) fn talk_to_flow(wanted: &ReplArgs) -> Result<Exit> {
         profile,
         run: None,
         attached: Vec::new(),
+        history: LineHistory {
+            path: workspace.control.join(DIR).join("history.jsonl"),
+        },
     };
     repl.talk()
 }
@@ -98,6 +104,8 @@ struct Repl<'r> {
     run: Option<RunId>,
     /// The names and the texts of files for the next line.
     attached: Vec<(String, String)>,
+    /// All that was typed.
+    history: LineHistory,
 }
 
 impl Repl<'_> {
@@ -110,12 +118,10 @@ impl Repl<'_> {
             );
             self.screen.progress(&[(Tone::Dim, &text)]);
         }
+        let recalled = self.history.newest(RECALLED).unwrap_or_default();
+        let mut reader = LineReader::new(self.completion(), recalled);
         loop {
-            let reader = LineReader {
-                signals: self.signals,
-                is_typed: self.is_typed,
-            };
-            let line = match reader.next_message()? {
+            let line = match reader.next_message(self.signals)? {
                 Typed::Message(line) => line,
                 Typed::End => return Ok(Exit::Success),
                 Typed::Stopped(stop) => return Ok(stop.into()),
@@ -126,9 +132,18 @@ impl Repl<'_> {
         }
     }
 
+    /// The commands, and whether a path follows.
+    fn completion(&self) -> Completion {
+        let own = self.profile.commands.iter().map(|own| &*own.name);
+        let names = COMMANDS.into_iter().chain(own);
+        names
+            .map(|name| (format!("/{name}"), name == "attach"))
+            .collect()
+    }
+
     /// Does what a line says. Returns how the conversation ends, if it does: without a terminal, a fault ends it.
     fn follow(&mut self, line: &str) -> Result<Option<Exit>> {
-        self.remember(line);
+        self.history.add(line);
         let done = match line.trim_start().strip_prefix('/') {
             Some(command) => self.obey(command.trim()),
             None => self.say(line).map(Some),
@@ -256,32 +271,12 @@ impl Repl<'_> {
 
     /// Lets the person write a text in an editor. None if it is empty.
     fn edit(&self) -> Result<Option<String>> {
-        let names = ["VISUAL", "EDITOR"].into_iter();
-        let mut editor = names.filter_map(|name| std::env::var(name).ok());
-        let editor = editor.find(|words| !words.trim().is_empty());
-        let editor = editor.unwrap_or_else(|| "vi".to_owned());
         let path = self
             .workspace
             .control
             .join(DIR)
             .join(format!("edit-{}.txt", std::process::id()));
-        files::remove(&path)?;
-        files::write(&path, b"")?;
-        let words = shlex::split(&editor).filter(|words| !words.is_empty());
-        let mut argv = words.ok_or_else(|| Error::usage(format!("'{editor}' is not a command")))?;
-        argv.push(path.to_string_lossy().into_owned());
-        let ended = process::run_in_foreground(&argv)
-            .map_err(|e| Error::failure(format!("cannot start {}: {}", argv[0], reason(&e))))?;
-        let text = read_text(&path)?;
-        files::remove(&path)?;
-        if !ended.success() {
-            return Err(Error::failure(format!(
-                "{} failed; nothing was sent",
-                argv[0]
-            )));
-        }
-        let text = text.trim_end_matches('\n').to_owned();
-        Ok((!text.trim().is_empty()).then_some(text))
+        edit_draft(&path, "")
     }
 
     /// Changes to a profile, or lists all. Where tasks begin elsewhere, another run begins.
@@ -302,32 +297,8 @@ impl Repl<'_> {
         Ok(())
     }
 
-    /// The file with all that was typed, a JSON string on each line.
-    fn history(&self) -> PathBuf {
-        self.workspace.control.join(DIR).join("history.jsonl")
-    }
-
-    fn remember(&self, line: &str) {
-        let file = files::append(&self.history());
-        let text = format!("{}\n", json::text(line));
-        // Nothing depends on it.
-        may_fail(
-            file.and_then(|mut file| file.write_all(text.as_bytes()).at("write", &self.history())),
-        );
-    }
-
     fn print_history(&self) -> Result<()> {
-        let path = self.history();
-        let file = files::open_unlinked(&path).at("read", &path)?;
-        let len = file.metadata().at("read", &path)?.len();
-        let start = len.saturating_sub(LARGEST);
-        let part = files::read_part(&file, start, LARGEST as usize).at("read", &path)?;
-        let text = String::from_utf8_lossy(&part);
-        let lines = text
-            .lines()
-            .filter_map(|line| serde_json::from_str::<String>(line).ok());
-        let lines: Vec<String> = lines.collect();
-        let last = &lines[lines.len().saturating_sub(SHOWN)..];
+        let last = self.history.newest(SHOWN)?;
         print(printable(&(last.join("\n") + "\n")).as_bytes())
     }
 

@@ -1,0 +1,187 @@
+//! What a person can say to `delta chat` itself: words that begin with a slash, each alone on its line.
+
+use super::Chat;
+use crate::cli::args::LogArgs;
+use crate::cli::commands::log::print_log;
+use crate::config::person;
+use crate::engine::account::SpendingRules;
+use crate::error::{Error, Result};
+use crate::record::run_dir::RunDir;
+use crate::record::spending::{self, read_tally};
+use crate::runs::inspect::inspect_run;
+use crate::runs::overrides::{load_recorded, load_with_overrides};
+use crate::runs::result::used;
+use crate::runs::task::{GivenPart, Task};
+use crate::text::json;
+use crate::text::suggestion::nearest;
+use crate::unix::draft::edit_draft;
+use crate::unix::files;
+use crate::unix::line_editor::Completion;
+use crate::unix::terminal::{Screen, Tone};
+use serde_json::Map;
+use std::path::Path;
+
+/// The words, what follows them, and what they do.
+const WORDS: [(&str, &str, &str); 8] = [
+    ("/help", "", "print this list"),
+    ("/file", "PATH", "add a file's text to the next message"),
+    ("/edit", "[TEXT]", "write a message in $VISUAL or $EDITOR"),
+    (
+        "/model",
+        "[NAME]",
+        "ask this model from the next message on",
+    ),
+    ("/new", "", "let the next message begin a new run"),
+    ("/log", "", "print the run so far"),
+    ("/cost", "", "print what the run has used"),
+    ("/quit", "", "end"),
+];
+
+/// What a line of a person is.
+pub(super) enum Said {
+    Message(String),
+    /// It has been done.
+    Done,
+    Quit,
+}
+
+/// What Tab completes.
+pub(super) fn completion() -> Completion {
+    let words = WORDS.iter();
+    words
+        .map(|(word, _, _)| ((*word).to_owned(), *word == "/file"))
+        .collect()
+}
+
+impl Chat<'_> {
+    /// Does what a word says; anything else is a message, from which one slash of two is taken.
+    pub(super) fn obey(&mut self, line: String) -> Result<Said> {
+        let is_word = line.starts_with('/') && !line.contains('\n');
+        if let Some(message) = line.strip_prefix('/').filter(|it| it.starts_with('/')) {
+            return Ok(Said::Message(message.to_owned()));
+        }
+        if !is_word {
+            return Ok(Said::Message(line));
+        }
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((&line, ""));
+        let rest = rest.trim();
+        let takes_nothing =
+            |(known, after, _): &&(&str, &str, &str)| *known == word && after.is_empty();
+        if !rest.is_empty() && WORDS.iter().any(|row| takes_nothing(&row)) {
+            return Err(Error::usage(format!("{word} takes nothing after it")));
+        }
+        match word {
+            "/help" => Self::print_words(),
+            "/file" => self.attach(rest)?,
+            "/edit" => return self.edit(rest),
+            "/model" => self.choose_model(rest)?,
+            "/new" => {
+                self.run = None;
+                Self::note("the next message begins a new run");
+            }
+            "/log" => self.print_log()?,
+            "/cost" => self.print_cost()?,
+            "/quit" => return Ok(Said::Quit),
+            word => return Err(unknown(word)),
+        }
+        Ok(Said::Done)
+    }
+
+    /// Prints what a word answers, also if there is no progress.
+    fn note(text: &str) {
+        Screen::new(false, false).progress(&[(Tone::Dim, text)]);
+    }
+
+    fn print_words() {
+        for (word, after, what) in WORDS {
+            Self::note(&format!("{:<15} {what}", format!("{word} {after}")));
+        }
+        Self::note("//…             a message that begins with a slash");
+        Self::note("\"\"\"             begin and end a message of several lines");
+    }
+
+    /// Reads a file once, so that what is wrong with it is said now.
+    fn attach(&mut self, name: &str) -> Result<()> {
+        if name.is_empty() {
+            return Err(Error::usage("/file needs the path of a text file"));
+        }
+        let mut parts = self.attached.clone();
+        parts.push(GivenPart::File(person::at_home(Path::new(name))));
+        if let Some(task) = Task::read(&parts, &self.signals)? {
+            task.text()?;
+        }
+        self.attached = parts;
+        Self::note(&format!("{name} goes with the next message"));
+        Ok(())
+    }
+
+    fn edit(&self, text: &str) -> Result<Said> {
+        let dir = person::state_dir();
+        let dir = dir.ok_or_else(|| Error::usage("/edit needs a home: set HOME"))?;
+        files::make_dirs(&dir)?;
+        let path = dir.join(format!("draft-{}.txt", std::process::id()));
+        let draft = edit_draft(&path, text)?;
+        if draft.is_none() {
+            Self::note("the draft is empty: nothing was sent");
+        }
+        Ok(draft.map_or(Said::Done, Said::Message))
+    }
+
+    fn choose_model(&mut self, name: &str) -> Result<()> {
+        if !name.is_empty() {
+            let mut given = self.given.clone();
+            given.push(("llm.model".to_owned(), json::text(name)));
+            let home = &self.agent.home;
+            let (agent, set) = match &self.run {
+                Some(run) => {
+                    load_recorded(home, inspect_run(run)?.recorded(), &given, self.screen)?
+                }
+                None => load_with_overrides(home, Map::new(), &given, self.screen)?,
+            };
+            SpendingRules::of(&agent, self.wanted.common.budget)?;
+            (self.agent, self.set, self.given) = (agent, set, given);
+        }
+        let model = self.agent.llm.model.as_deref().unwrap_or("its own program");
+        Self::note(&format!("model {model}"));
+        Ok(())
+    }
+
+    fn begun(&self) -> Result<&RunDir> {
+        let run = self.run.as_ref();
+        run.ok_or_else(|| Error::usage("there is no run before the first message"))
+    }
+
+    fn print_log(&self) -> Result<()> {
+        let run = self.begun()?;
+        print_log(&LogArgs {
+            work_dir: run.workspace().unwrap_or(&run.path).to_owned(),
+            run: Some(run.id.to_string()),
+            follow: false,
+            json: false,
+            last: None,
+            effects: false,
+        })
+        .map(|_| ())
+    }
+
+    fn print_cost(&self) -> Result<()> {
+        let run = self.begun()?;
+        let metadata = inspect_run(run)?.metadata;
+        let spent = read_tally(&run.path.join(spending::FILE))?.map(|it| it.all());
+        let llm = &self.agent.llm;
+        let has_price = self.agent.prices.of_model(llm.model.as_deref()).is_some();
+        let cost = spent.filter(|_| has_price);
+        Self::note(&used(run, &metadata, cost));
+        Ok(())
+    }
+}
+
+fn unknown(word: &str) -> Error {
+    let hint = match nearest(word, WORDS.iter().map(|(known, _, _)| *known)) {
+        Some(near) => format!("did you mean {near}"),
+        None => "/help lists the words".to_owned(),
+    };
+    Error::usage(format!(
+        "{word} is not a word of chat, and nothing was sent: {hint}, or // to begin a message with a slash"
+    ))
+}

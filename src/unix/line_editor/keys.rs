@@ -1,0 +1,120 @@
+//! The process in which lines are edited: the only place that knows the library.
+
+use super::{Completion, EditRequest, Edited, RECALLED};
+use crate::error::{Error, Exit, Result, may_fail, reason};
+use crate::text::disguise::disguises;
+use rustix::process::{Signal, set_parent_process_death_signal};
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::MemHistory;
+use rustyline::validate::Validator;
+use rustyline::{CompletionType, Config, Context, Editor, Helper};
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+/// As many names of files are offered.
+const MOST_NAMES: usize = 500;
+
+/// Edits a line for each request on stderr, a socket, until that is closed.
+pub(crate) fn edit_lines() -> Result<Exit> {
+    may_fail(set_parent_process_death_signal(Some(Signal::TERM)));
+    let broken = |e: io::Error| Error::failure(format!("cannot edit lines: {}", reason(&e)));
+    let socket = io::stderr().as_fd().try_clone_to_owned().map_err(broken)?;
+    let socket = UnixStream::from(socket);
+    let mut requests = BufReader::new(&socket);
+    let config = Config::builder()
+        .auto_add_history(false)
+        .completion_type(CompletionType::List);
+    let mut editor = config
+        .max_history_size(RECALLED)
+        .map(rustyline::config::Builder::build)
+        .and_then(|config| {
+            let history = MemHistory::with_config(&config);
+            Editor::<Words, MemHistory>::with_history(config, history)
+        })
+        .map_err(|e| Error::failure(format!("cannot edit lines: {e}")))?;
+    let mut line = String::new();
+    while requests.read_line(&mut line).map_err(broken)? > 0 {
+        let request = serde_json::from_str(&line).map_err(|e| broken(e.into()))?;
+        let EditRequest {
+            prompt,
+            completion,
+            history,
+        } = request;
+        for entry in history {
+            may_fail(editor.add_history_entry(entry));
+        }
+        editor.set_helper(Some(Words(completion)));
+        let edited = match editor.readline(&prompt) {
+            Ok(line) => Edited::Line(line),
+            Err(ReadlineError::Interrupted) => Edited::Cleared,
+            Err(ReadlineError::Eof) => Edited::End,
+            Err(_) => return Ok(Exit::Failure),
+        };
+        let mut reply = serde_json::to_vec(&edited).map_err(|e| broken(e.into()))?;
+        reply.push(b'\n');
+        (&socket).write_all(&reply).map_err(broken)?;
+        line.clear();
+    }
+    Ok(Exit::Success)
+}
+
+/// The words that Tab completes.
+struct Words(Completion);
+
+impl Completer for Words {
+    type Candidate = String;
+
+    /// The place of what is completed, and what it may become.
+    fn complete(
+        &self,
+        line: &str,
+        cursor: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        let typed = &line[..cursor];
+        let Some((word, path)) = typed.split_once(' ') else {
+            let words = self.0.iter();
+            let words = words.filter(|(word, _)| !typed.is_empty() && word.starts_with(typed));
+            return Ok((0, words.map(|(word, _)| word.clone()).collect()));
+        };
+        let takes_path = |(known, takes_path): &(String, bool)| *takes_path && known == word;
+        if !self.0.iter().any(takes_path) {
+            return Ok((cursor, Vec::new()));
+        }
+        let (dir, name) = path.split_at(path.rfind('/').map_or(0, |at| at + 1));
+        Ok((cursor - name.len(), names(dir, name)))
+    }
+}
+
+/// The names in a directory that begin so. Those that could change the terminal are left out.
+fn names(dir: &str, beginning: &str) -> Vec<String> {
+    let home = std::env::var("HOME").unwrap_or_default();
+    let dir = match dir.strip_prefix("~/") {
+        Some(below) => format!("{home}/{below}"),
+        None => format!("./{dir}").replacen(".//", "/", 1),
+    };
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let named = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let is_meant = name.starts_with(beginning)
+            && beginning.starts_with('.') == name.starts_with('.')
+            && !name.contains(disguises);
+        let end = if entry.path().is_dir() { "/" } else { "" };
+        is_meant.then(|| name + end)
+    });
+    let mut names: Vec<String> = named.take(MOST_NAMES).collect();
+    names.sort();
+    names
+}
+
+impl Hinter for Words {
+    type Hint = String;
+}
+
+impl Highlighter for Words {}
+impl Validator for Words {}
+impl Helper for Words {}
