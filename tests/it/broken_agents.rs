@@ -790,7 +790,7 @@ fn files_that_are_not_there_or_cannot_be_read() {
     };
     is_broken(
         &without("agent.yaml"),
-        ".: no agent here: agent.yaml does not exist; `delta init` makes one",
+        "there is no agent in the current directory (no agent.yaml), and -m and -f alone are for that one; name an agent: `delta run @coder …`",
     );
     is_broken(
         &without("system_prompt.md"),

@@ -218,7 +218,8 @@ fn no_key(api: Api, base_url: &str, is_agents: bool) -> Error {
         format!("agent.yaml names it: set {name}{any}, or {other}")
     } else {
         format!(
-            "set {name}{any}, or choose an endpoint, a key and a model with the next line:\n{SETUP}"
+            "set {name} or {other}{any}; or name a local server (DELTA_BASE_URL, or base_url under llm) or a program \
+             (llm.command); or choose an endpoint, a key and a model with the next line:\n{SETUP}"
         )
     };
     Error::config(format!("no key for {base_url}; {way_out}"))

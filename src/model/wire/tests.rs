@@ -19,6 +19,7 @@ pub(super) fn wire(api: Api) -> Wire {
         paused: None,
         memo: None,
         sent_reasoning: false,
+        may_stop_streaming: false,
     }
 }
 
