@@ -2,7 +2,8 @@
 
 use crate::config::acceptance::{Acceptance, REPAIRS};
 use crate::config::api::{Api, CacheTime, Header};
-use crate::config::keys::Kind::{Auto, Flag, Keys, Label, Own, Text, Texts, Words};
+use crate::config::compact::{COMPACT_KEY, CompactShares};
+use crate::config::keys::Kind::{Auto, Count, Flag, Keys, Label, Own, Text, Texts, Words};
 use crate::config::keys::{Key, KeyValue, count, key, keys, names};
 use crate::config::pricing::{BUDGET, Budget, PriceList};
 use crate::config::section::{Diagnostics, Section};
@@ -42,6 +43,7 @@ keys! {
             "The most bytes of each output stream of a tool that the model sees. The files always hold everything.").harmless(),
         keep_requests: u64 = count("keep_requests", 0, 50, "The number of newest requests that are kept whole. 0 keeps all.").harmless(),
         limits: StartLimits = LIMITS_KEY,
+        compact: Option<CompactShares> = COMPACT_KEY,
         tool_timeout: Option<Duration> = count("tool_timeout_ms", 0, 600_000, "The time limit of a tool. 0 is no limit."),
         wrapper: Vec<Word> = key("wrapper", Texts,
             "The words before every tool's command, such as a sandbox. ${AGENT_HOME} and ${CWD} are replaced in its words."),
@@ -142,6 +144,8 @@ keys! {
             .harmless(),
         base_url: Option<String> = key("base_url", Text,
             "The server's address, without /chat/completions at the end. Overrides the environment."),
+        window: Option<u64> = key("window", Count(0, None),
+            "The tokens that the model takes, request and answer together. 0: unknown, and the server is not asked.").harmless(),
         timeout: Duration = count("timeout_ms", 1, 600_000, "The time limit of one attempt.").harmless(),
         max_retries: u64 = count("max_retries", 0, 8, "The number of retries, 1000 at most.").harmless(),
     }
@@ -204,6 +208,16 @@ pub(crate) struct Context {
     pub sources: Vec<Source>,
     /// Every block before the journal is a system message of its own.
     pub separate: bool,
+}
+
+impl Context {
+    /// How many of the newest iterations requests have, if not all.
+    pub(crate) fn window(&self) -> Option<usize> {
+        self.sources.iter().find_map(|source| match source {
+            Source::Journal { max_iterations } => *max_iterations,
+            _ => None,
+        })
+    }
 }
 
 /// One part of what the model sees.

@@ -280,6 +280,10 @@ fn read_agent(section: &Section<'_>, mut parts: Parts, out: &mut Diagnostics) ->
         ..Agent::default()
     };
     agent.read_keys(section, out);
+    if agent.compact.is_some() && agent.context.window().is_some() {
+        let message = "compact: context.yaml shortens the conversation, too, with max_iterations of its journal; omit one";
+        out.error(section.path_to("compact"), message);
+    }
     check_workspace_env(section, &agent, out);
     agent
 }

@@ -9,6 +9,7 @@ pub(crate) mod api;
 pub(crate) mod pricing;
 pub(crate) mod tool;
 pub(crate) mod acceptance;
+pub(crate) mod compact;
 pub mod agent;
 pub(crate) mod document;
 pub(crate) mod skill;

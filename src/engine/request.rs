@@ -3,7 +3,7 @@
 //! Unaware of how requests are sent. Whatever never changes stands first and the messages stand
 //! last, so that each request begins with the bytes of the one before it as long as its sources do.
 
-use crate::config::agent::{Agent, Context, Llm, Source};
+use crate::config::agent::{Agent, Llm, Source};
 use crate::config::api::Api;
 use crate::config::tool::definition::{Tool, Word, schema};
 use crate::engine::observation::last_words;
@@ -92,14 +92,6 @@ impl Builder {
     /// The parts of the last request that are missing or stale because nothing was run for it.
     pub(crate) fn lacking(&self) -> &[String] {
         &self.lacking
-    }
-
-    /// How much of the journal the request needs: the window of its journal source.
-    pub(crate) fn window(context: &Context) -> Option<usize> {
-        context.sources.iter().find_map(|source| match source {
-            Source::Journal { max_iterations } => *max_iterations,
-            _ => None,
-        })
     }
 
     /// Appends to `out` the next request, around the conversation's messages. With `recorded`, a request that was sent at this place in a recorded run, what

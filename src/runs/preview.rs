@@ -6,7 +6,7 @@ use super::open::start_event;
 use crate::config::agent::{Agent, HookEvent};
 use crate::config::environment::Environment;
 use crate::config::resolved;
-use crate::engine::request::{Builder, form};
+use crate::engine::request::form;
 use crate::engine::run_context::{RunContext, depth};
 use crate::engine::run_loop::{builder, unreadable_at};
 use crate::error::{At, Error, Result};
@@ -70,7 +70,7 @@ pub(crate) fn next_request(
     }
     let is_whole = |state: &Run<'_>| state.damaged.is_empty();
     if let Some(state) = state.filter(is_whole)
-        && Builder::window(&agent.context).is_none()
+        && agent.context.window().is_none()
         && tail(&bytes) == Tail::Whole
     {
         return build(agent, workspace, found.run.clone(), &state, ctx);
@@ -88,7 +88,7 @@ pub(crate) fn next_request(
 fn read<'j>(agent: &Agent, journal: &'j [u8], path: &Path) -> Result<Run<'j>> {
     let reading = Reading {
         lenient: false,
-        window: Builder::window(&agent.context),
+        window: agent.context.window(),
     };
     state::read(journal, reading).map_err(|e| unreadable_at(&e, path))
 }

@@ -78,7 +78,7 @@ impl<'a> Conversation<'a> {
         let agent = ctx.agent;
         let reading = Reading {
             lenient,
-            window: Builder::window(&agent.context),
+            window: agent.context.window(),
         };
         Ok(Self {
             ctx,

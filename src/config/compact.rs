@@ -1,0 +1,64 @@
+//! `compact` in agent.yaml: when a conversation is shortened, and by how much.
+
+use crate::config::keys::Kind::Own;
+use crate::config::keys::{Key, KeyValue, key};
+use crate::config::section::{Diagnostics, Section};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+#[rustfmt::skip]
+pub(super) const COMPACT_KEY: Key = key("compact", Own,
+    "Shorten a conversation before it is longer than the model takes: shares of llm.window. Without it, or with false, only \
+     `delta continue --compact` does so.");
+
+/// Shares of the model's window: 0 < keep < to < at <= 1.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct CompactShares {
+    /// The estimate of a request at which it is too long.
+    pub at: f64,
+    /// What it is shortened to.
+    pub to: f64,
+    /// The newest part of the conversation, which stays as it is.
+    pub keep: f64,
+}
+
+impl Default for CompactShares {
+    fn default() -> Self {
+        Self {
+            at: 0.8,
+            to: 0.5,
+            keep: 0.2,
+        }
+    }
+}
+
+/// None: only if a person asks for it.
+impl KeyValue for Option<CompactShares> {
+    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+        if matches!(section.map.get(key.name), Some(Value::Bool(false) | Value::Null)) {
+            return None;
+        }
+        let own = section.read_section(key.name, out)?;
+        own.refuse_unknown_keys(&["at", "to", "keep"], out);
+        let CompactShares { at, to, keep } = CompactShares::default();
+        let mut share = |name, usual| own.read_amount(name, out).unwrap_or(usual);
+        let shares = CompactShares {
+            at: share("at", at),
+            to: share("to", to),
+            keep: share("keep", keep),
+        };
+        let CompactShares { at, to, keep } = shares;
+        if !(0.0 < keep && keep < to && to < at && at <= 1.0) {
+            let message = format!(
+                "{}: at is {at}, to is {to}, keep is {keep}; 0 < keep < to < at <= 1 must hold",
+                key.name
+            );
+            out.error(section.path_to(key.name), message);
+        }
+        Some(shares)
+    }
+
+    fn record(&self) -> Value {
+        self.map_or(Value::Null, |shares| json!(shares))
+    }
+}
