@@ -23,6 +23,7 @@ use std::path::PathBuf;
 pub use super::tables::COMMANDS;
 pub(crate) use records::{
     ExportArgs, ExportForm, ListRunsArgs, LogArgs, PruneArgs, ReportArgs, RequestArgs,
+    RequestNumber,
 };
 use records::{export_args, list_runs_args, log_args, prune_args, request_args};
 pub(crate) use running::{ChatArgs, Common, ContinueArgs, ForkArgs, RunArgs};

@@ -192,6 +192,7 @@ const COMMAND_TABLES: [CommandTable; 26] = [
             ACCEPT,
             ADOPT,
             flag("", "--force", "skip damaged lines, and ignore another host's claim"),
+            flag("", "--compact", "shorten the conversation first, however long it is"),
         ], ENGINE],
         ..command("continue", "resume a run, answer its question, or send another message")
     },

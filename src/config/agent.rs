@@ -282,6 +282,8 @@ pub(crate) struct Hook {
     pub command: Vec<Word>,
     /// How long it may take.
     pub timeout: Duration,
+    /// It also runs for requests for summaries.
+    pub sees_compactions: bool,
 }
 
 named_enum! {

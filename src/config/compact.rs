@@ -35,7 +35,10 @@ impl Default for CompactShares {
 /// None: only if a person asks for it.
 impl KeyValue for Option<CompactShares> {
     fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
-        if matches!(section.map.get(key.name), Some(Value::Bool(false) | Value::Null)) {
+        if matches!(
+            section.map.get(key.name),
+            Some(Value::Bool(false) | Value::Null)
+        ) {
             return None;
         }
         let own = section.read_section(key.name, out)?;

@@ -15,7 +15,7 @@ mod endpoint;
 
 pub(crate) use endpoint::{Endpoint, SETUP};
 pub(crate) use secret::Secret;
-pub(crate) use urls::{is_loopback, scheme_objection, url_objection, without_secrets};
+pub(crate) use urls::{is_local, is_loopback, scheme_objection, url_objection, without_secrets};
 
 use crate::config::agent::Agent;
 use crate::config::api::Header;

@@ -13,6 +13,14 @@ use std::time::Duration;
 /// A hook's time limit, unless it says otherwise.
 const HOOK_TIMEOUT_MS: u64 = 30_000;
 
+/// The key of a file of hooks by which they also see requests for summaries.
+const COMPACTION: &str = "compaction";
+
+/// True if hooks also see requests for summaries.
+pub(crate) fn sees_compactions(document: &Document) -> bool {
+    document.root.get(COMPACTION) == Some(&Value::Bool(true))
+}
+
 /// Reads the hooks in a mapping from moments to commands; `below` is its place in the file.
 pub(crate) fn load(
     document: &Document,
@@ -24,6 +32,13 @@ pub(crate) fn load(
     let mut out = Diagnostics::about("");
     for (key, value) in map {
         let at = vec![Step::Key(key.clone())];
+        if key == COMPACTION && below.is_empty() {
+            if !value.is_boolean() {
+                let found = describe_value(value);
+                out.error(at, format!("{key}: expected true or false, found {found}"));
+            }
+            continue;
+        }
         let name = match legacy::hook_name(key) {
             Some(name) => {
                 let mut path = below.to_vec();
@@ -77,5 +92,6 @@ fn hook(event: HookEvent, at: Vec<Step>, item: &Value, out: &mut Diagnostics) ->
         event,
         command,
         timeout: Duration::from_millis(timeout.unwrap_or(HOOK_TIMEOUT_MS)),
+        sees_compactions: false,
     })
 }

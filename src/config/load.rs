@@ -160,6 +160,11 @@ impl Loader<'_> {
             }
         }
         all.extend(hooks::load(&file, &file.root, &[], self.problems));
+        if hooks::sees_compactions(&file) {
+            for hook in &mut all {
+                hook.sees_compactions = true;
+            }
+        }
         all
     }
 

@@ -10,6 +10,7 @@
 mod outcome;
 mod run_log;
 mod limits;
+mod sizes;
 mod hook_points;
 mod conversation;
 mod executed;
@@ -22,6 +23,7 @@ mod sandbox_note;
 mod calls;
 mod judge;
 mod written_call;
+mod compaction;
 mod think;
 
 pub(crate) use outcome::{EndedRun, Ending};
@@ -75,6 +77,8 @@ pub(crate) struct Options {
     pub checks_answers: bool,
     /// None: nothing is spent, as in a replay.
     pub spending: Option<SpendingRules>,
+    /// Shorten the conversation before the next request, however long it is.
+    pub compacts: bool,
     /// Print the text of answers on the terminal as it arrives, where it is streamed and no hook may change it.
     pub shows_text: bool,
 }
@@ -108,7 +112,8 @@ impl<'a> Engine<'a> {
         let (rules, screen) = (options.spending.take(), options.screen);
         let shows_text = options.shows_text && !has_hook(ctx, HookEvent::PostLlmResponse);
         let streamed = StreamedText::new(shows_text, screen);
-        let talk = Conversation::new(ctx, model, options.lenient, streamed)?;
+        let reading = (options.lenient, options.compacts);
+        let talk = Conversation::new(ctx, model, reading, streamed)?;
         let hooks = Hooks::new(ctx)?;
         ctx.run.reserve();
         let log = RunLog::new(ctx, journal, metadata, screen);
@@ -204,6 +209,10 @@ impl<'a> Engine<'a> {
             _ => refused_for_good(self, &run),
         };
         self.talk.wire.recall(&run.remedies, &run.pauses);
+        self.talk.sizes.recall(&run, self.talk.wire.api());
+        if !run.compaction.is_none() {
+            self.ctx.workspace.allow_compactions()?;
+        }
         self.talk.transcript.start(&run, &journal);
         let thought = run.last_thought();
         let cut_off = thought.is_some_and(|thought| thought.cut_off().is_some());

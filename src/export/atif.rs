@@ -119,7 +119,11 @@ fn answer_fields(run: &RecordedRun, answer: &ExportedAnswer) -> Map<String, Valu
         put_extra(&mut metrics, json!({"reasoning_tokens": reasoning}));
         out.insert("metrics".to_owned(), metrics.into());
     }
-    put_extra(&mut out, json!({"finish_reason": answer.finish_reason}));
+    let purpose = answer.is_compaction.then_some("compaction");
+    put_extra(
+        &mut out,
+        json!({"finish_reason": answer.finish_reason, "purpose": purpose}),
+    );
     out
 }
 

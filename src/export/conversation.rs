@@ -32,7 +32,7 @@ pub(super) fn messages_of(what: &What) -> Vec<Value> {
         }
         What::System { .. } | What::Node(_) => Vec::new(),
         What::Answer(answer) => {
-            if answer.text.is_none() && answer.calls.is_empty() {
+            if answer.is_compaction || (answer.text.is_none() && answer.calls.is_empty()) {
                 return Vec::new();
             }
             let mut message = json!({"role": "assistant", "content": answer.text});

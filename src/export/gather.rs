@@ -6,7 +6,7 @@ mod flow_steps;
 use super::recorded::{ExportedAnswer, ExportedCall, ExportedStep, RecordedRun, What};
 use super::records::{read_head, read_invocation};
 use crate::error::Result;
-use crate::record::event::{EventKind, Line};
+use crate::record::event::{EventKind, Line, ReadUsage};
 use crate::record::reader::{JournalReader, Stopped, read_event};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
@@ -142,6 +142,8 @@ impl Gathering<'_> {
                 self.push(at, What::User(text));
             }
             EventKind::Thought => self.thought(line),
+            EventKind::Compaction if line.summary.is_some() => self.thought(line),
+            EventKind::Compaction => self.note(line, line.compaction(), &[]),
             EventKind::ActionRequest => self.request(line),
             EventKind::ActionResult => self.result(line),
             EventKind::Acceptance => self.acceptance(line),
@@ -260,13 +262,16 @@ impl Gathering<'_> {
             read_invocation(self.run, name)
         });
         let text = line.content.map(text_of).filter(|it| !it.is_empty());
+        let text = text.filter(|_| line.content.is_some_and(|it| it.get() != "null"));
+        let summary = line.summary.as_deref().map(str::to_owned);
         let answer = ExportedAnswer {
             seq: line.seq.unwrap_or(self.out.steps.len() as u64),
-            text: text.filter(|_| line.content.is_some_and(|it| it.get() != "null")),
+            is_compaction: line.kind == EventKind::Compaction,
+            text: text.or(summary),
             reasoning: reasoning_of(line),
             model: invocation.as_ref().and_then(|it| it.model.clone()),
             finish_reason: line.finish_reason.as_ref().map(|it| it.name().to_owned()),
-            usage: line.usage,
+            usage: line.usage.map(ReadUsage::tokens),
             invocation,
             llm: self.out.agent.llm.clone(),
             pricing: self.out.agent.pricing,

@@ -92,6 +92,8 @@ pub(crate) enum What {
 pub(crate) struct ExportedAnswer {
     /// The number of its event.
     pub seq: u64,
+    /// It is a summary, which shortens the conversation.
+    pub is_compaction: bool,
     pub text: Option<String>,
     pub reasoning: Option<String>,
     pub model: Option<String>,

@@ -7,12 +7,13 @@ mod record;
 mod follow;
 
 use crate::error::{Result, may_fail};
-use crate::model::attempt::{Attempt, Remedy};
+use crate::model::attempt::{Attempt, Remedy, their_words};
 use crate::model::http::{Http, HttpRequest};
 use crate::model::program::Program;
 use crate::model::rate::{Pass, SharedRate};
 use crate::model::replay::{Playback, PlayedAnswer};
 use crate::model::response::{Answer, NoAnswer};
+use crate::model::too_long::TooLong;
 use crate::model::usage::{AnswerUsage, Uncounted, read_usage};
 use crate::model::wire::{Heard, Listener, Wire};
 use crate::record::spending::Denial;
@@ -73,7 +74,7 @@ pub(crate) enum Asked {
     /// The model's server said no; perhaps it would not to a request that is a little different.
     Refused(String, Option<Remedy>),
     /// The conversation is longer than the model takes.
-    ContextFull(String),
+    TooLong(String, TooLong),
     /// The deadline lies before the next attempt.
     OutOfTime,
     /// A signal asks the engine to end.
@@ -277,16 +278,15 @@ fn judge_attempt(
         }
         Attempt::Refused {
             why,
-            is_too_long,
+            too_long,
             remedy,
             http_status,
         } => {
             record.http_status = http_status;
             let outcome = why.clone();
-            let asked = if is_too_long {
-                Asked::ContextFull(why)
-            } else {
-                Asked::Refused(why, remedy)
+            let asked = match too_long {
+                Some(too_long) => Asked::TooLong(why, too_long),
+                None => Asked::Refused(why, remedy),
             };
             (NextStep::End(asked), outcome)
         }
@@ -320,6 +320,10 @@ fn judge_attempt(
                     )
                 }
                 Err(NoAnswer { why, is_lasting }) => {
+                    if let Some(too_long) = TooLong::in_place_of_answer(&body) {
+                        let said = their_words(&body);
+                        return (NextStep::End(Asked::TooLong(said, too_long)), why);
+                    }
                     let kept = invocation.dir.join("response.json");
                     let why = format!("{why}; the response is kept in {}", kept.display());
                     (record.again_or_refused(&why, is_lasting), why)
@@ -373,7 +377,7 @@ impl Model<'_> {
                 }
                 PlayedAnswer::Missing(why) => Attempt::Refused {
                     why,
-                    is_too_long: false,
+                    too_long: None,
                     remedy: None,
                     http_status: None,
                 },
@@ -400,6 +404,22 @@ impl Model<'_> {
     fn rate(&self) -> Option<&SharedRate> {
         match self {
             Self::Http(http) => http.rate(),
+            Self::Command(_) | Self::Recorded(_) => None,
+        }
+    }
+
+    /// True if the server is on this machine or has a private address.
+    pub(crate) fn is_local(&self) -> bool {
+        match self {
+            Self::Http(http) => http.is_local(),
+            Self::Command(_) | Self::Recorded(_) => false,
+        }
+    }
+
+    /// Asks the server how many tokens a model takes.
+    pub(crate) fn look_up_window(&self, model: &str) -> Option<u64> {
+        match self {
+            Self::Http(http) => http.look_up_window(model),
             Self::Command(_) | Self::Recorded(_) => None,
         }
     }

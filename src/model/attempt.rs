@@ -1,11 +1,9 @@
 //! One attempt to reach the model: what it came to, and the server's own words.
 
+use crate::model::too_long::{TooLong, error_json};
 use crate::text::json::{self, LONGEST_EXCERPT};
 use crate::text::shorten::in_short;
 use crate::unix::signals::Stop;
-use serde::Deserialize;
-use serde_json::Value;
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -70,7 +68,7 @@ pub(crate) enum Attempt {
         /// Why, in the server's own words.
         why: String,
         /// The conversation is longer than the model takes.
-        is_too_long: bool,
+        too_long: Option<TooLong>,
         /// How the request could be changed so that it is taken.
         remedy: Option<Remedy>,
         /// The server's status, if there was one.
@@ -95,29 +93,6 @@ pub(crate) enum Remedy {
     WithoutStream,
     /// With the limit that the service names.
     MaxTokens(u64),
-}
-
-/// A server's error as JSON; of a large one, the members that say something.
-fn error_json(body: &[u8]) -> Option<Value> {
-    #[derive(Deserialize)]
-    struct ErrorMembers<'b> {
-        #[serde(borrow, default)]
-        error: Option<&'b RawValue>,
-        #[serde(borrow, default)]
-        message: Option<&'b RawValue>,
-        #[serde(borrow, default)]
-        detail: Option<&'b RawValue>,
-    }
-    if body.len() <= LONGEST_EXCERPT {
-        return serde_json::from_slice(body).ok();
-    }
-    let ErrorMembers {
-        error,
-        message,
-        detail,
-    } = serde_json::from_slice(body).ok()?;
-    let [error, message, detail] = [error, message, detail].map(json::small);
-    Some(serde_json::json!({"error": error, "message": message, "detail": detail}))
 }
 
 /// The codes of a server's error: `error.code` and `error.type`.

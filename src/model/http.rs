@@ -8,11 +8,13 @@ mod socket;
 mod resolver;
 mod head;
 mod verdict;
+mod window;
 mod hearing;
 #[cfg(feature = "tls")]
 mod tls;
 
 pub(crate) use resolver::{RESOLVE_COMMAND, resolve_host};
+pub(crate) use window::served_window;
 
 use super::attempt::{Attempt, LARGEST_MESSAGE, readable};
 use super::wire::{
@@ -282,7 +284,7 @@ impl Http {
             && let Some(status) = error_status(self.endpoint.api, text.as_bytes())
         {
             head.status = status;
-            return Self::counting(self.judge_status(&head, body));
+            return Self::counting(self.judge_error(&head, body));
         }
         self.judge_status(&head, body)
     }
@@ -337,7 +339,7 @@ impl Http {
                     status,
                     ..head.clone()
                 };
-                (Self::counting(self.judge_status(&head, &error)), None)
+                (Self::counting(self.judge_error(&head, &error)), None)
             }
             Err(Broken::Unreadable(why)) => (self.unreadable(head, why), None),
             Err(Broken::Early) => (self.cut_off(end.err()), None),

@@ -4,7 +4,7 @@
 //! its own, is left out.
 
 use super::attempt::{Attempt, check_size, readable, their_words};
-use super::http::{Http, HttpRequest};
+use super::http::{Http, HttpRequest, served_window};
 use super::wire::Wire;
 use crate::config::agent::Llm;
 use crate::config::api::Api;
@@ -17,16 +17,6 @@ use std::time::Duration;
 
 /// The longest name of a model, in bytes.
 const LONGEST_NAME: usize = 200;
-
-/// The members in which servers give a model's window, in tokens; of llama.cpp below `meta`.
-const WINDOW_KEYS: [&str; 6] = [
-    "context_length",
-    "max_model_len",
-    "context_window",
-    "max_context_length",
-    "max_input_tokens",
-    "n_ctx",
-];
 
 /// A model of a list.
 #[derive(Clone, Debug, PartialEq)]
@@ -134,7 +124,7 @@ fn read_listing(body: &[u8]) -> Result<Listing, String> {
         match is_shown {
             true => listing.models.push(ListedModel {
                 name: name.to_owned(),
-                window: window(item),
+                window: served_window(item),
                 prices: prices(item),
             }),
             false => listing.left_out += 1,
@@ -143,14 +133,6 @@ fn read_listing(body: &[u8]) -> Result<Listing, String> {
     listing.models.sort_by(|a, b| a.name.cmp(&b.name));
     listing.models.dedup_by(|a, b| a.name == b.name);
     Ok(listing)
-}
-
-fn window(item: &Value) -> Option<u64> {
-    let in_meta = item.get("meta").unwrap_or(&Value::Null);
-    let mut places = WINDOW_KEYS
-        .iter()
-        .flat_map(|key| [item.get(key), in_meta.get(key)]);
-    places.find_map(|value| value?.as_u64().filter(|tokens| *tokens > 0))
 }
 
 /// `pricing: {prompt, completion}` is per token, in strings; `{input, output}` is per million.

@@ -3,6 +3,7 @@
 //! Unaware of runs.
 
 pub(crate) mod replay;
+pub(crate) mod too_long;
 pub(crate) mod attempt;
 pub(crate) mod calls;
 pub(crate) mod usage;

@@ -4,6 +4,7 @@
 //! anything else is a refusal whose reason is on stderr.
 
 use super::attempt::{Attempt, LARGEST_MESSAGE, their_words};
+use super::too_long::TooLong;
 use crate::config::environment::Secret;
 use crate::error::{At, Error, Result};
 use crate::text::ids::hex;
@@ -90,7 +91,7 @@ impl Program<'_> {
         let why = format!("llm.command: {}", error.message(&self.argv[0]));
         match error {
             SpawnError::Other(_) => Err(Error::failure(why)),
-            _ => Ok(refused(why)),
+            _ => Ok(refused(why, None)),
         }
     }
 
@@ -130,13 +131,14 @@ impl Program<'_> {
                 true,
             ),
             Ended::Exited(code) => {
+                let too_long = TooLong::of(said);
                 let said = their_words(&said[..said.len().min(4096)]);
                 let colon = if said.is_empty() { "" } else { ": " };
                 let why = format!("{program} ended with exit code {code}{colon}{said}");
                 if code == TEMPFAIL || ENDED_BY_A_SIGNAL.contains(&code) {
                     again(why, false, code != TEMPFAIL)
                 } else {
-                    refused(why)
+                    refused(why, too_long)
                 }
             }
         }
@@ -149,10 +151,10 @@ fn unnamed(path: &Path) -> Result<File> {
     files::remove(path).map(|()| file)
 }
 
-fn refused(why: String) -> Attempt {
+fn refused(why: String, too_long: Option<TooLong>) -> Attempt {
     Attempt::Refused {
         why,
-        is_too_long: false,
+        too_long,
         remedy: None,
         http_status: None,
     }

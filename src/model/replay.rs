@@ -5,7 +5,7 @@
 
 use crate::error::{At, Result};
 use crate::record::invocations::Requests;
-use crate::record::recording::{RecordedCheck, RecordedResult, Recording};
+use crate::record::recording::{RecordedCheck, RecordedCompaction, RecordedResult, Recording};
 use std::path::PathBuf;
 
 /// A recording that is being played back.
@@ -61,6 +61,12 @@ impl Playback {
     /// How many answers have been given.
     pub(crate) fn given(&self) -> usize {
         self.given
+    }
+
+    /// The compactions that came before the next answer; once.
+    pub(crate) fn compactions(&mut self) -> Vec<RecordedCompaction> {
+        let step = self.recording.steps.get_mut(self.given);
+        step.map_or_else(Vec::new, |step| std::mem::take(&mut step.compactions))
     }
 
     /// The recorded answer to a request.
@@ -123,8 +129,15 @@ impl Playback {
                     exit_code: None,
                     observation: "(the recorded run has no result of this call)".to_owned(),
                     duration_ms: 0,
+                    execution_ref: None,
                 }),
         )
+    }
+
+    /// Where the recorded run has the whole output of a call of the newest answer, from its directory.
+    pub(crate) fn output_ref(&self, id: &str) -> Option<String> {
+        let step = self.recording.steps.get(self.given.checked_sub(1)?)?;
+        step.results.get(id)?.execution_ref.clone()
     }
 
     /// The checks of the newest answer, unless they are to be executed.

@@ -160,6 +160,11 @@ impl Wire {
         self.rules != before
     }
 
+    /// Limits the answers to the next requests; none: as before. Returns what was in force. Of Messages alone.
+    pub(crate) fn limit_answers(&mut self, most: Option<u64>) -> Option<u64> {
+        std::mem::replace(&mut self.rules.max_tokens, most)
+    }
+
     /// A request as the service reads it. Where that is the neutral form, the bytes are taken.
     ///
     /// # Errors

@@ -12,10 +12,11 @@ mod calls;
 mod write;
 
 use crate::record::engine_log::Level;
+use crate::text::amounts::grouped;
 use crate::text::names::named_enum;
 pub(crate) use calls::RecordedCall;
 pub(crate) use line::{Line, quick_kind};
-pub(crate) use words::{EvaluationEvent, EventKind, FlowEvent};
+pub(crate) use words::{CompactionKind, CompactionReason, EvaluationEvent, EventKind, FlowEvent};
 pub use words::{FinishReason, InputType};
 pub(crate) use write::write_line;
 
@@ -41,6 +42,27 @@ pub struct Tokens {
     pub completion_tokens: u64,
     /// The sum as the server counts it.
     pub total_tokens: u64,
+}
+
+/// The tokens of an answer as the journal has them, and how long its request was.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default, rename = "Tokens")]
+pub(crate) struct ReadUsage {
+    pub prompt_tokens: u64,
+    pub completion_tokens: u64,
+    pub total_tokens: u64,
+    /// Bytes.
+    pub request_bytes: Option<u64>,
+}
+
+impl ReadUsage {
+    pub(crate) fn tokens(self) -> Tokens {
+        Tokens {
+            prompt_tokens: self.prompt_tokens,
+            completion_tokens: self.completion_tokens,
+            total_tokens: self.total_tokens,
+        }
+    }
 }
 
 /// What a service says of the terms of an answer, which decide its price.
@@ -126,6 +148,25 @@ pub(crate) enum Fact<'a> {
     Remedy(#[serde(serialize_with = "raw")] &'a [u8]),
     /// A part of an answer, after which the service has paused.
     Pause(#[serde(serialize_with = "raw")] &'a [u8]),
+    #[serde(untagged)]
+    Other(NotedFact<'a>),
+}
+
+/// A note for later starts of several members. Each may be missing.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct NotedFact<'a> {
+    /// The tokens that the model takes, as a refusal has shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// The estimate of a request that could not be shortened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_before: Option<u64>,
+    /// The server counts fewer tokens than it should.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_truncated: Option<bool>,
+    /// Of answers that were not used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<RecordedUsage<'a>>,
 }
 
 /// An event to be recorded: its fields, in the order in which they are written.
@@ -215,6 +256,12 @@ pub(crate) enum Event<'a> {
         duration_ms: u64,
         /// The execution's directory, from the run's directory.
         execution_ref: Option<&'a str>,
+        /// A hook wrote the text.
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        by_hook: bool,
+        /// In a replay: the recorded execution's directory, from the recorded run's directory.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        output_ref: Option<&'a str>,
     },
     /// A check of a final answer has ended.
     Acceptance {
@@ -254,6 +301,8 @@ pub(crate) enum Event<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         fingerprint: Option<&'a str>,
     },
+    /// From now on requests have the conversation in a shorter form.
+    Compaction(CompactionEvent<'a>),
     /// The engine notes something about the run.
     SystemMessage {
         level: Level,
@@ -327,17 +376,54 @@ pub(crate) struct ThoughtEvent<'a> {
     pub wire: Option<RawJson<'a>>,
 }
 
+/// A compaction, to be recorded.
+#[derive(Serialize)]
+pub(crate) struct CompactionEvent<'a> {
+    pub by: CompactionKind,
+    pub reason: CompactionReason,
+    /// The number of the last line that it concerns, and the iteration that it is of.
+    pub through_seq: u64,
+    pub through_iteration: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub summary: Option<&'a str>,
+    /// The most bytes of people's messages that stand beside the summary, but for the first; none: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_bytes: Option<u64>,
+    /// In a replay: when the messages of people were recorded.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub message_times: &'a [String],
+    /// The run whose files the model is referred to.
+    pub run_id: &'a str,
+    /// Estimates of the request.
+    pub tokens_before: u64,
+    pub tokens_after: u64,
+    /// The directory of the invocation that wrote the summary, from the run's directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub llm_invocation_ref: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<RecordedUsage<'a>>,
+}
+
+/// A compaction on one line: estimates of the request before and after it, and the last iteration that it concerns.
+pub(crate) fn compaction_line(before: u64, after: u64, iteration: u64) -> String {
+    let (before, after) = (grouped(before), grouped(after));
+    format!("compacted: {before} -> {after} tokens, iterations 1 to {iteration}")
+}
+
 /// A value that is JSON already.
 #[derive(Serialize)]
 pub(crate) struct RawJson<'a>(#[serde(serialize_with = "raw")] pub &'a [u8]);
 
 /// The tokens of an answer, and the terms on which they are priced.
-#[derive(Serialize)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct RecordedUsage<'a> {
     #[serde(flatten)]
     pub tokens: Tokens,
     #[serde(flatten)]
     pub terms: &'a Terms,
+    /// How long the request was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_bytes: Option<u64>,
 }
 
 #[cfg(test)]
@@ -385,6 +471,7 @@ mod tests {
                     total_tokens: 3,
                 },
                 terms: &terms,
+                request_bytes: Some(9),
             }),
             llm_invocation_ref: "io/invocations/x",
             wire: Some(RawJson(b"{}")),
@@ -400,7 +487,7 @@ mod tests {
             fields,
             "\"content\":\"\",\"content_null\":true,\"tool_calls\":[],\"reasoning\":\"r\",\
              \"finish_reason\":\"stop\",\"model\":null,\"usage\":{\"prompt_tokens\":1,\
-             \"completion_tokens\":2,\"total_tokens\":3,\"speed\":\"fast\"},\
+             \"completion_tokens\":2,\"total_tokens\":3,\"speed\":\"fast\",\"request_bytes\":9},\
              \"llm_invocation_ref\":\"io/invocations/x\",\"wire\":{}}\n"
         );
         assert_eq!(read.wire.unwrap().get(), "{}");

@@ -222,8 +222,14 @@ impl Invocations {
     }
 
     /// Records a request that is about to be sent, and shortens one that need not be whole any more.
-    pub(crate) fn begin(&mut self, iteration: u64, request: Vec<u8>) -> Result<Begun> {
-        let name = format!("{}_{iteration}", Timestamp::now().compact());
+    /// `purpose` ends its name; empty: it brings the run on.
+    pub(crate) fn begin(
+        &mut self,
+        iteration: u64,
+        purpose: &str,
+        request: Vec<u8>,
+    ) -> Result<Begun> {
+        let name = format!("{}_{iteration}{purpose}", Timestamp::now().compact());
         let name = files::make_unique_dir(&self.dir, &name)?;
         let dir = self.dir.join(&name);
         let extends = self.previous.as_ref().map(|(previous, bytes)| Extends {
@@ -313,6 +319,11 @@ pub(crate) fn in_order(dir: &Path) -> Result<Vec<String>> {
         (iteration, modified, time, number())
     });
     Ok(names)
+}
+
+/// True for the name of an invocation that made a summary of the conversation.
+pub(crate) fn is_compaction(name: &str) -> bool {
+    name.split('_').nth(2) == Some("compaction")
 }
 
 /// Replaces a request of an earlier process by what it added to the one before.

@@ -62,6 +62,10 @@ impl MessageCache {
         }
     }
 
+    pub(crate) fn form(&self) -> &Form {
+        &self.form
+    }
+
     /// From where on the journal has yet to be read, in bytes.
     pub(crate) fn read_to(&self) -> u64 {
         self.read
@@ -72,14 +76,19 @@ impl MessageCache {
         *self = Self::new(self.form.clone(), self.reading);
     }
 
-    /// Adds what the journal holds behind what has been read. All calls in it must have their results.
+    /// Adds what the journal holds behind what has been read. All calls in it must have their results. False, and
+    /// everything is forgotten, if the journal must be read from its beginning: there is a compaction in it.
     ///
     /// # Errors
     /// The first place that cannot be read.
-    pub(crate) fn add(&mut self, lines: &[u8]) -> Result<(), Unreadable> {
+    pub(crate) fn add(&mut self, lines: &[u8]) -> Result<bool, Unreadable> {
         let run = state::read_after(lines, self.reading, &self.before)?;
+        if self.read > 0 && !run.compaction.is_none() {
+            self.forget();
+            return Ok(false);
+        }
         self.take(&run, lines);
-        Ok(())
+        Ok(true)
     }
 
     /// Begins with the state that was read from all of a journal without a window, where that is what reading it
@@ -95,8 +104,9 @@ impl MessageCache {
     }
 
     fn take(&mut self, run: &Run<'_>, lines: &[u8]) {
-        for turn in &run.turns {
-            self.turn(turn);
+        match self.reading.window {
+            Some(_) => run.turns.iter().for_each(|turn| self.turn(turn)),
+            None => messages::write(&mut self.messages, run, &self.form),
         }
         self.ids.extend(ids(lines));
         let is_whole = self.read == 0;
@@ -128,13 +138,11 @@ impl MessageCache {
 
     fn turn(&mut self, turn: &Turn<'_>) {
         let start = self.messages.len();
-        messages::turn(&mut self.messages, turn, &self.form);
-        if self.reading.window.is_some() {
-            self.parts.push(CachedTurn {
-                len: self.messages.len() - start,
-                kind: TurnKind::of(turn),
-            });
-        }
+        messages::turn(&mut self.messages, turn, &self.form, None);
+        self.parts.push(CachedTurn {
+            len: self.messages.len() - start,
+            kind: TurnKind::of(turn),
+        });
     }
 
     /// Takes out the thoughts that the window has left behind.
@@ -195,6 +203,7 @@ mod tests {
             seq.parse::<u64>().ok()
         });
         let answer = answer.unwrap_or(1);
+        let ends = *seq + 3;
         let mut line = |kind: &str, rest: &str| {
             *seq += 1;
             let at = "2025-10-13T14:35:22.123Z";
@@ -203,7 +212,18 @@ mod tests {
             );
         };
         let n = random.u32(..);
-        match random.u8(0..10) {
+        match random.u8(0..11) {
+            10 => {
+                let through = u64::from(n) % ends;
+                let by = ["clear", "summary", "other"][n as usize / 7 % 3];
+                line(
+                    "COMPACTION",
+                    &format!(
+                        "\"by\":\"{by}\",\"through_seq\":{through},\"summary\":\"s{n}\",\"message_bytes\":{}",
+                        n % 50
+                    ),
+                );
+            }
             0 => line("USER_MESSAGE", &format!("\"content\":\"say {n}\"")),
             1 => line("SYSTEM_MESSAGE", "\"level\":\"INFO\",\"content\":\"x\""),
             2 => line(
@@ -247,7 +267,10 @@ mod tests {
                 for id in &calls {
                     line(
                         "ACTION_RESULT",
-                        &format!("\"action_id\":\"{id}\",\"observation_content\":\"o{n}\""),
+                        &format!(
+                            "\"action_id\":\"{id}\",\"execution_ref\":\"io/x\",\"observation_content\":\"{}\"",
+                            "o".repeat(n as usize % 3000)
+                        ),
                     );
                 }
             }
@@ -273,7 +296,10 @@ mod tests {
                 for _ in 0..random.u8(0..4) {
                     step(&mut random, &mut seq, &mut journal);
                 }
-                kept.add(&journal.as_bytes()[read..]).unwrap();
+                if !kept.add(&journal.as_bytes()[read..]).unwrap() {
+                    assert_eq!(kept.read_to(), 0);
+                    assert!(kept.add(journal.as_bytes()).unwrap());
+                }
                 read = journal.len();
                 assert_eq!(kept.read_to(), read as u64);
                 let mut whole = Vec::new();

@@ -6,10 +6,12 @@
 //! Architecture invariant: every tool call has exactly one tool message right after the assistant
 //! message it is in, for any journal. Lost results are filled in here, never there.
 
+pub(crate) mod shortened;
+
 use crate::record::event::REASONING;
-use crate::record::state::{Call, RecordedQuestion, Run, Thought, Turn};
+use crate::record::state::{Call, Compaction, RecordedQuestion, Run, Thought, Turn};
 use crate::text::digest::PartsDigest;
-use crate::text::json::{Members, Object, string};
+use crate::text::json::{self, Members, Object, string};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -30,8 +32,13 @@ pub enum Form {
 
 /// Appends the conversation as comma-separated messages.
 pub fn write(out: &mut Vec<u8>, run: &Run<'_>, form: &Form) {
-    for each in &run.turns {
-        turn(out, each, form);
+    let (summarized, cleared) = (run.summarized_turns(), run.cleared_turns());
+    if let Some(text) = shortened::summary(run, summarized).filter(|_| summarized > 0) {
+        message(out, "user", json::text(&text).as_bytes());
+    }
+    for (at, each) in run.turns.iter().enumerate().skip(summarized) {
+        let compaction = Some(&run.compaction).filter(|_| at < cleared);
+        turn(out, each, form, compaction);
     }
 }
 
@@ -43,12 +50,17 @@ pub(crate) fn splice(out: &mut Vec<u8>, messages: &[u8]) {
     }
 }
 
-/// Appends one step of the conversation, as [`write()`] does.
-pub(crate) fn turn(out: &mut Vec<u8>, turn: &Turn<'_>, form: &Form) {
+/// Appends one step of the conversation, as [`write()`] does; with a compaction, observations in their short form.
+pub(crate) fn turn(
+    out: &mut Vec<u8>,
+    turn: &Turn<'_>,
+    form: &Form,
+    compaction: Option<&Compaction<'_>>,
+) {
     match turn {
-        Turn::User(content) => message(out, "user", content.as_bytes()),
+        Turn::User(said) => message(out, "user", said.content.as_bytes()),
         Turn::Refusal(refusal) => message(out, "user", refusal.content.as_bytes()),
-        Turn::Thought(thought) => answer(out, thought, form),
+        Turn::Thought(thought) => answer(out, thought, form, compaction),
     }
 }
 
@@ -60,7 +72,12 @@ pub(crate) fn message(out: &mut Vec<u8>, role: &str, content: &[u8]) {
     object.end();
 }
 
-fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, form: &Form) {
+fn answer(
+    out: &mut Vec<u8>,
+    thought: &Thought<'_>,
+    form: &Form,
+    compaction: Option<&Compaction<'_>>,
+) {
     let says_nothing = matches!(thought.content, "null" | "\"\"");
     let calls = thought
         .tool_calls
@@ -102,7 +119,11 @@ fn answer(out: &mut Vec<u8>, thought: &Thought<'_>, form: &Form) {
         object.put("role", "tool").put("tool_call_id", id);
         match call.result {
             Some(result) => {
-                object.raw("content", result.as_bytes());
+                let short = compaction.and_then(|it| shortened::observation(call, it));
+                match short {
+                    Some(short) => string(object.nest("content"), &short),
+                    None => drop(object.raw("content", result.as_bytes())),
+                }
             }
             None => {
                 let asked = call.question.as_ref();

@@ -13,7 +13,7 @@ use crate::error::{At, Error, Exit, Result};
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::state::{self, Reading};
-use crate::record::workspace::Workspace;
+use crate::record::workspace::{KNOWN_LAYOUTS, Workspace};
 use crate::text::ids::RunId;
 use crate::text::yaml;
 use crate::unix::files;
@@ -142,9 +142,8 @@ pub(crate) fn perform(step: &MigrationStep) -> Result<()> {
 }
 
 fn check_numbers(control: &Path, schema: &Path) -> Result<()> {
-    let today = crate::record::workspace::LAYOUT.trim();
     let version = control.join("VERSION");
-    for (path, known) in [(schema, &KNOWN[..]), (&version, &[today][..])] {
+    for (path, known) in [(schema, &KNOWN[..]), (&version, &KNOWN_LAYOUTS[..])] {
         let Some(text) = files::read_lossy(path)? else {
             continue;
         };

@@ -4,7 +4,9 @@
 //! Unaware of how a run continues, and of agents. Only reads.
 
 use crate::error::{At, Error, Result};
-use crate::record::event::{ActionStatus, EventKind, HookStatus, Line};
+use crate::record::event::{
+    ActionStatus, CompactionKind, CompactionReason, EventKind, HookStatus, Line,
+};
 use crate::record::reader::{
     Damage, JournalSource, Tail, read_event, read_journal, split_lines, tail,
 };
@@ -56,6 +58,23 @@ pub(crate) struct RecordedStep {
     /// The hooks that ran from the answer before this one to this one and its calls: name and directory
     /// from the run's directory.
     pub hooks: Vec<(String, String)>,
+    /// The compactions between the answer before this one and this one.
+    pub compactions: Vec<RecordedCompaction>,
+}
+
+/// A compaction of the conversation.
+#[derive(Clone, Debug)]
+pub(crate) struct RecordedCompaction {
+    pub by: CompactionKind,
+    pub reason: CompactionReason,
+    pub through_iteration: u64,
+    pub summary: Option<String>,
+    pub message_bytes: Option<u64>,
+    /// When the messages of people before it were recorded.
+    pub message_times: Vec<String>,
+    pub run_id: String,
+    pub tokens_before: u64,
+    pub tokens_after: u64,
 }
 
 /// The result of a call.
@@ -67,6 +86,8 @@ pub(crate) struct RecordedResult {
     pub exit_code: Option<i32>,
     /// The text that the model received.
     pub observation: String,
+    /// The directory of what its program printed, from the run's directory.
+    pub execution_ref: Option<String>,
     /// From start to end.
     pub duration_ms: u64,
 }
@@ -126,8 +147,8 @@ impl Recording {
 
     fn gather(&mut self, own_name: Option<&str>) {
         let (mut parts, mut steps) = (Vec::<Exchange>::new(), Vec::<RecordedStep>::new());
-        let (mut inherited, mut hooks) = (Vec::new(), Vec::new());
-        let mut iteration = 0;
+        let (mut inherited, mut hooks, mut compactions) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut iteration, mut said_at) = (0, Vec::new());
         let mut found_own = false;
         for (start, line) in lines(&self.journal) {
             match line.kind {
@@ -142,6 +163,7 @@ impl Recording {
                     hooks.clear();
                 }
                 EventKind::UserMessage => {
+                    said_at.push(line.timestamp.as_deref().unwrap_or_default().to_owned());
                     let is_over = |part: &Exchange| part.answers > 0;
                     let said = line.content.map(|raw| decoded(raw.get()).into_owned());
                     last_part(&mut parts, is_over).messages.extend(said);
@@ -151,6 +173,7 @@ impl Recording {
                     iteration = line.iteration.unwrap_or(iteration + 1).max(iteration);
                     let mut step = step(&line, iteration);
                     step.hooks = std::mem::take(&mut hooks);
+                    step.compactions = std::mem::take(&mut compactions);
                     steps.push(step);
                 }
                 EventKind::ActionResult => {
@@ -160,6 +183,7 @@ impl Recording {
                         result.or_insert_with(|| outcome(&line));
                     }
                 }
+                EventKind::Compaction => compactions.extend(compaction(&line, &said_at)),
                 EventKind::Acceptance => {
                     if let Some(step) = steps.last_mut() {
                         step.checks.extend(check(&line));
@@ -217,7 +241,27 @@ fn outcome(line: &Line<'_>) -> RecordedResult {
             .map(|raw| decoded(raw.get()).into_owned())
             .unwrap_or_default(),
         duration_ms: line.duration_ms.unwrap_or(0),
+        execution_ref: line
+            .execution_ref
+            .as_deref()
+            .filter(|_| line.by_hook != Some(true))
+            .map(str::to_owned),
     }
+}
+
+fn compaction(line: &Line<'_>, said_at: &[String]) -> Option<RecordedCompaction> {
+    let times = line.message_times.clone();
+    Some(RecordedCompaction {
+        by: CompactionKind::parse(line.by.as_deref()?)?,
+        reason: CompactionReason::parse(line.reason.as_deref()?)?,
+        through_iteration: line.through_iteration?,
+        summary: line.summary.as_deref().map(str::to_owned),
+        message_bytes: line.message_bytes,
+        message_times: times.unwrap_or_else(|| said_at.to_vec()),
+        run_id: line.run_id.as_deref().unwrap_or_default().to_owned(),
+        tokens_before: line.tokens_before.unwrap_or(0),
+        tokens_after: line.tokens_after.unwrap_or(0),
+    })
 }
 
 /// A check; none if it left the answer undecided, so that it was asked again.

@@ -4,7 +4,11 @@
 //! Unaware of files, processes and models. Reading is one pass over the bytes; texts stay where
 //! they are and are borrowed.
 
+mod compaction;
 mod reduce;
+
+pub use compaction::{Compaction, RequestCounts};
+pub(crate) use compaction::{CountedAnswer, MessageRules};
 
 use crate::record::event::{
     EventKind, FinishReason, ForkedFrom, InputType, Line, Tokens, quick_kind,
@@ -67,6 +71,10 @@ pub struct Run<'j> {
     pub remedies: Vec<&'j str>,
     /// The parts of an answer that is not whole, in order: JSON objects.
     pub pauses: Vec<&'j str>,
+    /// How requests have the conversation in a shorter form.
+    pub compaction: Compaction<'j>,
+    /// What services have counted and refused.
+    pub counts: RequestCounts,
     /// The conversation, in order.
     pub turns: Vec<Turn<'j>>,
     /// The number of the last thought.
@@ -76,7 +84,7 @@ pub struct Run<'j> {
     /// Lines that were skipped, if that was allowed.
     pub damaged: Vec<Damage>,
     /// The task of an old start without a message yet.
-    unsaid: Option<&'j str>,
+    unsaid: Option<UserMessage<'j>>,
     /// The model that is asked, as the configuration of the newest start names it: JSON.
     asked_model: Option<Cow<'j, str>>,
     /// An old engine recorded some of it.
@@ -98,11 +106,21 @@ pub(crate) struct Before {
     asked_model: Option<String>,
 }
 
+/// A message of a person.
+#[derive(Debug)]
+pub struct UserMessage<'j> {
+    /// A JSON string.
+    pub content: &'j str,
+    /// When it was recorded.
+    pub at: Option<Cow<'j, str>>,
+    /// The event's number.
+    pub seq: u64,
+}
+
 /// One step of the conversation.
 #[derive(Debug)]
 pub enum Turn<'j> {
-    /// A message of a person: a JSON string.
-    User(&'j str),
+    User(UserMessage<'j>),
     /// The model answered.
     Thought(Thought<'j>),
     /// A check refused the answer before it.
@@ -112,6 +130,8 @@ pub enum Turn<'j> {
 /// The verdict of a check that refused a final answer.
 #[derive(Debug)]
 pub struct RefusedAnswer<'j> {
+    /// The event's number.
+    pub seq: u64,
     /// The message to the model: a JSON string.
     pub content: &'j str,
     /// The check.
@@ -126,6 +146,8 @@ pub struct RefusedAnswer<'j> {
 pub struct Thought<'j> {
     /// The event's number.
     pub seq: u64,
+    /// That of the last result of its calls.
+    pub last_seq: u64,
     pub iteration: u64,
     /// The text: a JSON string, or null.
     pub content: &'j str,
@@ -173,6 +195,8 @@ pub struct Call<'j> {
     pub result: Option<&'j str>,
     /// The result is that of a call that failed, or that was never run.
     pub has_failed: bool,
+    /// The directory, from the run's directory, where the whole output is, if the result is what a program printed.
+    pub output_ref: Option<Cow<'j, str>>,
 }
 
 /// An action that was started.
@@ -266,6 +290,7 @@ pub(crate) fn read_after<'j>(
     if let Some(form) = rewritten(bytes) {
         return Err(Unreadable::Rewritten(form));
     }
+    let is_windowed = reading.window.is_some();
     let keep_from = reading
         .window
         .map_or(0, |window| window_start(bytes, window));
@@ -297,6 +322,10 @@ pub(crate) fn read_after<'j>(
             }
             run.damaged.push(damage);
         }
+    }
+    if is_windowed {
+        // The window is another way to shorten the same conversation.
+        run.compaction = Compaction::default();
     }
     Ok(run)
 }
@@ -386,6 +415,7 @@ fn is_only_history(line: &[u8]) -> bool {
                 | EventKind::Acceptance
                 | EventKind::HumanInputRequest
                 | EventKind::HumanInputReceived
+                | EventKind::Compaction
                 | EventKind::SystemMessage
                 | EventKind::HookAudit
         )

@@ -20,6 +20,12 @@ use std::time::Instant;
 /// The layout that this engine writes.
 pub(crate) const LAYOUT: &str = "1.2\n";
 
+/// The layout of a workspace with a compaction in one of its journals, which earlier engines would misread.
+pub(crate) const COMPACTED_LAYOUT: &str = "1.3\n";
+
+/// The layouts that this engine reads.
+pub(crate) const KNOWN_LAYOUTS: [&str; 2] = ["1.2", "1.3"];
+
 /// A directory that an agent works in.
 #[derive(Clone, Debug)]
 pub(crate) struct Workspace {
@@ -132,11 +138,11 @@ impl Workspace {
             )));
         }
         match files::read_line(&self.control.join("VERSION")) {
-            Some(version) if version != LAYOUT.trim_end() => {
+            Some(version) if !KNOWN_LAYOUTS.contains(&&*version) => {
                 let root = self.root.display();
                 Err(Error::failure(format!(
                     "workspace {root} is in layout {version}, which this engine does not know; it knows {}",
-                    LAYOUT.trim_end()
+                    KNOWN_LAYOUTS.join(" and ")
                 )))
             }
             _ => Ok(()),
@@ -163,6 +169,15 @@ impl Workspace {
         missing
             .into_iter()
             .try_for_each(|(name, bytes)| files::replace_shared(&self.control.join(name), bytes))
+    }
+
+    /// Keeps engines away from this workspace that know no compactions. Comes before the first.
+    pub(crate) fn allow_compactions(&self) -> Result<()> {
+        let path = self.control.join("VERSION");
+        match files::read_line(&path) {
+            Some(version) if version == COMPACTED_LAYOUT.trim_end() => Ok(()),
+            _ => files::replace_shared(&path, COMPACTED_LAYOUT.as_bytes()),
+        }
     }
 
     /// Waits for the lock under which runs are chosen and created.

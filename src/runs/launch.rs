@@ -44,6 +44,8 @@ pub(crate) struct Launch<'a> {
     pub force: bool,
     /// A final answer counts only once it has been checked.
     pub checks_answers: bool,
+    /// Shorten the conversation before the next request, however long it is.
+    pub compacts: bool,
     /// One message of a conversation, which has said where it takes place.
     pub is_chat: bool,
     /// At a terminal, print the text of answers as it arrives.
@@ -162,6 +164,7 @@ impl Launch<'_> {
             is_ours,
             checks_answers: self.checks_answers,
             spending: self.spending.clone(),
+            compacts: self.compacts,
             shows_text: self.shows_text && stderr_is_terminal(),
         };
         let engine = Engine::new(&ctx, (journal, record), metadata, options, model)?;

@@ -52,6 +52,39 @@ pub(crate) fn first_request(
     build(agent, workspace, run, &state, ctx)
 }
 
+/// What is known of the tokens that the model takes, and from where; none if nothing depends on it.
+pub(crate) fn window_in_words(
+    agent: &Agent,
+    environment: Option<&Environment>,
+    found: Option<&RunSnapshot>,
+) -> Option<String> {
+    let llm = &agent.llm;
+    let learnt = || {
+        let journal = found?.source();
+        let bytes = journal.bytes().ok()?;
+        let reading = Reading {
+            lenient: true,
+            window: None,
+        };
+        let run = state::read(&bytes, reading).ok()?;
+        run.counts.window_of(llm.model_json().as_deref())
+    };
+    let words = match llm.window {
+        None if agent.compact.is_none() => return None,
+        Some(0) => "unknown (llm.window is 0)".to_owned(),
+        Some(window) => format!("{window} tokens (llm.window)"),
+        None => match learnt() {
+            Some(window) => format!("{window} tokens (a refusal of this run)"),
+            None if llm.command.is_some() => "unknown (llm.window is not set)".to_owned(),
+            None if environment.is_some_and(|it| it.is_openai(llm)) => {
+                "unknown (OpenAI does not give it; llm.window is not set)".to_owned()
+            }
+            None => "asked of the server".to_owned(),
+        },
+    };
+    Some(words)
+}
+
 /// The request that resuming a run would send.
 pub(crate) fn next_request(
     agent: &Agent,

@@ -447,6 +447,7 @@ impl RunRequest<'_> {
             interactive: self.interactive,
             max_iterations: self.max_iterations,
             force: false,
+            compacts: false,
             checks_answers: !self.is_chat,
             is_chat: self.is_chat,
             shows_text: self.shows_text,

@@ -2,6 +2,14 @@
 
 use std::time::Duration;
 
+/// A number with a comma between groups of three digits.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups: Vec<_> = groups.map(String::from_utf8_lossy).collect();
+    groups.join(",")
+}
+
 /// A number of things: `1 tool`, `2 tools`, `0 processes`.
 pub(crate) fn counted(number: usize, one: &str) -> String {
     match number {

@@ -100,6 +100,10 @@ pub(crate) struct Figures {
     /// What the budget of its last start leaves of that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<Expenses>,
+    /// How often the conversation was shortened.
+    pub compactions: u64,
+    /// Tokens that this took.
+    pub compaction_tokens: u64,
     /// Requests that did not begin like the one before.
     pub prefix_breaks: Vec<Break>,
     /// By name.
@@ -236,6 +240,11 @@ impl Figures {
                 reading.budget = config.budget;
             }
             EventKind::Thought => self.thought(line, run, reading, at),
+            EventKind::Compaction => {
+                self.compactions += 1;
+                self.aside(line, run, reading, at);
+            }
+            EventKind::SystemMessage if line.usage.is_some() => self.aside(line, run, reading, at),
             EventKind::ActionResult => self.result(line, run),
             EventKind::Acceptance => self.check(line, run),
             EventKind::HumanInputRequest => reading.asked_at = at,
@@ -292,7 +301,7 @@ impl Figures {
     ) {
         let reference = line.llm_invocation_ref.as_deref();
         let record = reference.and_then(|name| invocations::metadata(&run.path.join(name)));
-        let usage = line.usage.unwrap_or_default();
+        let usage = line.usage.unwrap_or_default().tokens();
         self.tokens.add(usage);
         let known = record.as_ref().and_then(|it| it.token_usage.as_ref());
         let cached = known.and_then(|known| known.cached).unwrap_or(0);
@@ -315,6 +324,22 @@ impl Figures {
                 );
             }
         }
+    }
+
+    /// Counts an answer that is no THOUGHT, if there was one.
+    fn aside(
+        &mut self,
+        line: &Line<'_>,
+        run: &RunDir,
+        reading: &StartProgress,
+        at: Option<Timestamp>,
+    ) {
+        let Some(usage) = line.usage else { return };
+        add(&mut self.compaction_tokens, usage.total_tokens);
+        let calls = self.model_calls;
+        self.thought(line, run, reading, at);
+        // Its invocation is counted where it is.
+        self.model_calls = calls;
     }
 
     fn result(&mut self, line: &Line<'_>, run: &RunDir) {
@@ -385,6 +410,8 @@ impl Figures {
             self.retries += spent.retries;
             self.tokens.add(spent.tokens);
             add(&mut self.cached_tokens, spent.cached_tokens);
+            self.compactions += spent.compactions;
+            add(&mut self.compaction_tokens, spent.compaction_tokens);
             if let Some(cost) = spent.cost {
                 *self.cost.get_or_insert(0.0) += cost;
             }
@@ -397,7 +424,9 @@ impl Figures {
     /// Adds the figures that only the records of the invocations hold.
     fn invocations(&mut self, dir: &Path) -> Result<()> {
         let mut previous: Option<(String, Option<usize>)> = None;
-        for (index, name) in invocations::in_order(dir)?.into_iter().enumerate() {
+        let mut number = 0;
+        for name in invocations::in_order(dir)? {
+            number += usize::from(!invocations::is_compaction(&name));
             let path = dir.join(&name);
             let len = invocations::request_len(&path);
             if let Some(record) = invocations::metadata(&path) {
@@ -416,7 +445,7 @@ impl Figures {
                         .nth(1)
                         .and_then(|number| number.parse().ok());
                     self.prefix_breaks.push(Break {
-                        request: index + 1,
+                        request: number,
                         iteration,
                         shared_bytes: extends.bytes,
                         previous_bytes: previous,

@@ -141,6 +141,8 @@ impl Counted {
         rows.push(("cost", cost));
         rows.push(("spent", in_words(figures.spent)));
         rows.push(("  left", in_words(figures.left)));
+        rows.push(("compactions", figures.compactions.to_string()));
+        rows.push(("  tokens", figures.compaction_tokens.to_string()));
         rows.push(("prefix breaks", figures.prefix_breaks.len().to_string()));
         let (calls, failures, bytes) = figures.all_tools();
         rows.push(("tool calls", calls.to_string()));

@@ -197,6 +197,7 @@ impl Timeline {
                     entry.say(Tone::Dim, NOT_SHOWN)
                 }
             }
+            EventKind::Compaction => TimelineEntry::new("note").say(Tone::Dim, line.compaction()),
             EventKind::SystemMessage => {
                 let tone = match line.level.as_deref().and_then(Level::parse) {
                     Some(Level::Warn | Level::Error) => Tone::Bad,
@@ -240,7 +241,7 @@ impl Timeline {
         let measured = || Some(at?.since(self.before?));
         figures.extend(recorded.or_else(measured).map(format_duration));
         if let Some(usage) = line.usage {
-            self.tokens.add(usage);
+            self.tokens.add(usage.tokens());
             let (asked, answered) = (usage.prompt_tokens, usage.completion_tokens);
             figures.push(format!("{asked} + {answered} tokens"));
         }

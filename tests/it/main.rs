@@ -26,6 +26,7 @@ mod check;
 mod cli;
 mod coder;
 mod coder_edit;
+mod compaction;
 mod completion;
 #[cfg(feature = "flow")]
 mod completion_flow;

@@ -18,7 +18,12 @@ fn essence(run: &Run) -> Value {
         "model",
     ];
     let thoughts = run.events("THOUGHT").into_iter();
-    let thoughts = thoughts.map(|event| keys.map(|key| event[key].clone()));
+    let thoughts = thoughts.map(|mut event| {
+        // Of the API alone.
+        let usage = event["usage"].as_object_mut().expect("a usage");
+        usage.remove("request_bytes").expect("a length");
+        keys.map(|key| event[key].clone())
+    });
     let results = run.events("ACTION_RESULT").into_iter();
     let results = results.map(|event| {
         (

@@ -82,7 +82,11 @@ fn cache_writes_cost_and_terms_are_recorded_over_each_api() {
         for (key, value) in terms.as_object().unwrap() {
             (usage[key], record[key]) = (value.clone(), value.clone());
         }
-        assert_eq!(run.events("THOUGHT")[0]["usage"], usage, "{api:?}");
+        let mut recorded = run.events("THOUGHT")[0]["usage"].take();
+        let bytes = world.server.requests()[0].body.len();
+        assert_eq!(recorded["request_bytes"], bytes);
+        recorded.as_object_mut().unwrap().remove("request_bytes");
+        assert_eq!(recorded, usage, "{api:?}");
         let metadata = fs::read(run.invocations()[0].join("metadata.json")).unwrap();
         let metadata: Value = serde_json::from_slice(&metadata).unwrap();
         assert_eq!(metadata["token_usage"], record, "{api:?}");

@@ -93,8 +93,8 @@ pub(crate) struct RequestArgs {
     pub work_dir: PathBuf,
     /// None: the newest.
     pub run: Option<String>,
-    /// From 1; none: the last.
-    pub number: Option<usize>,
+    /// None: the last.
+    pub number: Option<RequestNumber>,
     /// The one that continuing would send.
     pub next: bool,
     /// None: the run's own.
@@ -239,18 +239,30 @@ pub(super) fn request_args(given: &ParsedCommand) -> Result<RequestArgs> {
     })
 }
 
+/// A request of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestNumber {
+    /// From 1.
+    pub number: usize,
+    /// Not that one, but the one for the summary before it.
+    pub is_compaction: bool,
+}
+
 /// True for a word that means a request where it could also mean a run: an id begins with the eight digits of a date.
 fn is_request_number(word: &str) -> bool {
     let digits = word.strip_suffix('c').unwrap_or(word);
     (1..8).contains(&digits.len()) && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-fn request_number(word: &str) -> Result<usize> {
-    if is_request_number(word) && word.ends_with('c') {
-        let message = format!("N: '{word}': no request of this run made a summary");
-        return Err(Error::usage(message));
-    }
-    let number = word.parse().ok().filter(|number| *number > 0);
+fn request_number(word: &str) -> Result<RequestNumber> {
+    let digits = word.strip_suffix('c');
+    let number = digits.unwrap_or(word).parse().ok();
+    let number = number
+        .filter(|number| *number > 0)
+        .map(|number| RequestNumber {
+            number,
+            is_compaction: digits.is_some(),
+        });
     let wrong = || Error::usage(format!("N: '{word}' is not a whole number, 1 or more"));
     number.ok_or_else(wrong)
 }

@@ -71,6 +71,8 @@ pub(crate) struct ContinueArgs {
     pub adopt: bool,
     /// Skip damage, and ignore a lock that another host may hold.
     pub force: bool,
+    /// Shorten the conversation before the next request.
+    pub compact: bool,
     /// The question that the message answers, and nothing else.
     pub question: Option<String>,
     pub common: Common,
@@ -160,6 +162,7 @@ pub(super) fn continue_args(given: &ParsedCommand) -> Result<ContinueArgs> {
         set: settings(given)?,
         adopt: given.has("--adopt"),
         force: given.has("--force"),
+        compact: given.has("--compact"),
         question,
         common,
     })

@@ -340,6 +340,7 @@ impl Chat<'_> {
             interactive: true,
             max_iterations: common.max_iterations,
             force: false,
+            compacts: false,
             checks_answers: false,
             is_chat: true,
             shows_text: !common.quiet || io::stdout().is_terminal(),

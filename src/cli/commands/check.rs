@@ -8,6 +8,7 @@ use crate::config::load;
 use crate::config::sources::AgentSources;
 use crate::error::{Exit, Result};
 use crate::runs::preflight::{install_signals, schema_problem};
+use crate::runs::preview;
 use crate::text::amounts::counted;
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
@@ -37,7 +38,11 @@ pub(crate) fn check_agent(dir: &Path, format: OutputFormat) -> Result<Exit> {
             agent.as_ref().map_or_else(String::new, |agent| {
                 let tools = counted(agent.tools.len(), "tool");
                 let sources = counted(agent.context.sources.len(), "context source");
-                format!("{}: ok, {tools}, {sources}\n", agent.name)
+                let environment = Environment::of_agent(agent, None).ok();
+                let environment = environment.as_ref().map(|(environment, _)| environment);
+                let window = preview::window_in_words(agent, environment, None);
+                let window = window.map_or_else(String::new, |it| format!(", window {it}"));
+                format!("{}: ok, {tools}, {sources}{window}\n", agent.name)
             })
         }
         OutputFormat::Json => {

@@ -72,6 +72,12 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     };
     match decide(asked, Some(standing_of(&found, true))) {
         Decision::Busy => return Err(found.busy()),
+        Decision::Retell if wanted.compact => {
+            let id = &found.run.id;
+            let text =
+                format!("--compact: run {id} waits for an answer, and no request would follow");
+            return Err(Error::usage(text));
+        }
         Decision::Retell => return Ok(RunResult::recorded(found)),
         // The same command once more.
         Decision::Refuse(Refusal::NeedsMessage) if wanted.question.is_some() => {
@@ -83,6 +89,11 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     let recorded = (id.as_str(), found.metadata.agent_home.as_str());
     let home = agent_of_run(wanted.agent.as_deref(), recorded, &workspace)?;
     let (agent, set) = load_recorded(&home, found.recorded(), &wanted.set, screen)?;
+    if wanted.compact && agent.context.window().is_some() {
+        return Err(Error::config(
+            "--compact: context.yaml shortens the conversation, too, with max_iterations of its journal; omit one",
+        ));
+    }
     let environment = read_environment(&agent, Some(&workspace), screen)?;
     warn_of_own_files(&agent, Some(&workspace.root), screen);
     check_schema(&agent, &signals)?;
@@ -96,6 +107,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         interactive: common.interactive,
         max_iterations: common.max_iterations,
         force: wanted.force,
+        compacts: wanted.compact,
         checks_answers: true,
         is_chat: false,
         shows_text: common.shows_text(),

@@ -124,7 +124,7 @@ fn iterations(run: &Run<'_>) -> Vec<Iteration> {
     let mut next = Iteration::default();
     for turn in &run.turns {
         match turn {
-            Turn::User(content) => next.rows.push(format!("> {}", decoded(content))),
+            Turn::User(said) => next.rows.push(format!("> {}", decoded(said.content))),
             Turn::Refusal(refusal) => {
                 let said = decoded(refusal.content);
                 next.rows.push(format!("! {}: {said}", refusal.what));

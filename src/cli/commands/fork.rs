@@ -92,6 +92,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
         interactive: common.interactive,
         max_iterations: common.max_iterations,
         force: false,
+        compacts: false,
         checks_answers: true,
         is_chat: false,
         shows_text: common.shows_text(),

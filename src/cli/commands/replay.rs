@@ -70,6 +70,7 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
         interactive: false,
         max_iterations: None,
         force: false,
+        compacts: false,
         checks_answers: true,
         is_chat: false,
         shows_text: false,
@@ -233,6 +234,7 @@ fn engine(
         answer: None,
         checks_answers: launch.checks_answers,
         spending: None,
+        compacts: false,
         shows_text: false,
     };
     let ctx = launch.context(&open.run);

@@ -1,7 +1,7 @@
 //! `delta request`: the exact bytes of a request or of the next one, and the first difference of two.
 
 use crate::cli::agent_names::agent_of_run;
-use crate::cli::args::RequestArgs;
+use crate::cli::args::{RequestArgs, RequestNumber};
 use crate::error::{Error, Exit, Result};
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;
@@ -24,8 +24,15 @@ pub(crate) fn print_request(options: &RequestArgs) -> Result<Exit> {
         (next_request(&run, options)?, "the next".to_owned())
     } else {
         warn_if_foreign_run(&run)?;
-        let number = options.number.unwrap_or(sent.names.len());
-        (sent.request(number)?, number.to_string())
+        let number = options.number.unwrap_or(RequestNumber {
+            number: sent.names.len(),
+            is_compaction: false,
+        });
+        let name = number.number.to_string();
+        match number.is_compaction {
+            false => (sent.request(number.number)?, name),
+            true => (sent.compaction(number.number)?, format!("{name}c")),
+        }
     };
     let Some(other) = options.diff else {
         print_json(&request)?;
@@ -75,17 +82,40 @@ fn next_request(run: &RunDir, options: &RequestArgs) -> Result<Vec<u8>> {
 struct SentRequests {
     id: RunId,
     dir: PathBuf,
+    /// Without those for summaries.
     names: Vec<String>,
+    /// With the number of the request that each came before.
+    compactions: Vec<(usize, String)>,
 }
 
 impl SentRequests {
     fn of(run: &RunDir) -> Result<Self> {
         let dir = run.io("invocations");
+        let (mut names, mut compactions) = (Vec::new(), Vec::new());
+        for name in invocations::in_order(&dir)? {
+            match invocations::is_compaction(&name) {
+                true => compactions.push((names.len() + 1, name)),
+                false => names.push(name),
+            }
+        }
         Ok(Self {
             id: run.id.clone(),
-            names: invocations::in_order(&dir)?,
+            names,
+            compactions,
             dir,
         })
+    }
+
+    /// The request for the summary before another one; if there were several, the last.
+    fn compaction(&self, number: usize) -> Result<Vec<u8>> {
+        let mut made = self.compactions.iter().rev();
+        let name = made.find(|(before, _)| *before == number);
+        let (_, name) = name.ok_or_else(|| {
+            Error::usage(format!(
+                "N: '{number}c': no request of this run made a summary before request {number}"
+            ))
+        })?;
+        invocations::request(&self.dir, name)
     }
 
     fn request(&self, number: usize) -> Result<Vec<u8>> {

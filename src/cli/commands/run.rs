@@ -145,7 +145,11 @@ fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<E
         screen.warn(&format!("warning: {error}"));
     }
     let about_agent = (agent, found_agent.source.as_str());
-    for (name, value) in settings(request, about_agent, &workspace, environment.ok().as_ref()) {
+    let environment = environment.ok();
+    let resumed_run = found.as_ref().filter(|_| resumed.is_some());
+    let window = preview::window_in_words(agent, environment.as_ref(), resumed_run);
+    let all = settings(request, about_agent, &workspace, environment.as_ref());
+    for (name, value) in all.into_iter().chain(window.map(|it| ("window", it))) {
         screen.progress(&[(Tone::Dim, &format!("{name:<10} ")), (Tone::Said, &value)]);
     }
     let bytes = match (decision, found) {

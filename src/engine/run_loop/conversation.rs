@@ -5,6 +5,7 @@
 use super::limits::Limits;
 use super::outcome::{Ending, Step, halt_on};
 use super::run_log::RunLog;
+use super::sizes::Sizes;
 use super::{builder, unreadable};
 use crate::config::api::Api;
 use crate::engine::request::{Builder, Unbuilt, form};
@@ -14,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::model::ask::{self, Asked, Invocation, Model, Patience};
 use crate::model::attempt::Remedy;
 use crate::model::response::Answer;
+use crate::model::too_long::TooLong;
 use crate::model::wire::{Heard, Neutral, Sent, Wire};
 use crate::record::engine_log::Level;
 use crate::record::event::Fact;
@@ -38,6 +40,22 @@ pub(super) struct Answered {
     pub(super) began: Instant,
     /// The digest of what the model read before it answered.
     pub(super) prefix: String,
+    pub(super) request_bytes: u64,
+}
+
+/// The outcome of a request.
+pub(super) enum ModelReply {
+    Answered(Box<Answered>),
+    TooLong(Rejected),
+}
+
+/// A request that is longer than the model takes.
+pub(super) struct Rejected {
+    /// In the service's words.
+    pub(super) why: String,
+    /// The tokens that the model takes, if the service says so.
+    pub(super) window: Option<u64>,
+    pub(super) request_bytes: u64,
 }
 
 /// The end of a text on one line.
@@ -66,13 +84,15 @@ pub(super) struct Conversation<'a> {
     pub(super) transcript: MessageCache,
     /// The text that the terminal shows already.
     pub(super) streamed: StreamedText,
+    /// What is known of the sizes of requests.
+    pub(super) sizes: Sizes,
 }
 
 impl<'a> Conversation<'a> {
     pub(super) fn new(
         ctx: &'a RunContext<'a>,
         model: Model<'a>,
-        lenient: bool,
+        (lenient, is_asked): (bool, bool),
         streamed: StreamedText,
     ) -> Result<Self> {
         let agent = ctx.agent;
@@ -90,6 +110,7 @@ impl<'a> Conversation<'a> {
                 agent.keep_requests as usize,
             )?,
             transcript: MessageCache::new(form(&agent.llm), reading),
+            sizes: Sizes::new(agent, is_asked),
             streamed,
         })
     }
@@ -99,31 +120,33 @@ impl<'a> Conversation<'a> {
         limits.reached(self.invocations.has_open())
     }
 
-    /// Sends a request until there is an answer, of which hooks have seen nothing yet.
+    /// How many bytes a request has as the service reads it.
+    pub(super) fn measure(&mut self, request: &mut Neutral) -> Result<u64> {
+        if self.wire.api() == Api::Chat {
+            return Ok(request.bytes.len() as u64);
+        }
+        Ok(self.render(request)?.bytes.len() as u64)
+    }
+
+    /// Sends a request until there is an answer, of which hooks have seen nothing yet. One that is made `aside` has
+    /// these messages in place of the conversation, and its answer is not shown.
     pub(super) fn ask(
         &mut self,
         log: &mut RunLog<'_>,
         limits: &mut Limits<'_>,
         mut request: Neutral,
-    ) -> Step<Answered> {
+        aside: Option<&[u8]>,
+    ) -> Step<ModelReply> {
         let mut sent = self.render(&mut request)?;
         self.streamed.begin();
+        let mut usual_limit = None;
         loop {
             let began = Instant::now();
-            let invoked = match self.invocations.resume(self.transcript.messages()) {
-                Some(resumed) => {
-                    if sent.bytes != self.invocations.last_request() {
-                        // What the model reads now is not what it was asked with.
-                        sent.prefix.clear();
-                    }
-                    resumed
-                }
-                None => self.invocations.begin(log.iteration, sent.bytes)?,
-            };
-            let asked = self.send_request(log, limits, &invoked)?;
+            let invoked = self.begin_invocation(log.iteration, &mut sent, aside)?;
+            let asked = self.send_request(log, limits, &invoked, aside)?;
             self.log_invocation(&invoked.name, &asked, began);
             let ending = match asked {
-                Asked::Answered(answer) if answer.is_paused => {
+                Asked::Answered(answer) if answer.is_paused && aside.is_none() => {
                     self.take_pause(log, *answer, &sent.prefix)?;
                     halt_on(log.must_end())?;
                     halt_on(self.limit_reached(limits))?;
@@ -131,14 +154,16 @@ impl<'a> Conversation<'a> {
                     continue;
                 }
                 Asked::Answered(last_part) => {
+                    self.end_limit(usual_limit);
                     let mut answer = self.wire.whole(*last_part);
                     self.model.redact_joined(&mut answer);
-                    return Ok(Answered {
+                    return Ok(ModelReply::Answered(Box::new(Answered {
                         answer,
                         invocation: reference("invocations", &invoked.name),
                         began,
                         prefix: sent.prefix,
-                    });
+                        request_bytes: self.invocations.last_request().len() as u64,
+                    })));
                 }
                 Asked::Stopped(stop) => Ending::stopped(stop),
                 Asked::OutOfTime => limits.out_of_time(),
@@ -152,10 +177,67 @@ impl<'a> Conversation<'a> {
                     }
                     Ending::new(StopReason::ModelRefused, why)
                 }
-                Asked::ContextFull(why) => Ending::new(StopReason::ContextFull, why),
+                Asked::TooLong(why, too_long) => {
+                    if usual_limit.is_none()
+                        && let Some(usual) = self.limit_answer(log, too_long)?
+                    {
+                        usual_limit = Some(usual);
+                        sent = self.render(&mut request)?;
+                        continue;
+                    }
+                    self.end_limit(usual_limit);
+                    return Ok(ModelReply::TooLong(Rejected {
+                        why,
+                        window: too_long.window,
+                        request_bytes: self.invocations.last_request().len() as u64,
+                    }));
+                }
                 Asked::Unavailable(why) => Ending::new(StopReason::ModelUnavailable, why),
             };
             return Err(ending.into());
+        }
+    }
+
+    /// Records a request that is about to be sent, or goes on with one whose answer an earlier start has left open.
+    fn begin_invocation(
+        &mut self,
+        iteration: u64,
+        sent: &mut Sent,
+        aside: Option<&[u8]>,
+    ) -> Result<Begun> {
+        let conversation = aside.unwrap_or(self.transcript.messages());
+        if let Some(resumed) = self.invocations.resume(conversation) {
+            if sent.bytes != self.invocations.last_request() {
+                // What the model reads now is not what it was asked with.
+                sent.prefix.clear();
+            }
+            return Ok(resumed);
+        }
+        let purpose = aside.map_or("", |_| "_compaction");
+        let bytes = std::mem::take(&mut sent.bytes);
+        self.invocations.begin(iteration, purpose, bytes)
+    }
+
+    /// Asks for a shorter answer, with which a request that was too long fits, if there is room for one. Returns the limit
+    /// that was in force.
+    fn limit_answer(
+        &mut self,
+        log: &mut RunLog<'_>,
+        too_long: TooLong,
+    ) -> Step<Option<Option<u64>>> {
+        let Some(most) = too_long.max_tokens else {
+            return Ok(None);
+        };
+        let usual = self.wire.limit_answers(Some(most));
+        let note = format!("the request leaves room for {most} tokens; asking for no more");
+        log.record_note(Level::Info, &note)?;
+        halt_on(log.must_end())?;
+        Ok(Some(usual))
+    }
+
+    fn end_limit(&mut self, usual: Option<Option<u64>>) {
+        if let Some(usual) = usual {
+            self.wire.limit_answers(usual);
         }
     }
 
@@ -226,10 +308,11 @@ impl<'a> Conversation<'a> {
         log: &mut RunLog<'_>,
         limits: &mut Limits<'_>,
         invoked: &Begun,
+        aside: Option<&[u8]>,
     ) -> Result<Asked> {
         let screen = log.screen;
         let name = self.ctx.agent.llm.model.as_deref().unwrap_or("the model");
-        let line = log.wait_for(name);
+        let line = log.wait_for(aside.map_or(name, |_| "a summary"));
         let extends = invoked
             .extends
             .as_ref()
@@ -239,7 +322,7 @@ impl<'a> Conversation<'a> {
             request: self.invocations.last_request(),
             wire: &self.wire,
             extends,
-            conversation: self.transcript.messages(),
+            conversation: aside.unwrap_or(self.transcript.messages()),
             is_open: invoked.is_open,
         };
         let patience = Patience {
@@ -260,7 +343,9 @@ impl<'a> Conversation<'a> {
         let mut said = String::new();
         let streamed = &mut self.streamed;
         let mut listener = |heard: Heard<'_>| {
-            streamed.hear(&heard);
+            if aside.is_none() {
+                streamed.hear(&heard);
+            }
             match heard {
                 Heard::Text(words) | Heard::Reasoning(words) | Heard::Call(words) => {
                     said.push_str(words);
@@ -293,7 +378,7 @@ impl<'a> Conversation<'a> {
             Asked::Stopped(stop) => (Level::Info, format!("ended by {}", stop.name())),
             Asked::OutOfTime => (Level::Warn, "no time left for another attempt".to_owned()),
             Asked::Denied(_) => (Level::Warn, "denied before an attempt".to_owned()),
-            Asked::Refused(why, _) | Asked::ContextFull(why) | Asked::Unavailable(why) => {
+            Asked::Refused(why, _) | Asked::TooLong(why, _) | Asked::Unavailable(why) => {
                 (Level::Warn, why.clone())
             }
         };
@@ -303,14 +388,20 @@ impl<'a> Conversation<'a> {
     }
 
     /// Brings the transcript up to the journal as it is now.
-    fn catch_up(&mut self, log: &mut RunLog<'_>) -> Result<()> {
+    pub(super) fn catch_up(&mut self, log: &mut RunLog<'_>) -> Result<()> {
         let mut lines = Vec::new();
         let read_to = self.transcript.read_to();
         if log.journal.read_new(read_to, &mut lines)? == 0 {
             self.transcript.forget();
         }
-        let added = self.transcript.add(&lines);
-        added.map_err(|e| unreadable(&e, &log.journal))
+        loop {
+            let added = self.transcript.add(&lines);
+            if added.map_err(|e| unreadable(&e, &log.journal))? {
+                return Ok(());
+            }
+            lines.clear();
+            log.journal.read_new(0, &mut lines)?;
+        }
     }
 
     /// The next request, from the journal as it is now.

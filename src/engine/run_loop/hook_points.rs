@@ -210,6 +210,11 @@ fn transform_payload(
     Ok(changed)
 }
 
+/// True if hooks also see requests for summaries.
+pub(super) fn see_compactions(ctx: &RunContext<'_>) -> bool {
+    ctx.agent.hooks.iter().any(|hook| hook.sees_compactions)
+}
+
 /// The request after the hooks have seen it.
 pub(super) fn before_request(engine: &mut Engine<'_>, request: Neutral) -> Result<Neutral> {
     const EVENT: HookEvent = HookEvent::PreLlmRequest;

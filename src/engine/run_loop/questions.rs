@@ -111,6 +111,7 @@ pub(super) fn ask(
             is_interrupted: false,
         },
         None,
+        false,
     )?;
     engine.log.make_durable()?;
     Ok(question::clear(&engine.ctx.run)?)

@@ -176,7 +176,7 @@ fn report_interruption<'a>(
     match &started.execution_ref {
         // What it had printed is for the hook's eyes, too.
         Some(reference) => record_observation(engine, call, done, "not run again", reference)?,
-        None => record_result(engine, call, done, None)?,
+        None => record_result(engine, call, done, None, false)?,
     }
     Ok(Recovered::Done)
 }

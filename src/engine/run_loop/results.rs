@@ -40,7 +40,7 @@ pub(super) fn record_refusal(engine: &mut Engine<'_>, call: &OpenCall, text: &st
         (Tone::Bad, " refused: "),
         (Tone::Dim, &in_short(text, 100)),
     ]);
-    record_result(engine, call, Done::not_run(text.to_owned()), None)
+    record_result(engine, call, Done::not_run(text.to_owned()), None, false)
 }
 
 /// Lets the hook look at what came of a call, then records it.
@@ -51,8 +51,10 @@ pub(super) fn record_observation(
     outcome: &str,
     reference: &str,
 ) -> Result<()> {
+    let mut by_hook = false;
     if let Some(observation) = after_tool(engine, &call.name, &done, reference)? {
         done.observation = observation;
+        by_hook = true;
         for secret in engine.ctx.environment.secrets() {
             secret.redact_text(&mut done.observation);
         }
@@ -60,7 +62,7 @@ pub(super) fn record_observation(
     engine
         .log
         .print_outcome(done.exit_code == Some(0), outcome, &done.observation);
-    record_result(engine, call, done, Some(reference))
+    record_result(engine, call, done, Some(reference), by_hook)
 }
 
 /// Gives a call the result that it had in the recorded run. Nothing is executed.
@@ -81,7 +83,7 @@ pub(super) fn replay_result(
         (Tone::Command, &call.name),
         (Tone::Dim, ", as recorded"),
     ]);
-    record_result(engine, call, done, None)
+    record_result(engine, call, done, None, false)
 }
 
 pub(super) fn record_result(
@@ -89,7 +91,10 @@ pub(super) fn record_result(
     call: &OpenCall,
     done: Done,
     execution_ref: Option<&str>,
+    by_hook: bool,
 ) -> Result<()> {
+    let playback = engine.talk.model.playback();
+    let output_ref = playback.and_then(|playback| playback.output_ref(&call.id));
     engine.log.add(&Event::ActionResult {
         action_id: &call.id,
         tool_name: &call.name,
@@ -98,6 +103,8 @@ pub(super) fn record_result(
         observation_content: &done.observation,
         duration_ms: done.duration.as_millis() as u64,
         execution_ref,
+        by_hook,
+        output_ref: output_ref.as_deref(),
     });
     engine.log.journal.flush()?;
     if done.status == ActionStatus::Error {

@@ -2,7 +2,8 @@
 
 use super::Engine;
 use super::calls::run_calls;
-use super::conversation::Answered;
+use super::compaction;
+use super::conversation::{Answered, ModelReply};
 use super::hook_points::{after_response, before_request, run_hooks};
 use super::open_call::OpenCall;
 use super::outcome::{Ending, Halt, Step, halt_on};
@@ -66,11 +67,25 @@ pub(super) fn think(engine: &mut Engine<'_>) -> Step<ThoughtOutcome> {
 fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
     run_hooks(engine, HookEvent::OnIterationStart)?;
     halt_on(engine.must_end())?;
+    let was_full = engine.talk.sizes.is_full();
     let request = engine.talk.build_request(&mut engine.log)?;
-    let request = before_request(engine, request)?;
-    halt_on(engine.must_end())?;
-    let Engine { log, limits, .. } = engine;
-    let mut answered = engine.talk.ask(log, limits, request)?;
+    let mut request = compaction::before_request(engine, request)?;
+    let mut answered = loop {
+        let seen = before_request(engine, request)?;
+        halt_on(engine.must_end())?;
+        let Engine { log, limits, .. } = engine;
+        match engine.talk.ask(log, limits, seen, None)? {
+            ModelReply::TooLong(rejected) => {
+                request = compaction::after_refusal(engine, &rejected, was_full)?;
+            }
+            ModelReply::Answered(answered) => {
+                match compaction::after_cut_off(engine, &answered.answer)? {
+                    Some(shorter) => request = shorter,
+                    None => break *answered,
+                }
+            }
+        }
+    };
     answered.answer = after_response(engine, answered.answer, &answered.invocation)?;
     engine.talk.name_as_recorded(&mut answered.answer);
     // A hook that was to look at the answer may have been kept from it.
@@ -81,12 +96,17 @@ fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
 /// Records an answer, and says what follows.
 fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<ThoughtOutcome> {
     let Answered {
-        mut answer, began, ..
+        mut answer,
+        began,
+        invocation,
+        prefix,
+        request_bytes,
     } = answered;
     make_ids_unique(&mut answer.calls, |id| engine.talk.transcript.has_id(id));
-    add_thought(engine, &answer, &answered.invocation, &answered.prefix);
+    add_thought(engine, &answer, (&invocation, &prefix), request_bytes);
     engine.limits.count_iteration();
     let usage = answer.usage.unwrap_or_default();
+    compaction::note_count(engine, request_bytes, usage)?;
     engine.log.metadata.usage.tokens.add(usage);
     engine.log.metadata.usage.llm_calls += 1;
     print_thought(engine, &answer, usage, began);
@@ -124,7 +144,12 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<ThoughtOut
 }
 
 /// Puts an answer into the journal. It is durable before its first action is.
-fn add_thought(engine: &mut Engine<'_>, answer: &Answer, invocation: &str, prefix: &str) {
+fn add_thought(
+    engine: &mut Engine<'_>,
+    answer: &Answer,
+    (invocation, prefix): (&str, &str),
+    request_bytes: u64,
+) {
     let calls = (!answer.calls.is_empty()).then(|| calls_json(&answer.calls));
     let wire = engine
         .talk
@@ -156,6 +181,7 @@ fn add_thought(engine: &mut Engine<'_>, answer: &Answer, invocation: &str, prefi
         usage: answer.usage.map(|tokens| RecordedUsage {
             tokens,
             terms: &answer.terms,
+            request_bytes: Some(request_bytes),
         }),
         llm_invocation_ref: invocation,
         wire: wire.as_deref().map(RawJson),

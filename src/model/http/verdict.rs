@@ -2,6 +2,7 @@
 
 use super::{Http, ResponseHead};
 use crate::model::attempt::{Attempt, Remedy, error_codes, their_words};
+use crate::model::too_long::TooLong;
 use crate::text::json::LONGEST_EXCERPT;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -9,10 +10,24 @@ use std::time::Duration;
 /// How codes of an error 429 begin that waiting does not end: the account has no more to spend.
 const QUOTA_CODES: [&str; 2] = ["insufficient_quota", "billing_"];
 
-/// Codes of an error 400 for a conversation that is longer than the model takes; the second is llama.cpp's.
-const TOO_LONG_CODES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
-
 impl Http {
+    /// The outcome of an error that came with status 200, or in a stream.
+    pub(super) fn judge_error(&self, head: &ResponseHead, body: &[u8]) -> Attempt {
+        match TooLong::of(body) {
+            Some(too_long) => self.too_long(head.status, &their_words(body), too_long),
+            None => self.judge_status(head, body),
+        }
+    }
+
+    fn too_long(&self, status: u16, said: &str, too_long: TooLong) -> Attempt {
+        Attempt::Refused {
+            why: self.status_line(status, said),
+            too_long: Some(too_long),
+            remedy: None,
+            http_status: Some(status),
+        }
+    }
+
     /// The outcome that a response's status means.
     pub(super) fn judge_status(&self, head: &ResponseHead, body: &[u8]) -> Attempt {
         let status = head.status;
@@ -28,11 +43,17 @@ impl Http {
             let mut known = known.iter();
             known.any(|known| codes.iter().any(|code| code.starts_with(known)))
         };
-        let is_too_long = status == 413
-            || status == 400
-                && (has_code(&TOO_LONG_CODES)
-                    || said.to_lowercase().contains("prompt is too long"));
+        let too_long = match status {
+            413 => Some(TooLong::read(body)),
+            400 => TooLong::of(body),
+            _ => TooLong::by_code(body),
+        };
         let is_passing = matches!(status, 408 | 409 | 425 | 429 | 500..=599);
+        match (status, too_long) {
+            (429, _) if has_code(&QUOTA_CODES) => return self.refused(status, &said),
+            (_, Some(too_long)) => return self.too_long(status, &said, too_long),
+            _ => {}
+        }
         match status {
             300..=399 => {
                 let to = head.location.as_deref().unwrap_or("elsewhere");
@@ -46,13 +67,6 @@ impl Http {
                 let why = format!("redirects to {to}, which is not followed with a key; {way_out}");
                 self.refused(status, &why)
             }
-            429 if has_code(&QUOTA_CODES) => self.refused(status, &said),
-            400 | 413 if is_too_long => Attempt::Refused {
-                why: self.status_line(status, &said),
-                is_too_long: true,
-                remedy: None,
-                http_status: Some(status),
-            },
             _ if head.should_retry.unwrap_or(is_passing) => self.again(status, &said, head.after),
             _ if is_passing => Attempt::Again {
                 why: self.status_line(status, &said),
@@ -73,7 +87,7 @@ impl Http {
             }
             400 | 422 => Attempt::Refused {
                 why: self.status_line(status, &with_way_out(&said)),
-                is_too_long: false,
+                too_long: None,
                 remedy: Remedy::of(self.endpoint.api, &body[..body.len().min(LONGEST_EXCERPT)]),
                 http_status: Some(status),
             },
@@ -101,7 +115,7 @@ impl Http {
     fn refused(&self, status: u16, said: &str) -> Attempt {
         Attempt::Refused {
             why: self.status_line(status, said),
-            is_too_long: false,
+            too_long: None,
             remedy: None,
             http_status: Some(status),
         }

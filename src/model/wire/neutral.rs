@@ -5,7 +5,8 @@
 
 use crate::config::api::Api;
 use crate::record::event::Tokens;
-use crate::text::json::{Members, parser_message};
+use crate::record::messages::message;
+use crate::text::json::{Members, Object, parser_message};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -64,12 +65,89 @@ impl Neutral {
         })
     }
 
+    /// The same request with `new` in place of the conversation that it has, as messages separated by commas. None if
+    /// it has no such conversation.
+    pub(crate) fn with_conversation(&self, old: &[u8], new: &[u8]) -> Option<Self> {
+        let start = self.stable.checked_sub(old.len())?;
+        let is_there = start >= self.messages && self.bytes[start..self.stable] == *old;
+        (is_there && !old.is_empty()).then(|| Self {
+            bytes: [&self.bytes[..start], new, &self.bytes[self.stable..]].concat(),
+            messages: self.messages,
+            stable: start + new.len(),
+        })
+    }
+
+    /// The same request with one more message of a user at its end, to be answered in plain text. With `bars_tools`
+    /// no tool can be called. The rest keeps its bytes, so that caches serve it.
+    ///
+    /// # Errors
+    /// The request's head is not JSON.
+    pub(crate) fn asking(&self, api: Api, words: &str, bars_tools: bool) -> Result<Self, String> {
+        let mut head = self.bytes[..self.messages].to_vec();
+        let members = self.head()?;
+        let is_changed = |(name, value): &(String, Box<RawValue>)| {
+            without_format(name, value.get()).as_deref() != Some(value.get())
+        };
+        if bars_tools || members.0.iter().any(is_changed) {
+            head.clear();
+            let mut object = Object::begin(&mut head);
+            for (name, value) in &members.0 {
+                let is_ours = name == "messages" || bars_tools && name == "tool_choice";
+                let kept = without_format(name, value.get()).filter(|_| !is_ours);
+                if let Some(kept) = kept {
+                    object.raw(name, kept.as_bytes());
+                }
+            }
+            if bars_tools {
+                let none: &[u8] = match api {
+                    Api::Chat | Api::Responses => br#""none""#,
+                    Api::Messages => br#"{"type":"none"}"#,
+                };
+                object.raw("tool_choice", none);
+            }
+            object.nest("messages").push(b'[');
+        }
+        let messages = head.len();
+        let end = self.bytes.len() - 2;
+        let mut bytes = head;
+        bytes.extend_from_slice(&self.bytes[self.messages..end]);
+        message(
+            &mut bytes,
+            "user",
+            crate::text::json::text(words).as_bytes(),
+        );
+        bytes.extend_from_slice(b"]}");
+        Ok(Self {
+            bytes,
+            messages,
+            stable: self.stable - self.messages + messages,
+        })
+    }
+
     /// Everything before the messages, as members in their order.
     pub(super) fn head(&self) -> Result<Members, String> {
         let mut head = self.bytes[..self.messages].to_vec();
         head.extend_from_slice(b"]}");
         serde_json::from_slice(&head)
             .map_err(|e| format!("the request's head: {}", parser_message(&e)))
+    }
+}
+
+/// A member of a request without what it says of the answer's form; none if that is all.
+fn without_format<'v>(name: &str, value: &'v str) -> Option<Cow<'v, str>> {
+    match name {
+        "response_format" => None,
+        "text" | "output_config" => {
+            let Ok(mut map) = serde_json::from_str::<serde_json::Map<_, _>>(value) else {
+                return Some(Cow::Borrowed(value));
+            };
+            match map.shift_remove("format") {
+                None => Some(Cow::Borrowed(value)),
+                Some(_) if map.is_empty() => None,
+                Some(_) => Some(Cow::Owned(crate::text::json::text(&map))),
+            }
+        }
+        _ => Some(Cow::Borrowed(value)),
     }
 }
 

@@ -1,6 +1,8 @@
 //! A line of the journal as it is read, written by this engine or any other program.
 
-use super::{EventKind, FinishReason, ForkedFrom, InputType, REASONING, Tokens};
+use super::{
+    EventKind, FinishReason, ForkedFrom, InputType, REASONING, ReadUsage, compaction_line,
+};
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use serde::Deserialize;
@@ -60,7 +62,7 @@ members! {
     thinking: Option<&'a RawValue>,
     thinking_blocks: Option<&'a RawValue>,
     finish_reason: Option<FinishReason<'a>>,
-    usage: Option<Tokens>,
+    usage: Option<ReadUsage>,
     llm_invocation_ref: Option<Cow<'a, str>> = Reference,
     wire: Option<&'a RawValue>,
     remedy: Option<&'a RawValue>,
@@ -75,6 +77,19 @@ members! {
     observation_content: Option<&'a RawValue>,
     /// Of this path and of the two like it: none if it leads out of the run's directory.
     execution_ref: Option<Cow<'a, str>> = Reference,
+    /// A hook wrote the observation.
+    by_hook: Option<bool>,
+    by: Option<Cow<'a, str>> = Text,
+    reason: Option<Cow<'a, str>> = Text,
+    through_seq: Option<u64>,
+    through_iteration: Option<u64>,
+    summary: Option<Cow<'a, str>> = Text,
+    tokens_before: Option<u64>,
+    tokens_after: Option<u64>,
+    message_bytes: Option<u64>,
+    message_times: Option<Vec<String>>,
+    window: Option<u64>,
+    is_truncated: Option<bool>,
     thought_seq: Option<u64>,
     what: Option<Cow<'a, str>> = Text,
     request_id: Option<Cow<'a, str>> = Text,
@@ -249,6 +264,17 @@ impl<'a> Line<'a> {
     /// When it was written, if it says so.
     pub(crate) fn time(&self) -> Option<Timestamp> {
         self.timestamp.as_deref().and_then(Timestamp::parse)
+    }
+
+    /// A compaction, for people.
+    pub(crate) fn compaction(&self) -> String {
+        let [before, after, iteration] = [
+            self.tokens_before,
+            self.tokens_after,
+            self.through_iteration,
+        ]
+        .map(Option::unwrap_or_default);
+        compaction_line(before, after, iteration)
     }
 
     /// True if an action succeeded. Older engines record only its exit code, or only its status.

@@ -16,12 +16,35 @@ named_enum! {
         Acceptance = "ACCEPTANCE",
         HumanInputRequest = "HUMAN_INPUT_REQUEST",
         HumanInputReceived = "HUMAN_INPUT_RECEIVED",
+        Compaction = "COMPACTION",
         SystemMessage = "SYSTEM_MESSAGE",
         HookAudit = "HOOK_EXECUTION_AUDIT",
         Error = "ERROR",
         EngineEnd = "ENGINE_END",
         + Flow(FlowEvent),
         + Evaluation(EvaluationEvent),
+    }
+}
+
+named_enum! {
+    /// How a conversation is shortened in requests.
+    pub(crate) enum CompactionKind {
+        /// Observations are given in a short form.
+        Clear = "clear",
+        /// A summary stands in place of its beginning.
+        Summary = "summary",
+    }
+}
+
+named_enum! {
+    /// Why a conversation is shortened.
+    pub(crate) enum CompactionReason {
+        /// By the estimate, the request was too long.
+        Size = "size",
+        /// The service refused the request, or cut off its answer.
+        Refused = "refused",
+        /// A person asked for it.
+        Asked = "asked",
     }
 }
 

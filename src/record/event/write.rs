@@ -25,6 +25,7 @@ impl Event<'_> {
             Self::Acceptance { .. } => EventKind::Acceptance,
             Self::HumanInputRequest { .. } => EventKind::HumanInputRequest,
             Self::HumanInputReceived { .. } => EventKind::HumanInputReceived,
+            Self::Compaction(_) => EventKind::Compaction,
             Self::SystemMessage { .. } => EventKind::SystemMessage,
             Self::HookAudit { .. } => EventKind::HookAudit,
             Self::Error { .. } => EventKind::Error,

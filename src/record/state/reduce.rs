@@ -1,6 +1,8 @@
 //! The effect of each line of a journal on the state.
 
-use super::{Call, End, RecordedQuestion, RefusedAnswer, Request, Run, Thought, Turn, decoded};
+use super::{
+    Call, End, RecordedQuestion, RefusedAnswer, Request, Run, Thought, Turn, UserMessage, decoded,
+};
 use crate::record::event::{EventKind, FlowEvent, InputType, Line};
 use crate::record::legacy;
 use crate::record::reader::{Fault, read_event};
@@ -70,13 +72,17 @@ impl<'j> Run<'j> {
                 }
                 self.unsaid = None;
                 self.pauses.clear();
-                self.turns.push(Turn::User(content));
+                self.counts.is_full = false;
+                let (at, seq) = (line.timestamp, self.seq);
+                self.turns
+                    .push(Turn::User(UserMessage { content, at, seq }));
                 self.end = None;
             }
             EventKind::Thought => {
                 self.end = None;
                 self.turns.extend(self.unsaid.take().map(Turn::User));
                 let thought = self.thought(&line)?;
+                self.counts.add_answer(&line, &thought);
                 self.pauses.clear();
                 self.turns.push(Turn::Thought(thought));
                 self.thought_seq = Some(self.seq);
@@ -86,23 +92,16 @@ impl<'j> Run<'j> {
                 self.acceptance(line);
             }
             EventKind::ActionRequest => self.action_request(line),
-            EventKind::ActionResult => {
-                let content = line.observation_content.map_or("\"\"", RawValue::get);
-                let says_how = line.status.is_some() || line.exit_code.is_some();
-                let has_failed = says_how && !line.is_success();
-                if let Some(call) = self.finished(&line) {
-                    call.has_failed = has_failed;
-                    call.result = Some(content);
-                }
-            }
+            EventKind::ActionResult => self.action_result(line),
             EventKind::HumanInputRequest => self.question(line),
             EventKind::HumanInputReceived => self.human_answer(line),
             EventKind::EngineEnd => self.engine_end(line),
-            EventKind::Flow(FlowEvent::FlowStart) => self.is_flow = true,
-            EventKind::SystemMessage => {
-                self.remedies.extend(line.remedy.map(RawValue::get));
-                self.pauses.extend(line.pause.map(RawValue::get));
+            EventKind::Compaction => {
+                self.aside(&line);
+                self.compaction.add(line, self.seq);
             }
+            EventKind::Flow(FlowEvent::FlowStart) => self.is_flow = true,
+            EventKind::SystemMessage => self.note(&line),
             EventKind::ActionCheck
             | EventKind::HookAudit
             | EventKind::Error
@@ -140,7 +139,40 @@ impl<'j> Run<'j> {
         }
     }
 
+    fn note(&mut self, line: &Line<'j>) {
+        self.remedies.extend(line.remedy.map(RawValue::get));
+        self.pauses.extend(line.pause.map(RawValue::get));
+        self.aside(line);
+        self.counts.add_note(line, self.asked_model.as_deref());
+    }
+
+    /// Counts an answer that is no THOUGHT, if there was one.
+    fn aside(&mut self, line: &Line<'j>) {
+        self.counts.compacted_to = line.tokens_after.or(self.counts.compacted_to);
+        if let Some(usage) = line.usage {
+            self.tokens.add(usage.tokens());
+            self.llm_calls += 1;
+        }
+    }
+
+    fn action_result(&mut self, line: Box<Line<'j>>) {
+        let content = line.observation_content.map_or("\"\"", RawValue::get);
+        let says_how = line.status.is_some() || line.exit_code.is_some();
+        let has_failed = says_how && !line.is_success();
+        let seq = self.seq;
+        if let Some(call) = self.finished(&line) {
+            call.has_failed = has_failed;
+            call.result = Some(content);
+            let output = line.output_ref.or(line.execution_ref);
+            call.output_ref = output.filter(|_| line.by_hook != Some(true));
+            if let Some(thought) = self.last_thought_mut() {
+                thought.last_seq = seq;
+            }
+        }
+    }
+
     fn engine_end(&mut self, line: Box<Line<'j>>) {
+        self.counts.is_full |= line.stop_reason.as_deref() == Some("context_full");
         let open = self.calls_of_last_thought();
         let open = open.filter(|call| call.result.is_none());
         for request in open.filter_map(|call| call.request.as_mut()) {
@@ -174,7 +206,12 @@ impl<'j> Run<'j> {
             self.first_message = task.map(decoded);
             // Older engines record it nowhere else; of a run that was resumed it has been taken out.
             let is_said = line.call_id.is_some() && line.resumed != Some(true);
-            match task.filter(|_| !is_said) {
+            let task = task.filter(|_| !is_said).map(|content| UserMessage {
+                content,
+                at: line.timestamp.clone(),
+                seq: self.seq,
+            });
+            match task {
                 Some(task) if self.turns.is_empty() => self.unsaid = Some(task),
                 Some(task) => self.turns.insert(0, Turn::User(task)),
                 None => {}
@@ -213,7 +250,7 @@ impl<'j> Run<'j> {
             .unwrap_or(self.iterations + 1)
             .max(self.iterations);
         self.llm_calls += 1;
-        self.tokens.add(line.usage.unwrap_or_default());
+        self.tokens.add(line.usage.unwrap_or_default().tokens());
         let tool_calls = line
             .tool_calls
             .map(RawValue::get)
@@ -238,10 +275,12 @@ impl<'j> Run<'j> {
                 question: None,
                 result: None,
                 has_failed: false,
+                output_ref: None,
             })
             .collect();
         Ok(Thought {
             seq: self.seq,
+            last_seq: self.seq,
             iteration: self.iterations,
             content: match line.content {
                 // Who edits the text leaves the mark of a null beside it.
@@ -277,6 +316,7 @@ impl<'j> Run<'j> {
         let what = line.what.unwrap_or_default();
         if let Some(content) = line.content {
             self.turns.push(Turn::Refusal(RefusedAnswer {
+                seq: self.seq,
                 content: content.get(),
                 what,
                 exit_code: line.exit_code,
@@ -322,6 +362,8 @@ impl<'j> Run<'j> {
         if !matches!(self.turns.last(), Some(Turn::Thought(_))) {
             self.iterations += 1;
             let thought = Thought {
+                seq: self.seq,
+                last_seq: self.seq,
                 iteration: self.iterations,
                 content: "null",
                 ..Thought::default()
@@ -352,6 +394,7 @@ impl<'j> Run<'j> {
             question: None,
             result: None,
             has_failed: false,
+            output_ref: None,
         });
         thought.calls.last_mut()
     }
@@ -383,12 +426,16 @@ impl<'j> Run<'j> {
         }
     }
 
-    fn calls_of_last_thought(&mut self) -> impl Iterator<Item = &mut Call<'j>> {
-        let last = self.turns.iter_mut().rev().find_map(|turn| match turn {
+    fn last_thought_mut(&mut self) -> Option<&mut Thought<'j>> {
+        self.turns.iter_mut().rev().find_map(|turn| match turn {
             Turn::Thought(thought) => Some(thought),
             Turn::User(_) | Turn::Refusal(_) => None,
-        });
-        last.into_iter()
+        })
+    }
+
+    fn calls_of_last_thought(&mut self) -> impl Iterator<Item = &mut Call<'j>> {
+        self.last_thought_mut()
+            .into_iter()
             .flat_map(|thought| thought.calls.iter_mut())
     }
 

@@ -58,6 +58,12 @@ impl SourceEvent<'_> {
                 );
             }
             EventKind::HookAudit => hook(record, line, run),
+            EventKind::Compaction => {
+                record.text("text", &line.compaction(), place);
+                if let Some(summary) = &line.summary {
+                    record.text("details", summary, place);
+                }
+            }
             EventKind::Error if line.node_id.is_some() => {
                 self.fill_node_end(record, attempts, place);
             }
@@ -167,7 +173,7 @@ pub(super) fn record_name(line: &Line<'_>) -> Option<&'static str> {
         EventKind::ActionResult | EventKind::Acceptance => "result",
         EventKind::HumanInputRequest => "question",
         EventKind::HumanInputReceived => "answer",
-        EventKind::SystemMessage => "note",
+        EventKind::SystemMessage | EventKind::Compaction => "note",
         EventKind::HookAudit => "hook",
         EventKind::Error if line.node_id.is_some() => "retry",
         EventKind::Error => "error",

@@ -175,8 +175,11 @@ function body(row) {
       return ["asks", "waiting", [said(rec.text || "", "words")]];
     case "answer":
       return ["person", "user", [rec.secret ? make("div", "dim", "an answer that is not shown") : said(rec.text || "(an empty answer)", "words")]];
-    case "note":
-      return ["note", "", [said(rec.text || "", isBad(row) ? "bad" : "dim")]];
+    case "note": {
+      const els = [said(rec.text || "", isBad(row) ? "bad" : "dim")];
+      if (rec.details) els.push(fold([make("span", "dim", "summary")], () => [["", rec.details]]));
+      return ["note", "", els];
+    }
     case "hook":
       return ["hook", "hooks", [hookFold(rec)]];
     case "error": {

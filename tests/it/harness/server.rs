@@ -289,6 +289,10 @@ struct State {
     stopped: bool,
     unchecked: bool,
     rest_allowed: bool,
+    /// What it answers where it is asked for its models; none: it knows no such path.
+    models: Option<Value>,
+    /// Such questions: the line, and how many requests had come before.
+    looks: Vec<(String, usize)>,
 }
 
 #[derive(Default)]
@@ -348,6 +352,17 @@ impl Server {
     pub fn answers(&self, model: impl FnMut(&Received) -> Reply + Send + 'static) -> &Self {
         self.shared.lock().model = Some(Box::new(model));
         self
+    }
+
+    /// Gives this where it is asked for its models.
+    pub fn lists(&self, models: Value) -> &Self {
+        self.shared.lock().models = Some(models);
+        self
+    }
+
+    /// The questions for its models: the line, and how many requests had come before.
+    pub fn looks(&self) -> Vec<(String, usize)> {
+        self.shared.lock().looks.clone()
     }
 
     /// Requests need not be valid for a strict server.
@@ -526,6 +541,16 @@ impl Shared {
     fn receive(&self, reader: &mut BufReader<&TcpStream>, connection: usize) -> Option<Reply> {
         let (line, headers, body) = read_request(reader)?;
         let mut state = self.lock();
+        let asks_for_models = ["/models", "/models/scripted", "/api/ps"];
+        let path = line.split(' ').nth(1).unwrap_or_default();
+        if line.starts_with("GET ") && asks_for_models.iter().any(|end| path.ends_with(end)) {
+            let before = state.received.len();
+            state.looks.push((line, before));
+            return Some(match &state.models {
+                Some(models) => completion(models),
+                None => Reply::error(404, "no such path"),
+            });
+        }
         let received = Arc::new(Received {
             number: state.received.len() + 1,
             connection,

@@ -1,0 +1,74 @@
+//! What a request that is too long consists of, as a table.
+
+use super::super::Engine;
+use crate::error::Result;
+use crate::model::wire::Neutral;
+use crate::record::messages::Form;
+use crate::record::state::{Run, Turn};
+use crate::text::amounts::grouped;
+use crate::text::table::{Column, Table};
+use crate::unix::terminal::{Tone, columns};
+
+/// Prints what a request consists of: bytes, and tokens by estimate.
+pub(super) fn print(engine: &mut Engine<'_>, mut request: Neutral, run: &Run<'_>) -> Result<()> {
+    let sent = engine.talk.measure(&mut request)?;
+    let rate = engine.talk.sizes.tokens(sent) as f64 / request.bytes.len().max(1) as f64;
+    let conversation = engine.talk.transcript.messages().len();
+    let form = engine.talk.transcript.form();
+    let (said, answers, observations) = of_turns(run, form);
+    let spoken = (said + answers + observations) as usize;
+    let system = request
+        .stable
+        .saturating_sub(request.messages)
+        .saturating_sub(conversation);
+    let rows = [
+        ("tools and settings", request.messages),
+        ("system prompt and context before the conversation", system),
+        ("people's messages", said as usize),
+        ("summary", conversation.saturating_sub(spoken)),
+        ("answers and calls", answers as usize),
+        ("observations", observations as usize),
+        (
+            "context after the conversation",
+            request.bytes.len() - request.stable,
+        ),
+        ("all", request.bytes.len()),
+    ];
+    let mut table = Table::with_head(&[
+        ("what", Column::Text),
+        ("bytes", Column::Number),
+        ("tokens, about", Column::Number),
+    ]);
+    for (what, bytes) in rows.into_iter().filter(|(_, bytes)| *bytes > 0) {
+        let tokens = (bytes as f64 * rate).ceil() as u64;
+        table.rows.push(vec![
+            what.to_owned(),
+            grouped(bytes as u64),
+            grouped(tokens),
+        ]);
+    }
+    for line in table.lines(columns()).lines() {
+        engine.log.screen.progress(&[(Tone::Dim, line)]);
+    }
+    Ok(())
+}
+
+/// The bytes of people's messages, of answers, and of observations in requests as they are.
+fn of_turns(run: &Run<'_>, form: &Form) -> (u64, u64, u64) {
+    let sizes = super::plan::turn_sizes(run, form);
+    let (mut said, mut answers, mut observations) = (0, 0, 0);
+    for (turn, size) in run.turns.iter().zip(sizes) {
+        match turn {
+            Turn::User(_) | Turn::Refusal(_) => said += size,
+            Turn::Thought(thought) => {
+                let calls = thought.calls.iter();
+                let results: u64 = calls
+                    .map(|call| call.result.map_or(0, str::len) as u64)
+                    .sum();
+                observations += results.min(size);
+                answers += size - results.min(size);
+            }
+        }
+    }
+    (said, answers, observations)
+}

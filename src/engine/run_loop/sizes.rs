@@ -1,0 +1,196 @@
+//! How long requests are, by estimate, how long they may be, and when one is shortened.
+//!
+//! Pure, but for what it remembers; unaware of how a conversation is shortened.
+//!
+//! Architecture invariant: an estimate ends no run. A request that cannot be shortened is sent as it is.
+
+use crate::config::agent::Agent;
+use crate::config::api::Api;
+use crate::config::compact::CompactShares;
+use crate::config::llm::MESSAGES_MAX_TOKENS;
+use crate::record::event::{CompactionReason, Tokens};
+use crate::record::state::{CountedAnswer, Run};
+
+/// An answer is estimated at so many tokens if the request has no limit for it.
+const USUAL_ANSWER: u64 = 4096;
+
+/// How much longer a request must be than the one before for a smaller count to be suspicious.
+const NOTABLE_BYTES: u64 = 4000;
+
+/// So many refusals of one iteration end the attempts to shorten the conversation.
+const MOST_REFUSALS: u32 = 4;
+
+/// From so many tokens on, a server elsewhere is asked for the window.
+const WORTH_ASKING: u64 = 8000;
+
+/// What is known of the sizes of requests.
+#[derive(Debug)]
+pub(super) struct Sizes {
+    shares: Option<CompactShares>,
+    /// A person wants the next request to be shortened.
+    is_asked: bool,
+    /// The tokens that the model takes, request and answer together.
+    pub(super) window: Option<u64>,
+    has_looked: bool,
+    /// The limit of an answer, as requests carry it.
+    answer_limit: Option<u64>,
+    model: Option<String>,
+    counted: Option<CountedAnswer>,
+    /// The estimate of the newest request that was shortened, or could not be.
+    compacted_to: Option<u64>,
+    /// The service has refused this conversation in an earlier start.
+    is_full: bool,
+    /// A warning says that the server counts too few tokens.
+    is_truncated: bool,
+    /// In this iteration.
+    refusals: u32,
+    was_cut_off: bool,
+}
+
+impl Sizes {
+    pub(super) fn new(agent: &Agent, is_asked: bool) -> Self {
+        let given = agent.llm.window;
+        let names = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+        let mut parameters = agent.llm.parameters.iter();
+        let limit = parameters.find(|(name, _)| names.contains(&name.as_str()));
+        let limit = limit.and_then(|(_, value)| value.as_u64());
+        let usual = (agent.llm.api == Api::Messages).then_some(MESSAGES_MAX_TOKENS);
+        Self {
+            shares: agent.compact,
+            is_asked,
+            window: given.filter(|window| *window > 0),
+            has_looked: given.is_some(),
+            answer_limit: limit.or(usual),
+            model: agent.llm.model_json(),
+            counted: None,
+            compacted_to: None,
+            is_full: false,
+            is_truncated: false,
+            refusals: 0,
+            was_cut_off: false,
+        }
+    }
+
+    /// Goes on from what the journal knows of earlier starts.
+    pub(super) fn recall(&mut self, run: &Run<'_>, api: Api) {
+        let counts = &run.counts;
+        let is_asked = |it: &&CountedAnswer| it.model == self.model && it.api == api.name();
+        self.counted = counts.answer.as_ref().filter(is_asked).cloned();
+        if !self.has_looked {
+            self.window = counts.window_of(self.model.as_deref());
+        }
+        self.compacted_to = counts.compacted_to;
+        self.is_full = counts.is_full;
+        self.is_truncated = counts.is_truncated;
+    }
+
+    /// True if the next request may be shortened before it is sent.
+    pub(super) fn is_on(&self) -> bool {
+        self.shares.is_some() || self.is_asked
+    }
+
+    /// The shares, if conversations are shortened.
+    pub(super) fn shares(&self) -> Option<CompactShares> {
+        self.shares
+    }
+
+    /// The estimate of a request, in tokens.
+    pub(super) fn tokens(&self, bytes: u64) -> u64 {
+        let counted = self.counted.as_ref();
+        let rate = counted.map_or(0.25, |it| it.prompt_tokens as f64 / it.request_bytes as f64);
+        (bytes as f64 * rate.clamp(0.125, 1.0)).ceil() as u64
+    }
+
+    /// The tokens that an answer may take of a window.
+    pub(super) fn answer_room(&self, window: u64) -> u64 {
+        self.answer_limit.unwrap_or(USUAL_ANSWER).min(window / 4)
+    }
+
+    /// The most that a request for a summary may have, if the window is known. Its answer takes less than others.
+    pub(super) fn summary_limit(&self) -> Option<u64> {
+        let window = self.window?;
+        Some(window - self.answer_room(window).min(window / 8))
+    }
+
+    pub(super) fn begin_iteration(&mut self) {
+        self.refusals = 0;
+        self.was_cut_off = false;
+    }
+
+    /// True if the server is to be asked for the window now; once. It tells nothing before it has loaded the model.
+    pub(super) fn must_look(&mut self, is_local: bool, estimate: u64) -> bool {
+        let is_time = match is_local {
+            true => self.counted.is_some(),
+            false => estimate >= WORTH_ASKING,
+        };
+        let must = self.window.is_none() && !self.has_looked && is_time;
+        self.has_looked |= must;
+        must
+    }
+
+    /// Why a request of this estimate must be shortened, if it must.
+    pub(super) fn reason(&mut self, estimate: u64) -> Option<CompactionReason> {
+        let was_full = std::mem::take(&mut self.is_full);
+        if std::mem::take(&mut self.is_asked) {
+            return Some(CompactionReason::Asked);
+        }
+        let (shares, window) = (self.shares?, self.window?);
+        let at = (shares.at * window as f64) as u64;
+        let is_long = estimate >= at || estimate + self.answer_room(window) > window;
+        let has_grown = self
+            .compacted_to
+            .is_none_or(|before| estimate >= before.saturating_add(window / 10));
+        // A server may have been given more room.
+        (is_long && has_grown && !was_full).then_some(CompactionReason::Size)
+    }
+
+    /// Notes a refusal. True if the conversation is to be shortened, and the request made again.
+    pub(super) fn add_refusal(&mut self, was_full: bool) -> bool {
+        self.refusals += 1;
+        self.shares.is_some() && !was_full && self.refusals < MOST_REFUSALS
+    }
+
+    /// True if the service has refused this conversation in an earlier start.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// True if this answer was cut off because the window was full; once in an iteration.
+    pub(super) fn is_cut_off(&mut self, usage: Option<Tokens>, says_so: bool) -> bool {
+        let total = usage.map_or(0, |usage| usage.total_tokens);
+        // Some servers stop a few tokens earlier.
+        let is_at_window = self.window.is_some_and(|window| total + 8 >= window);
+        let is_cut_off = self.shares.is_some() && (says_so || is_at_window) && !self.was_cut_off;
+        if is_cut_off {
+            self.was_cut_off = true;
+            self.window = self.window.or(Some(total).filter(|total| *total > 0));
+        }
+        is_cut_off
+    }
+
+    /// Notes the estimate of a request that was shortened, or could not be.
+    pub(super) fn note_compaction(&mut self, estimate: u64) {
+        self.compacted_to = Some(estimate);
+    }
+
+    /// Notes what the service has counted for a request. Returns the sizes of the request before and of this one, if
+    /// that one was shorter and was counted as more; once in a run.
+    pub(super) fn note_count(&mut self, api: Api, bytes: u64, tokens: u64) -> Option<[u64; 4]> {
+        if tokens == 0 || bytes == 0 {
+            return None;
+        }
+        let now = CountedAnswer {
+            model: self.model.clone(),
+            api: api.name().to_owned(),
+            request_bytes: bytes,
+            prompt_tokens: tokens,
+        };
+        let before = self.counted.replace(now)?;
+        let is_suspicious = !self.is_truncated
+            && bytes >= before.request_bytes + NOTABLE_BYTES
+            && tokens.saturating_mul(10) <= before.prompt_tokens.saturating_mul(9);
+        self.is_truncated |= is_suspicious;
+        let sizes = [before.request_bytes, before.prompt_tokens, bytes, tokens];
+        is_suspicious.then_some(sizes)
+    }
+}

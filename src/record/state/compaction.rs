@@ -1,0 +1,174 @@
+//! Compactions in the state: which turns requests have in a shorter form, and what is known of the size of
+//! requests.
+//!
+//! Architecture invariant: no line behind a compaction changes which turns it concerns.
+
+use super::{Run, Thought, Turn};
+use crate::record::event::{CompactionKind, Line};
+use std::borrow::Cow;
+
+/// How requests have the conversation in a shorter form.
+#[derive(Debug, Default)]
+pub struct Compaction<'j> {
+    /// The newest summary.
+    pub(crate) summary: Option<RecordedSummary<'j>>,
+    /// The last line whose observation is given in its short form.
+    cleared: Option<Extent>,
+    /// The run whose files the model is referred to.
+    pub(crate) run_id: Cow<'j, str>,
+}
+
+/// A summary in place of the beginning of a conversation.
+#[derive(Debug)]
+pub(crate) struct RecordedSummary<'j> {
+    pub text: Cow<'j, str>,
+    pub messages: MessageRules,
+    extent: Extent,
+}
+
+/// How people's messages stand beside a summary.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct MessageRules {
+    /// The most bytes of them, but for the first.
+    pub most_bytes: Option<u64>,
+    /// When each was recorded, if not as the journal says.
+    pub times: Vec<String>,
+}
+
+/// How far a compaction reaches: numbers of lines.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    through: u64,
+    /// Its own.
+    own: u64,
+}
+
+impl<'j> Compaction<'j> {
+    /// Adds a line, whose number is `seq`. One that lacks what it needs changes nothing.
+    pub(super) fn add(&mut self, line: Box<Line<'j>>, seq: u64) {
+        let Some(through) = line.through_seq else {
+            return;
+        };
+        let extent = Extent {
+            through: through.min(seq),
+            own: seq,
+        };
+        match line.by.as_deref().and_then(CompactionKind::parse) {
+            Some(CompactionKind::Clear) => {
+                let is_less = |it: &Extent| it.through > extent.through;
+                self.cleared = self.cleared.filter(is_less).or(Some(extent));
+            }
+            Some(CompactionKind::Summary) => {
+                let text = line.summary.filter(|text| !text.trim().is_empty());
+                let Some(text) = text else { return };
+                self.summary = Some(RecordedSummary {
+                    text,
+                    messages: MessageRules {
+                        most_bytes: line.message_bytes,
+                        times: line.message_times.unwrap_or_default(),
+                    },
+                    extent,
+                });
+            }
+            None => return,
+        }
+        self.run_id = line.run_id.unwrap_or_default();
+    }
+
+    /// True if requests are as if there were no compaction.
+    pub(crate) fn is_none(&self) -> bool {
+        self.summary.is_none() && self.cleared.is_none()
+    }
+}
+
+impl Run<'_> {
+    /// How many turns stand before the first line with a greater number; only whole iterations.
+    fn turns_in(&self, extent: Extent) -> usize {
+        let seq = extent.through;
+        let is_whole = |turn: &Turn<'_>| match turn {
+            Turn::User(message) => message.seq <= seq,
+            Turn::Refusal(refusal) => refusal.seq <= seq,
+            Turn::Thought(thought) => {
+                let mut calls = thought.calls.iter();
+                thought.last_seq <= seq && calls.all(|call| call.result.is_some())
+            }
+        };
+        let mut whole = self.turns.iter().take_while(|turn| is_whole(turn)).count();
+        let splits = |turn: Option<&Turn<'_>>| matches!(turn, Some(Turn::Refusal(it)) if it.seq <= extent.own);
+        while whole > 0 && splits(self.turns.get(whole)) {
+            whole -= 1;
+        }
+        whole
+    }
+
+    /// How many turns a summary stands in place of.
+    pub(crate) fn summarized_turns(&self) -> usize {
+        let summary = self.compaction.summary.as_ref();
+        summary.map_or(0, |summary| self.turns_in(summary.extent))
+    }
+
+    /// How many turns have their observations in the short form.
+    pub(crate) fn cleared_turns(&self) -> usize {
+        self.compaction
+            .cleared
+            .map_or(0, |extent| self.turns_in(extent))
+    }
+}
+
+/// What services have counted and refused.
+#[derive(Debug, Default)]
+pub struct RequestCounts {
+    /// The newest answer whose request has been counted.
+    pub(crate) answer: Option<CountedAnswer>,
+    /// The window that a refusal has shown, and the model that was asked, as JSON.
+    window: Option<(Option<String>, u64)>,
+    /// The estimate of the newest request that has been shortened, or could not be.
+    pub(crate) compacted_to: Option<u64>,
+    /// The last end was that the conversation is too long, and nothing has been added to it since.
+    pub(crate) is_full: bool,
+    /// It has been said that the server counts too few tokens.
+    pub(crate) is_truncated: bool,
+}
+
+/// An answer whose request has been counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CountedAnswer {
+    /// The model that was asked, as JSON.
+    pub model: Option<String>,
+    /// As agent.yaml names it.
+    pub api: String,
+    pub request_bytes: u64,
+    pub prompt_tokens: u64,
+}
+
+impl RequestCounts {
+    pub(super) fn add_answer(&mut self, line: &Line<'_>, thought: &Thought<'_>) {
+        self.is_full = false;
+        let Some(usage) = line.usage else { return };
+        let Some(request_bytes) = usage.request_bytes.filter(|bytes| *bytes > 0) else {
+            return;
+        };
+        if usage.prompt_tokens > 0 {
+            self.answer = Some(CountedAnswer {
+                model: thought.asked_model.as_deref().map(str::to_owned),
+                api: thought.api().into_owned(),
+                request_bytes,
+                prompt_tokens: usage.prompt_tokens,
+            });
+        }
+    }
+
+    pub(super) fn add_note(&mut self, line: &Line<'_>, asked_model: Option<&str>) {
+        if let Some(window) = line.window.filter(|window| *window > 0) {
+            self.window = Some((asked_model.map(str::to_owned), window));
+        }
+        self.compacted_to = line.tokens_before.or(self.compacted_to);
+        self.is_truncated |= line.is_truncated == Some(true);
+    }
+
+    /// The window that a refusal of this model has shown.
+    pub(crate) fn window_of(&self, asked_model: Option<&str>) -> Option<u64> {
+        let (model, window) = self.window.as_ref()?;
+        (model.as_deref() == asked_model).then_some(*window)
+    }
+}

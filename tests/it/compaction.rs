@@ -1,0 +1,897 @@
+//! A conversation that grows too long for the model is shortened, and the run goes on.
+
+use crate::harness::services::*;
+use crate::harness::*;
+use serde_json::{Value, json};
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+/// A tool that prints so many bytes.
+const PRINT: &str = "- {name: fill, shell: 'head -c ${bytes} /dev/zero | tr -c x x', parameters: [{name: bytes, type: integer}]}";
+
+const TASK: &str = "Count the apples in the red barn";
+const SUMMARY: &str = "Seven apples were counted so far";
+
+/// A service with a window, in tokens; it counts a token for four bytes.
+#[derive(Clone)]
+struct Service {
+    api: Api,
+    window: usize,
+    /// In which words it refuses what is longer; none: it drops the beginning in silence.
+    refusal: Option<(u16, &'static str)>,
+    /// How many answers end the run.
+    steps: usize,
+    /// The bytes that each call prints.
+    output: usize,
+    /// The answers to requests for a summary, the last one again and again.
+    summaries: Vec<Said>,
+}
+
+#[derive(Default)]
+struct Heard {
+    answers: usize,
+    summaries: usize,
+    refusals_in_a_row: usize,
+    most_refusals: usize,
+}
+
+impl Service {
+    fn new(api: Api, window: usize) -> Self {
+        Self {
+            api,
+            window,
+            refusal: Some((400, "prompt is too long: 9 tokens > WINDOW maximum")),
+            steps: 12,
+            output: 3000,
+            summaries: vec![text_of(SUMMARY)],
+        }
+    }
+
+    fn serve(self, world: &World) -> Arc<Mutex<Heard>> {
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        let shared = Arc::clone(&heard);
+        world
+            .server
+            .answers(move |received| self.reply(received, &mut shared.lock().unwrap()));
+        heard
+    }
+
+    fn reply(&self, received: &Received, heard: &mut Heard) -> Reply {
+        let request = received.json();
+        let tokens = received.body.len() / 4;
+        if tokens > self.window
+            && let Some((status, words)) = self.refusal
+        {
+            heard.refusals_in_a_row += 1;
+            heard.most_refusals = heard.most_refusals.max(heard.refusals_in_a_row);
+            let words = words.replace("WINDOW", &self.window.to_string());
+            let error = json!({"type": "invalid_request_error", "message": words});
+            return completion(&json!({"type": "error", "error": error})).status(status);
+        }
+        heard.refusals_in_a_row = 0;
+        let said = if asks_for_summary(&received.body) {
+            heard.summaries += 1;
+            let at = (heard.summaries - 1).min(self.summaries.len() - 1);
+            self.summaries[at].clone()
+        } else {
+            heard.answers += 1;
+            step(heard.answers, self.steps, self.output)
+        };
+        let mut answer = answer_of(self.api, &request, &said);
+        answer["usage"] = usage(self.api, tokens.min(self.window));
+        if request["stream"] == true {
+            return streamed(&stream(self.api, &answer));
+        }
+        completion(&answer)
+    }
+}
+
+fn text_of(text: &str) -> Said {
+    Said {
+        text: text.to_owned(),
+        ..Said::default()
+    }
+}
+
+fn step(n: usize, of: usize, bytes: usize) -> Said {
+    if n >= of {
+        return text_of("done");
+    }
+    Said {
+        thinking: format!("about step {n}"),
+        text: format!("step {n}"),
+        calls: vec![(
+            format!("call_{n}"),
+            "fill".to_owned(),
+            json!({"bytes": bytes}),
+        )],
+    }
+}
+
+fn usage(api: Api, tokens: usize) -> Value {
+    match api {
+        Api::Chat => {
+            json!({"prompt_tokens": tokens, "completion_tokens": 10, "total_tokens": tokens + 10})
+        }
+        Api::Messages => json!({"input_tokens": tokens, "output_tokens": 10}),
+        Api::Responses => {
+            json!({"input_tokens": tokens, "output_tokens": 10, "total_tokens": tokens + 10})
+        }
+    }
+}
+
+fn asks_for_summary(body: &[u8]) -> bool {
+    String::from_utf8_lossy(body).contains("Write a summary of this conversation")
+}
+
+fn world_of(api: Api) -> World {
+    World::with_tools(PRINT).llm(&format!("api: {}", api.name()))
+}
+
+fn compactions(world: &World) -> Vec<Value> {
+    world.latest().events("COMPACTION")
+}
+
+/// The requests that are no summary's.
+fn thoughts(world: &World) -> Vec<String> {
+    let requests = world.server.requests();
+    let bodies = requests
+        .iter()
+        .map(|it| String::from_utf8_lossy(&it.body).into_owned());
+    bodies
+        .filter(|body| !asks_for_summary(body.as_bytes()))
+        .collect()
+}
+
+#[test]
+fn long_observations_lose_their_middle_before_anything_is_summarized() {
+    for api in APIS {
+        let world = world_of(api)
+            .llm("window: 9000")
+            .top("compact: {}\nmax_output_bytes: 60000");
+        let service = Service::new(api, 9000);
+        let heard = service.serve(&world);
+        let outcome = world.run(TASK).exits(0).prints("done\n");
+        outcome.says("compacted: ");
+        assert_eq!(heard.lock().unwrap().summaries, 0, "{api:?}");
+        assert_eq!(heard.lock().unwrap().most_refusals, 0);
+        let compactions = compactions(&world);
+        assert!(!compactions.is_empty(), "{api:?}");
+        for event in &compactions {
+            assert_eq!(event["by"], "clear");
+            assert_eq!(event["reason"], "size");
+            let (before, after) = (&event["tokens_before"], &event["tokens_after"]);
+            assert!(after.as_u64() < before.as_u64(), "{event}");
+        }
+        let last = thoughts(&world).pop().unwrap();
+        assert!(
+            last.contains("2600 bytes left out here; the whole output: .delta/"),
+            "{last}"
+        );
+        let path = last.split("the whole output: ").nth(1).unwrap();
+        let path = path.split(']').next().unwrap();
+        assert_eq!(fs::read(world.workspace().join(path)).unwrap().len(), 3000);
+        assert_eq!(world.read("ws/.delta/VERSION"), "1.3\n");
+    }
+}
+
+#[test]
+fn a_summary_stands_in_place_of_the_beginning() {
+    for api in APIS {
+        // Short observations cannot be shortened.
+        let world = world_of(api).llm("window: 4000").top("compact: {}");
+        let service = Service {
+            output: 900,
+            steps: 25,
+            ..Service::new(api, 4000)
+        };
+        let heard = service.serve(&world);
+        world.run(TASK).exits(0).prints("done\n");
+        let compactions = compactions(&world);
+        let summaries = heard.lock().unwrap().summaries;
+        assert_eq!(compactions.len(), summaries, "{api:?}");
+        assert!(summaries >= 1, "{api:?}");
+        for event in &compactions {
+            assert_eq!(event["by"], "summary");
+            assert_eq!(event["summary"], SUMMARY);
+            let name = event["llm_invocation_ref"].as_str().unwrap();
+            assert!(name.ends_with("_compaction"), "{name}");
+            assert_eq!(event["usage"]["completion_tokens"], 10);
+        }
+        for body in thoughts(&world) {
+            assert!(body.contains(TASK), "{api:?}: {body}");
+            assert!(body.matches(SUMMARY).count() <= 1);
+        }
+        let last = thoughts(&world).pop().unwrap();
+        assert!(last.contains("## Message of ") && last.contains("## Summary of iterations 1 to "));
+        assert!(last.contains("/journal.jsonl"));
+        // Nothing is lost from the journal, and all of it is counted.
+        let run = world.latest();
+        assert_eq!(run.events("THOUGHT").len(), 25);
+        let counted = |kind: &str| -> u64 {
+            let events = run.events(kind);
+            events
+                .iter()
+                .map(|it| it["usage"]["total_tokens"].as_u64().unwrap())
+                .sum()
+        };
+        let all = counted("THOUGHT") + counted("COMPACTION");
+        assert_eq!(run.metadata()["usage"]["total_tokens"], all);
+    }
+}
+
+#[test]
+fn requests_without_a_compaction_between_them_begin_with_the_same_bytes() {
+    let world = world_of(Api::Chat).llm("window: 4000").top("compact: {}");
+    let service = Service {
+        output: 900,
+        steps: 25,
+        ..Service::new(Api::Chat, 4000)
+    };
+    service.serve(&world);
+    world.run(TASK).exits(0);
+    let requests = world.server.requests();
+    let mut changes = 0;
+    for pair in requests.windows(2) {
+        let (before, after) = (&pair[0].body, &pair[1].body);
+        let begins = after.starts_with(&before[..before.len() - 2]);
+        // A request for a summary has the bytes of the conversation before it, too.
+        if asks_for_summary(after) {
+            let same = before.iter().zip(after).take_while(|(a, b)| a == b).count();
+            let shown = |body: &[u8]| {
+                String::from_utf8_lossy(&body[same.saturating_sub(99)..]).into_owned()
+            };
+            assert!(begins, "{}\n{}", shown(before), shown(after));
+        }
+        changes += usize::from(!begins);
+    }
+    assert_eq!(changes, compactions(&world).len());
+}
+
+#[test]
+fn a_refusal_teaches_the_window_and_the_conversation_is_shortened() {
+    let words: [(Api, u16, &'static str); 6] = [
+        (
+            Api::Messages,
+            400,
+            "prompt is too long: 9000 tokens > WINDOW maximum",
+        ),
+        (
+            Api::Chat,
+            400,
+            "This model's maximum context length is WINDOW tokens. However, you requested more",
+        ),
+        (
+            Api::Chat,
+            400,
+            "the request exceeds the available context size (WINDOW tokens), try increasing it",
+        ),
+        (
+            Api::Responses,
+            400,
+            "Your input exceeds the context window of this model. Please adjust your input",
+        ),
+        (Api::Chat, 413, "too large"),
+        (Api::Chat, 200, "prompt is too long"),
+    ];
+    for (api, status, words) in words {
+        let world = world_of(api).top("compact: {}\nmax_iterations: 60");
+        let service = Service {
+            refusal: Some((status, words)),
+            output: 900,
+            steps: 40,
+            ..Service::new(api, 8000)
+        };
+        let heard = service.serve(&world);
+        world.run(TASK).exits(0).prints("done\n");
+        assert_eq!(heard.lock().unwrap().most_refusals, 1, "{words}");
+        let run = world.latest();
+        let first = &run.events("COMPACTION")[0];
+        assert_eq!(first["reason"], "refused", "{words}");
+        let learnt = run.events("SYSTEM_MESSAGE");
+        let learnt = learnt.iter().find_map(|it| it["window"].as_u64()).unwrap();
+        match words.contains("WINDOW") {
+            true => assert_eq!(learnt, 8000),
+            false => assert!((6000..=8400).contains(&learnt), "{words}: {learnt}"),
+        }
+    }
+}
+
+#[test]
+fn without_compact_a_conversation_that_is_too_long_names_both_ways_out() {
+    let world = world_of(Api::Chat);
+    let service = Service {
+        output: 3000,
+        steps: 100,
+        ..Service::new(Api::Chat, 4000)
+    };
+    service.serve(&world);
+    let outcome = world.run(TASK).exits(4);
+    let outcome = outcome
+        .says("delta continue --compact")
+        .says("compact: {}")
+        .says("observations")
+        .says("tokens, about");
+    drop(outcome);
+    assert_eq!(world.latest().ending().1.as_deref(), Some("context_full"));
+    assert!(compactions(&world).is_empty());
+    assert_eq!(world.read("ws/.delta/VERSION"), "1.2\n");
+    // A person may shorten it.
+    let before = world.server.requests().len();
+    world
+        .go_on()
+        .arg("--compact")
+        .args(["--max-iterations", "1"])
+        .exits(4);
+    assert_eq!(compactions(&world)[0]["reason"], "asked");
+    assert!(world.server.requests().len() > before);
+}
+
+#[test]
+fn a_compaction_that_is_asked_for_where_no_request_follows_is_wrong_usage() {
+    let world = World::new();
+    world.model_says([text("done")]);
+    world.run(TASK).exits(0);
+    world.go_on().arg("--compact").exits(2);
+}
+
+#[test]
+fn a_summary_that_fails_leaves_the_conversation_as_it_is() {
+    let long = "w".repeat(30_000);
+    let call = Said {
+        calls: vec![("call_s".to_owned(), "fill".to_owned(), json!({"bytes": 1}))],
+        ..Said::default()
+    };
+    let written = text_of(r#"{"name": "fill", "arguments": {"bytes": 1}}"#);
+    for (summaries, asked) in [
+        (vec![text_of(&long)], 1),
+        (vec![call.clone(), call], 2),
+        (vec![written.clone(), written], 2),
+    ] {
+        let world = world_of(Api::Chat).llm("window: 4000").top("compact: {}");
+        let service = Service {
+            summaries,
+            output: 900,
+            steps: 15,
+            ..Service::new(Api::Chat, 5000)
+        };
+        let heard = service.serve(&world);
+        world
+            .run(TASK)
+            .exits(0)
+            .says("the conversation was not shortened");
+        assert!(compactions(&world).is_empty());
+        let summaries = heard.lock().unwrap().summaries;
+        assert!(summaries >= asked && summaries <= asked * 4, "{summaries}");
+        let run = world.latest();
+        let notes = run.events("SYSTEM_MESSAGE");
+        let failed = notes.iter().filter(|it| it.get("tokens_before").is_some());
+        assert_eq!(failed.count() * asked, summaries);
+        assert_eq!(
+            run.events("ACTION_REQUEST").len(),
+            14,
+            "no call of a summary is run"
+        );
+    }
+}
+
+#[test]
+fn a_second_request_for_a_summary_bars_tools() {
+    for api in APIS {
+        let world = world_of(api).llm("window: 4000").top("compact: {}");
+        let call = Said {
+            thinking: "t".to_owned(),
+            calls: vec![("call_s".to_owned(), "fill".to_owned(), json!({"bytes": 1}))],
+            ..Said::default()
+        };
+        let service = Service {
+            summaries: vec![call, text_of(SUMMARY)],
+            output: 900,
+            steps: 15,
+            ..Service::new(api, 4000)
+        };
+        service.serve(&world);
+        world.run(TASK).exits(0);
+        let requests = world.server.requests();
+        let asked: Vec<_> = requests
+            .iter()
+            .filter(|it| asks_for_summary(&it.body))
+            .collect();
+        let choice = match api {
+            Api::Messages => json!({"type": "none"}),
+            Api::Chat | Api::Responses => json!("none"),
+        };
+        assert_eq!(asked[0].json()["tool_choice"], Value::Null);
+        assert_eq!(asked[1].json()["tool_choice"], choice);
+        assert_eq!(compactions(&world)[0]["usage"]["completion_tokens"], 20);
+    }
+}
+
+#[test]
+fn a_summary_is_asked_for_without_the_form_of_answers() {
+    for (api, key) in [
+        (Api::Chat, "response_format: {type: text}"),
+        (Api::Responses, "text: {format: {type: text}}"),
+        (
+            Api::Messages,
+            "output_config: {effort: low, format: {type: text}}",
+        ),
+    ] {
+        let world = world_of(api)
+            .llm("window: 4000")
+            .llm(key)
+            .top("compact: {}");
+        let service = Service {
+            output: 900,
+            steps: 15,
+            ..Service::new(api, 4000)
+        };
+        service.serve(&world);
+        world.server.accepts_anything();
+        world.run(TASK).exits(0);
+        for received in world.server.requests() {
+            let body = String::from_utf8_lossy(&received.body);
+            assert_eq!(
+                body.contains("ormat\":{"),
+                !asks_for_summary(&received.body),
+                "{body}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_model_that_is_down_for_a_summary_ends_the_run_and_the_same_command_tries_again() {
+    let world = world_of(Api::Chat)
+        .llm("window: 4000\nmax_retries: 0")
+        .top("compact: {}");
+    let service = Service {
+        output: 900,
+        steps: 15,
+        ..Service::new(Api::Chat, 4000)
+    };
+    let heard = Arc::new(Mutex::new(Heard::default()));
+    let (mut down, shared) = (2, Arc::clone(&heard));
+    world.server.answers(move |received| {
+        if asks_for_summary(&received.body) && down > 0 {
+            down -= 1;
+            return match down {
+                1 => Reply::error(503, "down"),
+                _ => {
+                    completion(&json!({"error": {"code": "insufficient_quota", "message": "pay"}}))
+                        .status(429)
+                }
+            };
+        }
+        service.reply(received, &mut shared.lock().unwrap())
+    });
+    world.run(TASK).exits(75);
+    assert!(compactions(&world).is_empty());
+    world.run(TASK).exits(4);
+    assert_eq!(world.latest().ending().1.as_deref(), Some("model_refused"));
+    assert!(compactions(&world).is_empty());
+    world.run(TASK).exits(0);
+    assert!(!compactions(&world).is_empty());
+}
+
+#[test]
+fn an_answer_that_was_cut_off_at_the_window_is_asked_for_once_more() {
+    let world = world_of(Api::Chat)
+        .llm("window: 5000")
+        .top("compact: {at: 1.0, to: 0.5, keep: 0.1}");
+    let service = Service {
+        output: 900,
+        steps: 15,
+        ..Service::new(Api::Chat, 100_000)
+    };
+    let heard = Arc::new(Mutex::new(Heard::default()));
+    let (shared, mut cut) = (Arc::clone(&heard), false);
+    world.server.answers(move |received| {
+        if received.body.len() > 12_000 && !cut {
+            cut = true;
+            let mut answer = answer_of(Api::Chat, &received.json(), &text_of("I was about to"));
+            answer["choices"][0]["finish_reason"] = "length".into();
+            answer["usage"] =
+                json!({"prompt_tokens": 4900, "completion_tokens": 100, "total_tokens": 5000});
+            return completion(&answer);
+        }
+        service.reply(received, &mut shared.lock().unwrap())
+    });
+    world.run(TASK).exits(0).prints("done\n");
+    let run = world.latest();
+    let events = run.events("COMPACTION");
+    assert_eq!(events[0]["reason"], "refused");
+    let notes = run.events("SYSTEM_MESSAGE");
+    let unused = notes.iter().find(|it| it["usage"].is_object()).unwrap();
+    assert_eq!(
+        (&unused["window"], &unused["usage"]["total_tokens"]),
+        (&json!(5000), &json!(5000))
+    );
+    let thoughts = run.events("THOUGHT");
+    assert!(thoughts.iter().all(|it| it["content"] != "I was about to"));
+}
+
+#[test]
+fn a_server_that_drops_the_beginning_in_silence_is_reported_once() {
+    let world = world_of(Api::Chat);
+    let service = Service {
+        refusal: None,
+        steps: 12,
+        output: 5000,
+        ..Service::new(Api::Chat, 100_000)
+    };
+    let heard = Arc::new(Mutex::new(Heard::default()));
+    let shared = Arc::clone(&heard);
+    world.server.answers(move |received| {
+        let request = received.json();
+        let mut heard = shared.lock().unwrap();
+        heard.answers += 1;
+        let said = step(heard.answers, service.steps, service.output);
+        let mut answer = answer_of(Api::Chat, &request, &said);
+        let tokens = received.body.len() / 4;
+        // Half of the window is dropped whenever it is full.
+        answer["usage"] = usage(Api::Chat, tokens % 4096);
+        completion(&answer)
+    });
+    world
+        .run(TASK)
+        .exits(0)
+        .says("OLLAMA_CONTEXT_LENGTH")
+        .says("--ctx-size");
+    let notes = world.latest().events("SYSTEM_MESSAGE");
+    let warned = notes.iter().filter(|it| it["is_truncated"] == true);
+    assert_eq!(warned.count(), 1, "{notes:?}");
+}
+
+#[test]
+fn hand_edits_of_a_compaction_count_from_the_next_start() {
+    let world = world_of(Api::Chat)
+        .llm("window: 4000")
+        .top("compact: {}\nmax_iterations: 14");
+    let service = Service {
+        output: 900,
+        steps: 16,
+        ..Service::new(Api::Chat, 8000)
+    };
+    service.serve(&world);
+    world.run(TASK).exits(4);
+    let run = world.latest();
+    let journal = run.text("journal.jsonl");
+    let request = || {
+        let request = world.delta(["request", "-w", "ws", "--next", "LATEST"]);
+        String::from_utf8(request.exits(0).stdout.clone()).unwrap()
+    };
+    assert!(request().contains(SUMMARY));
+    let path = run.path("journal.jsonl");
+    fs::write(&path, journal.replace(SUMMARY, "Nine pears")).unwrap();
+    let edited = request();
+    assert!(edited.contains("Nine pears") && !edited.contains(SUMMARY));
+    // What an attacker may write.
+    for (word, hostile) in [
+        ("through_seq", "\"through_seq\":9007199254740991,\"x\":"),
+        ("through_seq", "\"through_seq\":0,\"x\":"),
+        ("by", "\"by\":\"magic\",\"x\":"),
+        ("summary", "\"summary\":\"\",\"x\":"),
+    ] {
+        fs::write(&path, journal.replace(&format!("\"{word}\":"), hostile)).unwrap();
+        let outcome = world
+            .delta(["request", "-w", "ws", "--next", "LATEST"])
+            .exits(0);
+        assert!(
+            String::from_utf8_lossy(&outcome.stdout).contains(TASK),
+            "{hostile}"
+        );
+        assert_valid_for_api(&outcome.stdout);
+    }
+    let is_other = |line: &&str| !line.contains("\"COMPACTION\"");
+    let without: Vec<&str> = journal.lines().filter(is_other).collect();
+    fs::write(&path, without.join("\n") + "\n").unwrap();
+    let whole = request();
+    assert!(
+        !whole.contains(SUMMARY) && whole.contains("call_1\""),
+        "{whole}"
+    );
+    fs::write(&path, journal).unwrap();
+    world.run(TASK).exits(0);
+}
+
+#[test]
+fn a_replay_has_the_compactions_of_the_record() {
+    for output in [900, 3000] {
+        let world = world_of(Api::Chat).llm("window: 5000").top("compact: {}");
+        let service = Service {
+            output,
+            steps: 20,
+            ..Service::new(Api::Chat, 5000)
+        };
+        service.serve(&world);
+        world.run(TASK).exits(0);
+        assert!(!compactions(&world).is_empty());
+        world
+            .delta(["replay", "-w", "ws", "LATEST"])
+            .exits(0)
+            .prints("identical: 20 requests\n");
+    }
+}
+
+#[test]
+fn a_fork_before_a_compaction_has_the_whole_conversation() {
+    let world = world_of(Api::Chat).llm("window: 4000").top("compact: {}");
+    let service = Service {
+        output: 900,
+        steps: 15,
+        ..Service::new(Api::Chat, 4000)
+    };
+    service.serve(&world);
+    world.run(TASK).exits(0);
+    world.server.answers(|_| text("forked"));
+    world
+        .delta(["fork", "-w", "ws", "--at", "2", "LATEST"])
+        .exits(0);
+    let body = String::from_utf8_lossy(&world.server.last().body).into_owned();
+    assert!(body.contains("call_1") && !body.contains(SUMMARY));
+}
+
+#[test]
+fn a_run_of_500_iterations_is_never_refused_twice_in_a_row() {
+    let world = world_of(Api::Chat).top("compact: {}\nmax_iterations: 600\nsync: false");
+    let service = Service {
+        output: 1500,
+        steps: 500,
+        ..Service::new(Api::Chat, 16_000)
+    };
+    let heard = service.serve(&world);
+    world.run(TASK).exits(0).prints("done\n");
+    let heard = heard.lock().unwrap();
+    assert!(heard.most_refusals <= 1, "{}", heard.most_refusals);
+    assert!(heard.summaries > 1, "{}", heard.summaries);
+    for body in thoughts(&world) {
+        assert!(body.contains(TASK) && body.matches(SUMMARY).count() <= 1);
+    }
+    let summaries = compactions(&world);
+    let written = summaries.iter().filter(|it| it["by"] == "summary").count();
+    assert_eq!(written, heard.summaries, "each summary is used once");
+}
+
+#[test]
+fn a_kill_at_any_line_of_the_journal_loses_at_most_one_summary() {
+    let world = world_of(Api::Chat).llm("window: 4000").top("compact: {}");
+    let service = Service {
+        output: 900,
+        steps: 16,
+        ..Service::new(Api::Chat, 4000)
+    };
+    service.clone().serve(&world);
+    world.run(TASK).exits(0).prints("done\n");
+    let run = world.latest();
+    let journal = run.text("journal.jsonl");
+    let lines: Vec<&str> = journal.lines().collect();
+    let metadata = run.path("metadata.json");
+    for cut in (3..lines.len()).step_by(3) {
+        fs::write(run.path("journal.jsonl"), lines[..cut].join("\n") + "\n").unwrap();
+        fs::remove_file(&metadata).ok();
+        let known = |kind: &str| {
+            let is_one = |line: &&&str| line.contains(kind);
+            lines[..cut].iter().filter(is_one).count()
+        };
+        let before = known("\"type\":\"COMPACTION\"");
+        let heard = service.clone().serve(&world);
+        heard.lock().unwrap().answers = known("\"type\":\"THOUGHT\"");
+        world
+            .delta(["run", "-w", "ws", "-a", "agent", "-m", TASK])
+            .exits(0);
+        let after = world.latest().events("COMPACTION").len() - before;
+        assert_eq!(heard.lock().unwrap().summaries, after, "cut at line {cut}");
+    }
+}
+
+#[test]
+fn the_window_is_asked_of_the_server_once() {
+    let world = world_of(Api::Chat).top("compact: {}");
+    let service = Service {
+        output: 900,
+        steps: 20,
+        ..Service::new(Api::Chat, 4000)
+    };
+    let entry = json!({"id": "scripted", "meta": {"n_ctx": 4000, "n_ctx_train": 99_999}});
+    world.server.lists(json!({"data": [entry]}));
+    let heard = service.serve(&world);
+    world.run(TASK).exits(0);
+    assert_eq!(heard.lock().unwrap().most_refusals, 0);
+    assert_eq!(compactions(&world)[0]["reason"], "size");
+    let looks = world.server.looks();
+    let line = "GET /v1/models HTTP/1.1".to_owned();
+    assert_eq!(looks, [(line, 1)], "after the first answer");
+}
+
+#[test]
+fn a_window_of_zero_is_unknown_and_nobody_is_asked() {
+    let world = world_of(Api::Chat).llm("window: 0").top("compact: {}");
+    Service {
+        steps: 3,
+        ..Service::new(Api::Chat, 100_000)
+    }
+    .serve(&world);
+    world.run(TASK).exits(0);
+    assert!(world.server.looks().is_empty());
+}
+
+#[test]
+fn shares_that_cannot_hold_and_a_window_of_iterations_beside_them_are_errors() {
+    for shares in [
+        "{at: 0.4}",
+        "{keep: 0}",
+        "{at: 1.1}",
+        "{to: 0.9}",
+        "{other: 1}",
+        "true",
+    ] {
+        let world = World::unasked().top(&format!("compact: {shares}"));
+        world.run(TASK).exits(78).says("compact");
+    }
+    let world = World::unasked().top("compact: {}");
+    let context = world.read("agent/context.yaml");
+    let context = context.replace("id: conversation", "id: conversation, max_iterations: 3");
+    world.write("agent/context.yaml", context);
+    world.run(TASK).exits(78).says("max_iterations");
+    let world = world.llm("max_retries: 0");
+    world.write(
+        "agent/agent.yaml",
+        world.read("agent/agent.yaml").replace("compact: {}", ""),
+    );
+    world.server.says([Reply::error(500, "down")]);
+    world.run(TASK).exits(75);
+    world
+        .go_on()
+        .arg("--compact")
+        .exits(78)
+        .says("max_iterations");
+}
+
+#[test]
+fn a_kill_at_any_system_call_pays_for_at_most_one_summary_twice() {
+    if !installed(&["strace"]) {
+        return;
+    }
+    // All places, 50 calls apart, take minutes.
+    let step = given_or("DELTA_KILL_STEP", 900);
+    for n in 1.. {
+        let world = world_of(Api::Chat).llm("window: 4000").top("compact: {}");
+        let service = Service {
+            output: 900,
+            steps: 14,
+            ..Service::new(Api::Chat, 4000)
+        };
+        let heard = service.serve(&world);
+        let inject = format!("inject=all:signal=KILL:when={}", n * step);
+        let strace = [
+            "strace",
+            "-qq",
+            "-o",
+            "/dev/null",
+            "-e",
+            "trace=all",
+            "-e",
+            &inject,
+        ];
+        let outcome = world.run(TASK).under(&strace).end();
+        let was_killed = outcome.code() != Some(0);
+        if was_killed {
+            world.run(TASK).exits(0);
+        }
+        let events = compactions(&world).len();
+        let summaries = heard.lock().unwrap().summaries;
+        let most = events + usize::from(was_killed);
+        assert!(
+            summaries <= most,
+            "{summaries} for {events}, killed at {}",
+            n * step
+        );
+        for body in thoughts(&world) {
+            assert!(body.contains(TASK));
+        }
+        if !was_killed {
+            break;
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_would_not_fit_is_asked_for_with_a_smaller_limit() {
+    let world = world_of(Api::Messages);
+    let (mut heard, service) = (0, Service::new(Api::Messages, 100_000));
+    world.server.answers(move |received| {
+        heard += 1;
+        let request = received.json();
+        if heard == 1 {
+            let words =
+                "input length and `max_tokens` exceed context limit: 188240 + 32000 > 200000";
+            let error = json!({"type": "invalid_request_error", "message": words});
+            return completion(&json!({"type": "error", "error": error})).status(400);
+        }
+        let wanted = if heard == 2 { 10_760 } else { 32_000 };
+        assert_eq!(request["max_tokens"], wanted);
+        let mut answer = answer_of(Api::Messages, &request, &step(heard, 3, 10));
+        answer["usage"] = usage(service.api, 100);
+        streamed(&stream(Api::Messages, &answer))
+    });
+    world.run(TASK).exits(0).prints("done\n");
+    assert_eq!(world.server.requests().len(), 3);
+}
+
+#[test]
+fn views_show_a_compaction() {
+    let world = world_of(Api::Chat).llm("window: 4000").top("compact: {}");
+    let service = Service {
+        output: 900,
+        steps: 15,
+        ..Service::new(Api::Chat, 4000)
+    };
+    service.serve(&world);
+    world.run(TASK).exits(0);
+    let event = compactions(&world)[0].clone();
+    let shown = |args: &[&str]| {
+        let outcome = world.delta(args.iter().copied()).exits(0);
+        String::from_utf8_lossy(&outcome.stdout).into_owned()
+    };
+    let log = shown(&["log", "-w", "ws"]);
+    let last = event["through_iteration"].as_u64().unwrap();
+    assert!(
+        log.contains("compacted: ") && log.contains(&format!("iterations 1 to {last}")),
+        "{log}"
+    );
+    let stats: Value =
+        serde_json::from_str(&shown(&["stats", "-w", "ws", "--format", "json"])).unwrap();
+    assert_eq!(stats[0]["compactions"], compactions(&world).len());
+    let thoughts = world.latest().events("THOUGHT");
+    let total: u64 = thoughts
+        .iter()
+        .map(|it| it["usage"]["prompt_tokens"].as_u64().unwrap())
+        .sum();
+    let summary = event["usage"]["prompt_tokens"].as_u64().unwrap();
+    assert_eq!(stats[0]["tokens"]["prompt_tokens"], total + summary);
+    let exported: Value =
+        serde_json::from_str(&shown(&["export", "-w", "ws", "--format", "atif"])).unwrap();
+    let steps = exported["steps"].as_array().unwrap();
+    let mut made = steps
+        .iter()
+        .filter(|it| it["extra"]["purpose"] == "compaction");
+    assert_eq!(made.next().unwrap()["message"], SUMMARY);
+    let number = event["iteration"].as_u64().unwrap();
+    let aside = shown(&["request", "-w", "ws", "LATEST", &format!("{number}c")]);
+    assert!(asks_for_summary(aside.as_bytes()));
+    let sent = shown(&["request", "-w", "ws", "LATEST", &number.to_string()]);
+    assert!(sent.contains(SUMMARY) && !asks_for_summary(sent.as_bytes()));
+}
+
+#[test]
+fn what_is_known_of_the_window_is_said_beforehand() {
+    let world = World::unasked().top("compact: {}").llm("window: 4000");
+    let preview = world.run(TASK).arg("--dry-run").exits(0);
+    preview.says("4000 tokens (llm.window)");
+    let check = world.delta(["check", "agent"]).exits(0);
+    assert!(String::from_utf8_lossy(&check.stdout).contains("window 4000 tokens (llm.window)"));
+    let world = World::unasked().top("compact: {}");
+    world
+        .run(TASK)
+        .arg("--dry-run")
+        .exits(0)
+        .says("asked of the server");
+}
+
+#[test]
+fn hooks_see_a_request_for_a_summary_only_if_they_say_so() {
+    for (says_so, seen) in [("", false), ("compaction: true\n", true)] {
+        let world = world_of(Api::Chat).llm("window: 4000").top("compact: {}");
+        let hooks = "pre_llm_request: {command: [sh, -c, 'cat \"$DELTA_HOOK_IO_PATH\"/input/*payload* >> \"$RUN_DIR/../../../seen\"']}\n";
+        world.write("agent/hooks.yaml", format!("{says_so}{hooks}"));
+        let service = Service {
+            output: 900,
+            steps: 15,
+            ..Service::new(Api::Chat, 4000)
+        };
+        service.serve(&world);
+        world.run(TASK).exits(0);
+        assert_eq!(asks_for_summary(world.read("seen").as_bytes()), seen);
+    }
+}
