@@ -45,7 +45,7 @@ VARIABLES = (
 )
 
 # Why a run that ends with 4 has come as far as it was allowed to. Everything else is for a person to mend.
-LIMITS = ("max_iterations", "tokens", "seconds", "budget", "context_full")
+LIMITS = ("max_iterations", "no_progress", "tokens", "seconds", "budget", "context_full")
 
 
 class Delta(BaseInstalledAgent):

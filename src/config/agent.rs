@@ -42,6 +42,8 @@ keys! {
         max_output_bytes: u64 = count("max_output_bytes", 1, 30_000,
             "The most bytes of each output stream of a tool that the model sees. The files always hold everything.").harmless(),
         keep_requests: u64 = count("keep_requests", 0, 50, "The number of newest requests that are kept whole. 0 keeps all.").harmless(),
+        same_call: u64 = count("same_call", 0, 0,
+            "The number of calls in a row of one tool with the same arguments and the same result that ends the run. 0 is no limit."),
         limits: StartLimits = LIMITS_KEY,
         compact: Option<CompactShares> = COMPACT_KEY,
         tool_timeout: Option<Duration> = count("tool_timeout_ms", 0, 600_000, "The time limit of a tool. 0 is no limit."),

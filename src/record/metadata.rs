@@ -19,10 +19,10 @@ const FILE: &str = "metadata.json";
 
 /// Every word of `stop_reason`: those of agents' runs, of signals, of flows and of evaluations.
 #[rustfmt::skip]
-pub(crate) const STOP_REASONS: [&str; 33] = [
+pub(crate) const STOP_REASONS: [&str; 34] = [
     "final_answer", "length", "content_filter", "not_accepted", "model_unavailable", "model_refused",
-    "context_full", "context", "disk_full", "io_error", "max_iterations", "tokens", "seconds", "budget",
-    "deadline", "accept", "hook", "journal_changed", "ask_human", "subagent", "SIGINT", "SIGTERM", "SIGHUP",
+    "context_full", "context", "disk_full", "io_error", "max_iterations", "no_progress", "tokens", "seconds",
+    "budget", "deadline", "accept", "hook", "journal_changed", "ask_human", "subagent", "SIGINT", "SIGTERM", "SIGHUP",
     "success", "partial", "failure", "paused", "agent", "input",
     "passed", "failed", "undecided", "configuration",
 ];

@@ -14,6 +14,7 @@ pub mod metadata;
 pub mod stop_reason;
 pub mod messages;
 pub(crate) mod message_cache;
+pub(crate) mod same_calls;
 pub(crate) mod workspace;
 pub(crate) mod own_workspaces;
 pub(crate) mod run_dir;

@@ -24,6 +24,8 @@ pub enum StopReason {
     DiskFull,
     IoError,
     MaxIterations,
+    /// The model has repeated one call, with the same result, `same_call` times.
+    NoProgress,
     /// The tokens of `limits`.
     Tokens,
     /// The seconds of `limits`.
@@ -89,7 +91,7 @@ impl Suspension {
 
 impl StopReason {
     /// All but the signals.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::FinalAnswer,
         Self::Length,
         Self::ContentFilter,
@@ -100,6 +102,7 @@ impl StopReason {
         Self::DiskFull,
         Self::IoError,
         Self::MaxIterations,
+        Self::NoProgress,
         Self::Tokens,
         Self::Seconds,
         Self::Budget,
@@ -126,6 +129,7 @@ impl StopReason {
             Self::DiskFull => "disk_full",
             Self::IoError => "io_error",
             Self::MaxIterations => "max_iterations",
+            Self::NoProgress => "no_progress",
             Self::Tokens => "tokens",
             Self::Seconds => "seconds",
             Self::Budget => "budget",
@@ -153,6 +157,7 @@ impl StopReason {
             | Self::DiskFull
             | Self::IoError
             | Self::MaxIterations
+            | Self::NoProgress
             | Self::Tokens
             | Self::Seconds
             | Self::Budget
@@ -182,6 +187,7 @@ impl StopReason {
             | Self::ContextFull
             | Self::Context
             | Self::MaxIterations
+            | Self::NoProgress
             | Self::Tokens
             | Self::Seconds
             | Self::Budget
@@ -210,6 +216,7 @@ impl StopReason {
             | Self::JournalChanged => true,
             Self::FinalAnswer
             | Self::MaxIterations
+            | Self::NoProgress
             | Self::Tokens
             | Self::Seconds
             | Self::Budget

@@ -159,6 +159,7 @@ mod report_shown;
 mod requests;
 mod resume;
 mod run;
+mod same_call;
 mod same_command;
 mod sandbox;
 mod sandbox_doors;

@@ -100,7 +100,7 @@ const EVERYTHING: [(&str, &str); 3] = [
          seed: 1, reasoning_effort: low, stream: false, api: chat, cache: 1h, total_timeout_ms: 1, \
          headers: {X-A: b, api-key: {env: AZURE_KEY}}, response_format: {type: text}}\n\
          system_prompt: system_prompt.md\nimports: [more.yaml]\nmax_iterations: 1\nmax_output_bytes: 1\n\
-         keep_requests: 0\nworkspace_env: [STAGE, APP_*]\nlimits: {tokens: 0, seconds: 0}\ncompact: {at: 0.9, to: 0.5, keep: 0.1}\n\
+         keep_requests: 0\nsame_call: 0\nworkspace_env: [STAGE, APP_*]\nlimits: {tokens: 0, seconds: 0}\ncompact: {at: 0.9, to: 0.5, keep: 0.1}\n\
          pricing: {m: {input: 2, output: 8.5, cached: 0.5, cache_write: 3}}\n\
          budget: {cost: 2.5, tokens: 500000, seconds: 3600, per: tree}\n\
          output_schema: more.json\naccept: [{command: ['true'], timeout_ms: 0}]\nrepairs: 3\ntool_timeout_ms: 0\nwrapper: [env]\n\

@@ -89,10 +89,14 @@ pub(super) fn replay_result(
 pub(super) fn record_result(
     engine: &mut Engine<'_>,
     call: &OpenCall,
-    done: Done,
+    mut done: Done,
     execution_ref: Option<&str>,
     by_hook: bool,
 ) -> Result<()> {
+    let calls = engine.same_calls.as_mut();
+    if let Some(note) = calls.and_then(|calls| calls.add_result(&call.id, &done.observation)) {
+        done.observation.push_str(&note);
+    }
     let playback = engine.talk.model.playback();
     let output_ref = playback.and_then(|playback| playback.output_ref(&call.id));
     engine.log.add(&Event::ActionResult {

@@ -104,6 +104,12 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<ThoughtOut
     } = answered;
     make_ids_unique(&mut answer.calls, |id| engine.talk.transcript.has_id(id));
     add_thought(engine, &answer, (&invocation, &prefix), request_bytes);
+    if let Some(calls) = &mut engine.same_calls {
+        calls.begin_answer(answer.calls.iter().map(|call| {
+            let arguments = call.invalid.as_ref().unwrap_or(&call.arguments);
+            (call.id.as_str(), call.name.as_str(), arguments.as_str())
+        }));
+    }
     engine.limits.count_iteration();
     let usage = answer.usage.unwrap_or_default();
     compaction::note_count(engine, request_bytes, usage)?;

@@ -120,6 +120,7 @@ fn of_reason(name: &str, limits: EvaluationLimits) -> TargetEnd {
         | StopReason::ContentFilter
         | StopReason::ContextFull
         | StopReason::MaxIterations
+        | StopReason::NoProgress
         | StopReason::Tokens
         | StopReason::Seconds
         | StopReason::Budget
@@ -154,6 +155,7 @@ mod tests {
         };
         for reason in [
             "max_iterations",
+            "no_progress",
             "tokens",
             "seconds",
             "budget",
