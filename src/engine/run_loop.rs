@@ -20,6 +20,7 @@ mod questions;
 mod confirmations;
 mod recovery;
 mod sandbox_note;
+mod group;
 mod calls;
 mod judge;
 mod written_call;

@@ -14,8 +14,9 @@ use crate::record::run_dir::reference;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::process::{self, Command, Ended, SpawnError};
+use crate::unix::process::{self, Children, Command, Ended, Outcome, SpawnError, Token};
 use serde_json::Value;
+use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -193,6 +194,53 @@ fn execute(
     call_id: &str,
     too_long: impl Fn() -> String,
 ) -> Result<Done> {
+    let (call, ended) = start(ctx, tool, (prepared, timeout), call_id, |command| {
+        process::run(&ctx.signals, command, ctx.grace())
+    })?;
+    end(ctx, tool, call, ended, too_long)
+}
+
+/// A call whose program has been started.
+pub(crate) struct StartedProgram {
+    program: String,
+    dir: PathBuf,
+    stdout: File,
+    stderr: File,
+    timeout: Option<Duration>,
+}
+
+/// Starts a call among others.
+pub(crate) fn start_tool(
+    ctx: &RunContext<'_>,
+    tool: &Tool,
+    prepared: Prepared,
+    call_id: &str,
+    children: &mut Children<'_>,
+) -> Result<(StartedProgram, std::result::Result<Token, SpawnError>)> {
+    let timeout = timeout(ctx, tool.timeout_ms);
+    start(ctx, tool, (prepared, timeout), call_id, |command| {
+        children.spawn(command)
+    })
+}
+
+/// The outcome of a call that [`start_tool`] has started.
+pub(crate) fn end_tool(
+    ctx: &RunContext<'_>,
+    tool: &Tool,
+    (call, bound): (StartedProgram, &BoundCall),
+    ended: std::result::Result<Outcome, SpawnError>,
+) -> Result<Done> {
+    end(ctx, tool, call, ended, || explain_too_long(bound))
+}
+
+/// Starts a program with a tool's environment, as `run` does it.
+fn start<T>(
+    ctx: &RunContext<'_>,
+    tool: &Tool,
+    (prepared, timeout): (Prepared, Option<Duration>),
+    call_id: &str,
+    run: impl FnOnce(Command<'_>) -> T,
+) -> Result<(StartedProgram, T)> {
     let mut env = ctx.tool_variables(tool);
     env.extend(
         tool.env
@@ -201,7 +249,7 @@ fn execute(
     );
     // What the program makes of the files' names does not matter: these are the files.
     let record = prepared.record;
-    let (stdout, mut stderr) = (
+    let (stdout, stderr) = (
         record.stdout.try_clone().at("open", &prepared.dir)?,
         record.stderr.try_clone().at("open", &prepared.dir)?,
     );
@@ -215,7 +263,33 @@ fn execute(
         stderr: record.stderr,
         timeout,
     };
-    let (how, duration) = match process::run(&ctx.signals, command, ctx.grace()) {
+    let ran = run(command);
+    let call = StartedProgram {
+        program: prepared.argv.into_iter().next().unwrap_or_default(),
+        dir: prepared.dir,
+        stdout,
+        stderr,
+        timeout,
+    };
+    Ok((call, ran))
+}
+
+/// What a call that has ended, or could not be started, comes to.
+fn end(
+    ctx: &RunContext<'_>,
+    tool: &Tool,
+    call: StartedProgram,
+    ended: std::result::Result<Outcome, SpawnError>,
+    too_long: impl Fn() -> String,
+) -> Result<Done> {
+    let StartedProgram {
+        program,
+        dir,
+        stdout,
+        mut stderr,
+        timeout,
+    } = call;
+    let (how, duration) = match ended {
         Ok(outcome) => {
             ctx.log.ended(&format!("tool {}", tool.name), &outcome);
             (outcome.how, outcome.duration)
@@ -223,11 +297,11 @@ fn execute(
         Err(error) => {
             let message = match &error {
                 SpawnError::TooLong => too_long(),
-                other => other.message(&prepared.argv[0]),
+                other => other.message(&program),
             };
             stderr
                 .write_all(format!("{message}\n").as_bytes())
-                .at("write", &prepared.dir)?;
+                .at("write", &dir)?;
             if matches!(error, SpawnError::TooLong | SpawnError::Other(_)) {
                 return Ok(Done::not_run(message));
             }
@@ -235,11 +309,11 @@ fn execute(
         }
     };
     let exit_code = how.code();
-    execution::end_record(&prepared.dir, exit_code, duration, None)?;
+    execution::end_record(&dir, exit_code, duration, None)?;
     let max = shown_bytes(ctx, tool);
     let secrets = ctx.environment.secrets();
-    let stdout = ends_of(&stdout, max, &secrets).at("read", &prepared.dir)?;
-    let stderr = ends_of(&stderr, max, &secrets).at("read", &prepared.dir)?;
+    let stdout = ends_of(&stdout, max, &secrets).at("read", &dir)?;
+    let stderr = ends_of(&stderr, max, &secrets).at("read", &dir)?;
     let notes = notes_of(how, exit_code, timeout, &stderr);
     Ok(Done {
         status: ActionStatus::of(how == Ended::Exited(0)),

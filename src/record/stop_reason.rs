@@ -79,6 +79,16 @@ impl Suspension {
         }
     }
 
+    /// How much it asks of a person: of several runs the one with the most decides.
+    pub(crate) fn demand(self) -> u8 {
+        match self {
+            Self::Later => 0,
+            Self::Asks => 1,
+            Self::Undecided => 2,
+            Self::Misconfigured => 3,
+        }
+    }
+
     fn exit(self) -> Exit {
         match self {
             Self::Asks => Exit::Waiting,

@@ -9,7 +9,7 @@ use super::origin::require_own_run;
 use crate::engine::tool_call::subagent_run;
 use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
-use crate::record::state::{self, Reading};
+use crate::record::state::{self, Reading, Run};
 use crate::record::stop_reason::{StopReason, Suspension};
 use crate::record::subruns::find_started;
 use crate::unix::files;
@@ -17,15 +17,31 @@ use crate::unix::files;
 /// Runs are not looked for further down.
 const DEEPEST: usize = 64;
 
-/// The run at the bottom, for which all above it wait. None if it cannot be found.
+/// The run at the bottom, for which all above it wait: of several, one that asks a person. None if none can be found.
 pub(crate) fn awaited_run(suspended: &RunDir) -> Option<RunSnapshot> {
-    let mut found: Option<RunSnapshot> = None;
+    let mut all = awaited_runs(suspended);
+    let at = all.iter().position(asks).unwrap_or_default();
+    (at < all.len()).then(|| all.swap_remove(at))
+}
+
+/// The runs at the bottom for which a run waits.
+fn awaited_runs(suspended: &RunDir) -> Vec<RunSnapshot> {
+    let mut found = Vec::new();
+    let mut above: Vec<RunDir> = children_of(suspended);
     for _ in 0..DEEPEST {
-        let above = found.as_ref().map_or(suspended, |found| &found.run);
-        let below = inspect_run(&child_of(above)?).ok()?;
-        let waits = is_suspended(below.metadata.stop_reason.as_deref());
-        found = Some(below);
-        if !waits {
+        let below = above.iter().filter_map(|run| inspect_run(run).ok());
+        let (waiting, bottom): (Vec<_>, Vec<_>) =
+            below.partition(|run| is_suspended(run.metadata.stop_reason.as_deref()));
+        found.extend(bottom);
+        above.clear();
+        for run in waiting {
+            let children = children_of(&run.run);
+            if children.is_empty() {
+                found.push(run);
+            }
+            above.extend(children);
+        }
+        if above.is_empty() {
             break;
         }
     }
@@ -38,7 +54,7 @@ pub(crate) fn standing_of(found: &RunSnapshot, is_same: bool) -> Standing {
     let standing = found.standing(is_same);
     let waits = standing.status == Status::Interrupted
         && is_suspended(found.metadata.stop_reason.as_deref())
-        && awaited_run(&found.run).is_some_and(|below| asks(&below));
+        && has_only_questions(&awaited_runs(&found.run));
     match waits {
         true => Standing {
             status: Status::WaitingForInput,
@@ -62,21 +78,32 @@ pub(crate) fn is_suspended(stop_reason: Option<&str>) -> bool {
     stop_reason == Some(StopReason::Subagent(Suspension::Later).name())
 }
 
-/// The run of the call that a run was left with.
-fn child_of(run: &RunDir) -> Option<RunDir> {
-    let journal = files::read_regular(&run.journal()).ok()?;
+/// True for runs of which each has asked a person and has no answer.
+fn has_only_questions(runs: &[RunSnapshot]) -> bool {
+    !runs.is_empty() && runs.iter().all(asks)
+}
+
+/// The runs of the calls that a run was left with.
+fn children_of(run: &RunDir) -> Vec<RunDir> {
+    let Ok(journal) = files::read_regular(&run.journal()) else {
+        return Vec::new();
+    };
     let lenient = Reading {
         lenient: true,
         window: None,
     };
-    let state = state::read(&journal, lenient).ok()?;
-    let calls = &state.last_thought()?.calls;
-    let open = calls.iter().find(|call| {
-        let request = call.request.as_ref();
-        call.result.is_none() && request.is_some_and(|request| request.is_suspended)
-    })?;
-    let request = open.request.as_ref()?;
-    let call_id = request.call_id.as_deref()?;
-    let command = request.command.as_deref().unwrap_or_default();
-    find_started(run, (call_id, command), &subagent_run(&open.name, call_id)?)
+    let state = state::read(&journal, lenient).ok();
+    let calls = state.as_ref().and_then(Run::last_thought);
+    let calls = calls.map_or(&[][..], |thought| &thought.calls).iter();
+    let open = calls.filter(|call| call.result.is_none());
+    open.filter_map(|call| {
+        let request = call
+            .request
+            .as_ref()
+            .filter(|request| request.is_suspended)?;
+        let call_id = request.call_id.as_deref()?;
+        let command = request.command.as_deref().unwrap_or_default();
+        find_started(run, (call_id, command), &subagent_run(&call.name, call_id)?)
+    })
+    .collect()
 }

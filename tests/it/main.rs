@@ -151,6 +151,7 @@ mod old_runs;
 mod outcomes;
 mod pages;
 mod rate;
+mod parallel;
 mod recorder;
 mod release;
 mod replay;

@@ -51,6 +51,8 @@ keys! {
         confirm: Confirm = key("confirm", Own, "Whether a person is asked before a call runs: true, or a sentence to ask."),
         pass_api_key: bool = key("pass_api_key", Flag(Some(false)),
             "True if the command receives the variables with the API key, as a command that runs an agent must."),
+        parallel: Option<u64> = key("parallel", Count(0, None),
+            "The most calls that run at once, of consecutive calls in one message to tools that have this key. Default: 0, one after another."),
     }
     read by hand {
         key("name", Text, "The name by which the model calls the tool.").required(),

@@ -2,39 +2,47 @@
 
 use super::confirmations::consent;
 use super::executed::remember_executed_files;
+use super::group::{
+    EndedCall, GroupDone, Planned, is_parallel, print_command, record_run, run_group,
+};
 use super::hook_points::run_hooks;
 use super::open_call::{Barred, MOST_CALLS, OpenCall};
 use super::outcome::Step;
 use super::questions::{ask, ask_first, withdraw_question};
 use super::recovery::{Recovered, recover_call, suspended_by};
-use super::results::{past_guard, record_observation, record_refusal, replay_result};
+use super::results::{past_guard, record_refusal, replay_result};
 use super::sandbox_note::{note_length, print_note};
 use super::{Engine, Ready, tool_named};
 use crate::config::agent::HookEvent;
-use crate::config::tool::bind::BoundCall;
-use crate::config::tool::shown::{asked_for, call_line};
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call;
 use crate::record::event::Event;
 use crate::record::stop_reason::Suspension;
-use crate::text::amounts::format_duration;
 use crate::text::json;
-use crate::text::shell::shell_quoted;
-use crate::unix::terminal::Tone;
 
 /// Brings every call to its result, in order. Stops early if the run must end or wait.
 pub(super) fn run_calls(engine: &mut Engine<'_>, calls: Vec<OpenCall>) -> Step<()> {
     if calls.is_empty() {
         return Ok(());
     }
-    for call in calls {
+    let mut rest = &calls[..];
+    while let Some((call, behind)) = rest.split_first() {
         if call.barred != Some(Barred::CutOff)
             && let Some(ending) = engine.must_end().or_else(|| engine.limits.time_is_over())
         {
             engine.log.journal.flush()?;
             return Err(ending.into());
         }
-        run_call(engine, &call)?;
+        if is_parallel(engine, call) {
+            let GroupDone { taken, asks } = run_group(engine, rest)?;
+            rest = &rest[taken..];
+            if let Some(planned) = asks {
+                run_consented(engine, planned)?;
+            }
+            continue;
+        }
+        rest = behind;
+        run_call(engine, call)?;
         if call.asked.is_some() {
             // The call may have got its result without an answer.
             withdraw_question(engine)?;
@@ -105,6 +113,25 @@ fn run_guarded(
     let Some((bound, questions)) = past_guard(engine, call, Some(tool), bound)? else {
         return Ok(());
     };
+    let planned = Planned {
+        call,
+        tool,
+        bound,
+        call_id,
+        questions,
+    };
+    run_consented(engine, planned)
+}
+
+/// Runs a call that its guards have passed, once a person agrees who must.
+fn run_consented(engine: &mut Engine<'_>, planned: Planned<'_>) -> Step<()> {
+    let Planned {
+        call,
+        tool,
+        bound,
+        call_id,
+        questions,
+    } = planned;
     match consent(engine, call, (tool, &bound), &questions)? {
         true => execute_call(engine, call, (tool, bound), call_id),
         false => Ok(()),
@@ -143,41 +170,20 @@ fn execute_call(
         let places = (call_id.as_str(), command.as_str());
         return Err(suspended_by(engine, call, suspension, places, &done).into());
     }
-    let outcome = match done.exit_code {
-        Some(0) => format!("ok, {}", format_duration(done.duration)),
-        Some(code) => format!("exit code {code}, {}", format_duration(done.duration)),
-        None => "not run".to_owned(),
+    let planned = Planned {
+        call,
+        tool,
+        bound,
+        call_id,
+        questions: Vec::new(),
     };
-    Ok(record_observation(
-        engine, call, done, &outcome, &reference,
-    )?)
-}
-
-/// The columns that a command may take in a line of progress.
-const COMMAND_WIDTH: usize = 160;
-
-/// Prints what is about to run, with the head of its stdin; if more is wanted, all of both.
-fn print_command(engine: &Engine<'_>, bound: &BoundCall, resolved: &str) {
-    let stdin = bound.stdin.as_deref().map(String::from_utf8_lossy);
-    if !engine.log.screen.verbose {
-        let shown = call_line(&bound.argv, stdin.as_deref(), COMMAND_WIDTH);
-        return engine
-            .log
-            .print_progress(&[(Tone::Dim, "$ "), (Tone::Command, &shown)]);
-    }
-    let command = shell_quoted(&asked_for(&bound.argv).words);
-    let sign = if stdin.is_some() { " <<<" } else { "" };
-    engine.log.print_progress(&[
-        (Tone::Dim, "$ "),
-        (Tone::Command, &command),
-        (Tone::Dim, sign),
-    ]);
-    for line in stdin.iter().flat_map(|text| text.lines()) {
-        engine.log.print_below(Tone::Command, line);
-    }
-    if command != resolved {
-        engine
-            .log
-            .print_below(Tone::Dim, &format!("in full: {resolved}"));
-    }
+    let places = (reference, command);
+    record_run(
+        engine,
+        EndedCall {
+            planned,
+            done,
+            places,
+        },
+    )
 }
