@@ -140,6 +140,9 @@ keys! {
         command: Option<Vec<Word>>,
         /// How long one attempt may take when its answer comes as it is made.
         total_timeout: Duration,
+        /// The models that are asked in its place, in order.
+        fallback: Vec<Fallback>,
+        chain: ChainSource,
     }
     keys {
         model: Option<String> = key("model", Text, "The model's name. Without it and without command: the model of -M, or of DELTA_MODEL.")
@@ -164,7 +167,41 @@ keys! {
             "A program that acts as the model: it reads a request on its standard input and prints a chat completion on its \
              standard output. ${AGENT_HOME} and ${CWD} are replaced in its words."),
         TOTAL_TIMEOUT,
+        key("fallback", Own,
+            "Models that are asked, in this order, when the one before fails: each is an llm of its own. They are left out of \
+             runs whose model, api, command or endpoint agent.yaml does not choose."),
     }
+}
+
+/// A model that is asked when the one before it has failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Fallback {
+    pub llm: Llm,
+    /// The failures after which it is asked.
+    pub after: Vec<ModelFailure>,
+}
+
+named_enum! {
+    /// How a model fails to answer.
+    pub(crate) enum ModelFailure {
+        /// It cannot be reached, and all retries are used up.
+        Unavailable = "unavailable",
+        /// The account has nothing more to spend.
+        Quota = "quota",
+        /// The service refuses the request as such.
+        Refused = "refused",
+    }
+}
+
+/// Where the models come from that are asked in place of the first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ChainSource {
+    #[default]
+    AgentFile,
+    /// The command line, which chooses them for this run.
+    CommandLine,
+    /// There are none: something else than the agent's file chooses the first.
+    LeftOut,
 }
 
 /// Recorded only if answers are streamed.
@@ -195,6 +232,15 @@ impl Llm {
     /// True if a model is named, or a program serves as one.
     pub(crate) fn has_model(&self) -> bool {
         self.model.is_some() || self.command.is_some()
+    }
+
+    /// Leaves out the models of the agent's file that are asked in place of the first, which something else
+    /// chooses: what is said to that one was never meant for them.
+    pub(crate) fn leave_out_fallback(&mut self) {
+        if self.chain != ChainSource::CommandLine {
+            self.chain = ChainSource::LeftOut;
+            self.fallback.clear();
+        }
     }
 
     /// The model's name as JSON.

@@ -81,7 +81,9 @@ impl Environment {
     pub(crate) fn of_agent(agent: &Agent, workspace: Option<&Path>) -> Result<(Self, Vec<String>)> {
         let workspace_env = agent.workspace_env.as_deref();
         let (mut environment, warnings) = Self::read(&agent.home, workspace, workspace_env)?;
-        let variables = agent.llm.headers.iter().filter_map(Header::variable);
+        let others = agent.llm.fallback.iter().map(|entry| &entry.llm);
+        let all = [&agent.llm].into_iter().chain(others);
+        let variables = all.flat_map(|llm| llm.headers.iter().filter_map(Header::variable));
         environment.header_names = variables.map(str::to_owned).collect();
         Ok((environment, warnings))
     }

@@ -2,7 +2,7 @@
 //!
 //! Unaware of API keys and of the environment.
 
-use super::agent::{LLM, Llm, Streaming, TOTAL_TIMEOUT};
+use super::agent::{Fallback, LLM, Llm, ModelFailure, Streaming, TOTAL_TIMEOUT};
 use super::context::command;
 use crate::config::api::{Api, CacheTime, Header, HeaderValue, appended_path};
 use crate::config::environment::{scheme_objection, without_secrets};
@@ -166,6 +166,7 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Llm {
         cache: llm
             .read_choice("cache", &CacheTime::ALL, out)
             .unwrap_or_default(),
+        fallback: read_fallback(llm, out),
         ..read
     }
 }
@@ -178,6 +179,81 @@ fn read_streaming(llm: &Section<'_>, out: &mut Diagnostics) -> Streaming {
     };
     let read = llm.read("stream", "true, false or auto", pick, out);
     read.unwrap_or_default()
+}
+
+/// The models that are asked in place of this one.
+fn read_fallback(llm: &Section<'_>, out: &mut Diagnostics) -> Vec<Fallback> {
+    const INHERITED: [&str; 3] = ["timeout_ms", "max_retries", "stream"];
+    let mut chain: Vec<Fallback> = Vec::new();
+    let list = llm.read_list("fallback", out).into_iter().flatten();
+    for (index, entry) in list.enumerate() {
+        let at = [llm.path_to("fallback"), vec![Step::Item(index)]].concat();
+        let Value::Object(given) = entry else {
+            let found = describe_value(entry);
+            out.error(
+                at,
+                format!("llm: fallback: expected a mapping, found {found}"),
+            );
+            continue;
+        };
+        let mut map = given.clone();
+        let after = map.shift_remove("after");
+        let is_program = map.contains_key("command");
+        for key in INHERITED
+            .into_iter()
+            .filter(|key| !(is_program && *key == "stream"))
+        {
+            if let (false, Some(value)) = (map.contains_key(key), llm.map.get(key)) {
+                map.insert(key.to_owned(), value.clone());
+            }
+        }
+        if map.shift_remove("fallback").is_some() {
+            let message = "llm: fallback: an entry has none of its own; add another to the list";
+            out.error(at.clone(), message);
+        }
+        let mut read = read_model(&Section::new(&map, at.clone()).within("llm: fallback"), out);
+        if !read.has_model() {
+            out.error(
+                at.clone(),
+                "llm: fallback: an entry needs model: or command:",
+            );
+        }
+        if read.command.is_none() && read.base_url.is_none() {
+            read.base_url = Some(read.api.public_endpoint().to_owned());
+        }
+        let after = read_after(after.as_ref(), &at, out);
+        let is_program = |llm: &Value| llm.get("command").is_some();
+        let first_is_program = llm.map.contains_key("command");
+        let programs_before = first_is_program
+            && llm.map["fallback"]
+                .as_array()
+                .is_some_and(|all| all[..index].iter().all(is_program));
+        if after.is_empty() || programs_before && after == [ModelFailure::Quota] {
+            let message = "llm: fallback: this entry is never asked: no model before it fails in a way that after lists";
+            out.warn(at, message);
+        }
+        chain.push(Fallback { llm: read, after });
+    }
+    chain
+}
+
+/// The failures after which a model is asked.
+fn read_after(value: Option<&Value>, at: &[Step], out: &mut Diagnostics) -> Vec<ModelFailure> {
+    let default = vec![ModelFailure::Unavailable, ModelFailure::Quota];
+    let Some(value) = value else { return default };
+    let words = value.as_array().and_then(|list| {
+        let words = list.iter().map(|word| ModelFailure::parse(word.as_str()?));
+        words.collect::<Option<Vec<_>>>()
+    });
+    words.unwrap_or_else(|| {
+        let known = ModelFailure::ALL.map(|(name, _)| name).join(", ");
+        let at = [at.to_vec(), vec![Step::Key("after".to_owned())]].concat();
+        out.error(
+            at,
+            format!("llm: fallback: after: expected a list of these: {known}"),
+        );
+        default
+    })
 }
 
 /// Refuses parameters that delta cannot honour. True if answers are made in the background.

@@ -83,9 +83,14 @@ impl Pricing {
 impl PriceList {
     /// What a model costs; none if nothing says so.
     pub(crate) fn of_model(&self, model: Option<&str>) -> Option<Pricing> {
+        self.of_named(model).or(self.of_any)
+    }
+
+    /// What a model costs; none if nothing says so by its name.
+    pub(crate) fn of_named(&self, model: Option<&str>) -> Option<Pricing> {
         let mut prices = self.of_models.iter();
         let named = prices.find(|(name, _)| name.as_deref() == model);
-        named.map(|(_, pricing)| *pricing).or(self.of_any)
+        named.map(|(_, pricing)| *pricing)
     }
 
     /// The prices under `pricing:`.

@@ -1,7 +1,7 @@
 //! The effective configuration, for the record: tools expanded, and only the names of values that
 //! may be secret.
 
-use super::agent::{Agent, HookEvent, Llm, Source};
+use super::agent::{Agent, ChainSource, HookEvent, Llm, Source};
 use super::pricing::Budget;
 use crate::config::api::{Api, Header, HeaderValue};
 use crate::config::tool::definition::Word;
@@ -57,6 +57,11 @@ pub(crate) fn render_resolved(
     if let Some(pricing) = agent.prices.of_model(agent.llm.model.as_deref()) {
         config["pricing"] = json!(pricing);
     }
+    for (index, entry) in agent.llm.fallback.iter().enumerate() {
+        if let Some(pricing) = agent.prices.of_named(entry.llm.model.as_deref()) {
+            config["llm"]["fallback"][index]["pricing"] = json!(pricing);
+        }
+    }
     if let Some(deadline) = deadline {
         config["deadline"] = json!(deadline.to_string());
     }
@@ -87,6 +92,17 @@ fn llm(from: &Llm) -> Map<String, Value> {
     if let Some(command) = &from.command {
         llm.insert("command".to_owned(), words(command));
     }
+    let entries = from.fallback.iter().map(|entry| {
+        let mut one = self::llm(&entry.llm);
+        one.insert("after".to_owned(), json!(entry.after));
+        Value::Object(one)
+    });
+    match from.chain {
+        // Later starts leave them out, too.
+        ChainSource::LeftOut => llm.insert("fallback".to_owned(), false.into()),
+        _ if from.fallback.is_empty() => None,
+        _ => llm.insert("fallback".to_owned(), entries.collect()),
+    };
     llm
 }
 

@@ -184,18 +184,32 @@ impl SpendingRules {
             };
             return Err(Error::config(unpriced(what, model.as_deref())));
         }
-        let limit = |key: &str| {
-            let parameters = &agent.llm.parameters;
-            let found = parameters.iter().find(|(name, _)| name == key);
-            found.and_then(|(_, value)| value.as_u64())
-        };
-        let names = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
         Ok(Self {
             budget,
             outer,
             pricing,
             model,
-            answer_tokens: names.into_iter().find_map(limit).unwrap_or(USUAL_ANSWER),
+            answer_tokens: answer_tokens(agent),
+        })
+    }
+
+    /// The rules when the agent asks another model in place of the first.
+    ///
+    /// # Errors
+    /// A cost is limited, and that model has no price of its own.
+    pub(crate) fn of_fallback(&self, agent: &Agent) -> std::result::Result<Self, String> {
+        let model = agent.llm.model.clone();
+        let pricing = agent.prices.of_named(model.as_deref());
+        let limits_cost =
+            self.budget.cost.is_some() || self.outer.iter().any(|it| it.cost.is_some());
+        if limits_cost && pricing.is_none() {
+            return Err("the budget limits the cost, and pricing has no price for it".to_owned());
+        }
+        Ok(Self {
+            pricing,
+            model,
+            answer_tokens: answer_tokens(agent),
+            ..self.clone()
         })
     }
 
@@ -203,6 +217,17 @@ impl SpendingRules {
         let pricing = self.pricing?;
         Some(pricing.cost((input, output), cached, cache_written))
     }
+}
+
+/// The estimate of an answer.
+fn answer_tokens(agent: &Agent) -> u64 {
+    let limit = |key: &str| {
+        let parameters = &agent.llm.parameters;
+        let found = parameters.iter().find(|(name, _)| name == key);
+        found.and_then(|(_, value)| value.as_u64())
+    };
+    let names = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+    names.into_iter().find_map(limit).unwrap_or(USUAL_ANSWER)
 }
 
 /// The spending of one start of the engine.
@@ -267,6 +292,11 @@ impl Account {
         may_fail(account.open_all());
         account.drop_twins();
         account
+    }
+
+    /// Books by other rules from now on: another model is asked.
+    pub(crate) fn change_rules(&mut self, rules: SpendingRules) {
+        self.rules = rules;
     }
 
     /// The value of [`LEDGERS`] for the run's programs.

@@ -13,6 +13,7 @@ use crate::error::{At, Error, is_passing, reason};
 use crate::model::wire::Neutral;
 use crate::record::engine_log::Level;
 use crate::record::messages::{self, Form};
+use crate::record::state::fallback_model;
 use crate::text::json::{self, Object};
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, SpawnError};
@@ -63,6 +64,20 @@ type Built<T> = std::result::Result<T, Unbuilt>;
 impl Builder {
     /// A builder for an agent. `tools` is everything the model can call.
     pub(crate) fn new<'t>(agent: &Agent, tools: impl Iterator<Item = &'t Tool>) -> Self {
+        Self {
+            head: Self::head(agent, tools),
+            computed: Vec::new(),
+            only_looks: false,
+            lacking: Vec::new(),
+        }
+    }
+
+    /// Builds for the same agent with another model from now on.
+    pub(crate) fn change_model(&mut self, other: Self) {
+        self.head = other.head;
+    }
+
+    fn head<'t>(agent: &Agent, tools: impl Iterator<Item = &'t Tool>) -> Vec<u8> {
         let mut head = Vec::new();
         let mut object = Object::begin(&mut head);
         object.put_some("model", agent.llm.model.as_ref());
@@ -74,12 +89,7 @@ impl Builder {
             object.put("tools", &tools);
         }
         object.nest("messages").push(b'[');
-        Self {
-            head,
-            computed: Vec::new(),
-            only_looks: false,
-            lacking: Vec::new(),
-        }
+        head
     }
 
     /// From now on no generator is run. Computed files are taken as they are, and left out where there
@@ -349,6 +359,14 @@ fn is_missing(error: &io::Error) -> bool {
 pub(crate) fn form(llm: &Llm) -> Form {
     match llm.api {
         Api::Chat => Form::Chat(llm.model_json()),
+        Api::Responses | Api::Messages => Form::Neutral,
+    }
+}
+
+/// The same for a model of this name that is asked in place of the first.
+pub(crate) fn fallback_form(llm: &Llm, name: &str) -> Form {
+    match llm.api {
+        Api::Chat => Form::Chat(Some(fallback_model(name))),
         Api::Responses | Api::Messages => Form::Neutral,
     }
 }

@@ -36,6 +36,9 @@ pub(crate) const LEDGERS: &str = "DELTA_LEDGERS";
 /// Set in trials of evaluations: the limits of an agent count over all starts of a run.
 pub(crate) const LASTING_LIMITS: &str = "DELTA_LASTING_LIMITS";
 
+/// Set in trials of evaluations that measure the first model alone.
+pub(crate) const NO_FALLBACK: &str = "DELTA_NO_FALLBACK";
+
 /// A run's surroundings.
 pub(crate) struct RunContext<'a> {
     /// The process's signals.

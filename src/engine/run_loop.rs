@@ -12,7 +12,9 @@ mod run_log;
 mod limits;
 mod sizes;
 mod hook_points;
+mod chain;
 mod conversation;
+mod fallback;
 mod executed;
 mod open_call;
 mod results;
@@ -27,6 +29,7 @@ mod written_call;
 mod compaction;
 mod think;
 
+pub(crate) use chain::{Candidate, Chain};
 pub(crate) use outcome::{EndedRun, Ending};
 
 use crate::VERSION;
@@ -52,6 +55,7 @@ use crate::unix::terminal::Screen;
 use calls::run_calls;
 use conversation::Conversation;
 use executed::report_executed_files;
+use fallback::recall_models;
 use hook_points::{Hooks, has_hook, on_error, on_run_end};
 use judge::{judge, refused_for_good};
 use limits::Limits;
@@ -111,13 +115,13 @@ impl<'a> Engine<'a> {
         (journal, record): (Journal, Vec<u8>),
         metadata: Metadata,
         mut options: Options,
-        model: Model<'a>,
+        (model, chain): (Model<'a>, Chain<'a>),
     ) -> Result<Self> {
         let (rules, screen) = (options.spending.take(), options.screen);
         let shows_text = options.shows_text && !has_hook(ctx, HookEvent::PostLlmResponse);
         let streamed = StreamedText::new(shows_text, screen);
         let reading = (options.lenient, options.compacts);
-        let talk = Conversation::new(ctx, model, reading, streamed)?;
+        let talk = Conversation::new(ctx, (model, chain), reading, streamed)?;
         let hooks = Hooks::new(ctx)?;
         ctx.run.reserve();
         let log = RunLog::new(ctx, journal, metadata, screen);
@@ -215,10 +219,11 @@ impl<'a> Engine<'a> {
                 .map(|reason| think::cut_off(reason, None, self.talk.wire.api())),
             _ => refused_for_good(self, &run),
         };
+        recall_models(&mut self.talk, &run);
         self.talk.wire.recall(&run.remedies, &run.pauses);
         self.talk.sizes.recall(&run, self.talk.wire.api());
         if !run.compaction.is_none() {
-            self.ctx.workspace.allow_compactions()?;
+            self.ctx.workspace.raise_layout()?;
         }
         self.talk.transcript.start(&run, &journal);
         let thought = run.last_thought();

@@ -162,6 +162,11 @@ impl Gathering<'_> {
                 let text = line.content.map_or_else(String::new, text_of);
                 self.note(line, text, &["level"]);
             }
+            EventKind::ModelChanged => {
+                let from = line.from.as_deref().unwrap_or_default();
+                let text = format!("the model changes from {from} to {}", line.changed_to());
+                self.note(line, text, &[]);
+            }
             EventKind::Error => {
                 let text = line.error_message.as_deref().or(line.message.as_deref());
                 self.note(

@@ -69,8 +69,10 @@ pub(crate) type Purse<'p> = dyn FnMut(u64, Expense) -> std::result::Result<(), D
 pub(crate) enum Asked {
     /// An answer.
     Answered(Box<Answer>),
-    /// The model cannot be reached now.
-    Unavailable(String),
+    /// The model cannot be reached now; perhaps at a time that its server named.
+    Unavailable(String, Option<Timestamp>),
+    /// The account has nothing more to spend; perhaps at a time that the server named.
+    Quota(String, Option<Timestamp>),
     /// The model's server said no; perhaps it would not to a request that is a little different.
     Refused(String, Option<Remedy>),
     /// The conversation is longer than the model takes.
@@ -197,12 +199,16 @@ fn wait_to_retry(
     if let Some(after) = after.filter(|after| *after > LONGEST_RETRY_AFTER) {
         let until = Timestamp::now().plus(after);
         let why = format!("{why}; the server asks to wait until {until}");
-        return Err(Asked::Unavailable(why));
+        return Err(Asked::Unavailable(why, Some(until)));
     }
     let tries = retries + 1;
     if retries == patience.max_retries {
         let times = if tries == 1 { "attempt" } else { "attempts" };
-        return Err(Asked::Unavailable(format!("{why} (after {tries} {times})")));
+        let why = format!("{why} (after {tries} {times})");
+        return Err(Asked::Unavailable(
+            why,
+            after.map(|after| Timestamp::now().plus(after)),
+        ));
     }
     let wait = after.unwrap_or_else(|| backoff_time(retries));
     if is_over(wait) {
@@ -231,9 +237,10 @@ fn pass(
         match rate.pass(signals, patience.deadline, LONGEST_RETRY_AFTER, notify) {
             Pass::Open(probe) => return Ok(probe),
             Pass::Later(why, until) => {
-                Asked::Unavailable(format!("{why}; the server asks to wait until {until}"))
+                let why = format!("{why}; the server asks to wait until {until}");
+                Asked::Unavailable(why, Some(until))
             }
-            Pass::Quota(why) => Asked::Refused(why, None),
+            Pass::Quota(why) => Asked::Quota(why, None),
             Pass::OutOfTime => Asked::OutOfTime,
             Pass::Stopped(stop) => Asked::Stopped(stop),
         },
@@ -256,9 +263,10 @@ fn expense(wire: &Wire, attempt: &Attempt) -> Expense {
             Expense::Unknown(None)
         }
         Attempt::Lost => Expense::Unknown(None),
-        Attempt::Again { .. } | Attempt::Stopped { .. } | Attempt::Refused { .. } => {
-            Expense::Nothing
-        }
+        Attempt::Again { .. }
+        | Attempt::Stopped { .. }
+        | Attempt::Refused { .. }
+        | Attempt::Quota { .. } => Expense::Nothing,
     }
 }
 
@@ -290,6 +298,15 @@ fn judge_attempt(
             };
             (NextStep::End(asked), outcome)
         }
+        Attempt::Quota {
+            why,
+            after,
+            http_status,
+        } => {
+            record.http_status = Some(http_status);
+            let until = after.map(|after| Timestamp::now().plus(after));
+            (NextStep::End(Asked::Quota(why.clone(), until)), why)
+        }
         Attempt::Again {
             why,
             after,
@@ -302,7 +319,8 @@ fn judge_attempt(
             record.timed_out = timed_out;
             let step = if is_last {
                 let why = format!("{why}; the server asks for no retry now");
-                NextStep::End(Asked::Unavailable(why))
+                let until = after.map(|after| Timestamp::now().plus(after));
+                NextStep::End(Asked::Unavailable(why, until))
             } else {
                 NextStep::Again(why.clone(), after)
             };

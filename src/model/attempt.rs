@@ -74,6 +74,14 @@ pub(crate) enum Attempt {
         /// The server's status, if there was one.
         http_status: Option<u16>,
     },
+    /// The account has nothing more to spend.
+    Quota {
+        /// Why, in the server's own words.
+        why: String,
+        /// When the server says that it has again.
+        after: Option<Duration>,
+        http_status: u16,
+    },
     /// The service does not know the answer that it had begun.
     Lost,
     /// A signal asks the engine to end.

@@ -143,6 +143,11 @@ impl Http {
         }
     }
 
+    /// Replaces these in what comes back, too.
+    pub(crate) fn redact_also(&mut self, secrets: Vec<Secret>) {
+        self.endpoint.secrets.extend(secrets);
+    }
+
     pub(crate) fn rate(&self) -> Option<&SharedRate> {
         self.rate.as_ref()
     }

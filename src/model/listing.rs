@@ -97,7 +97,9 @@ fn exchange(
     let received = http.attempt(exchange, Some(limit), &mut |_| {});
     match received.attempt {
         Attempt::Body { .. } => Ok(received.response.unwrap_or_default()),
-        Attempt::Again { why, .. } | Attempt::Refused { why, .. } => Err(Unanswered::Failed(why)),
+        Attempt::Again { why, .. } | Attempt::Refused { why, .. } | Attempt::Quota { why, .. } => {
+            Err(Unanswered::Failed(why))
+        }
         Attempt::Lost => Err(Unanswered::Failed("the answer got lost".to_owned())),
         Attempt::Stopped { stop, .. } => Err(Unanswered::Stopped(stop)),
     }

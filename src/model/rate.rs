@@ -183,11 +183,7 @@ impl SharedRate {
             } if !after.is_zero() => {
                 later((*after).min(Duration::from_millis(LONGEST)), false, why)
             }
-            Attempt::Refused {
-                http_status: Some(429),
-                why,
-                ..
-            } => later(QUOTA_LASTS, true, why),
+            Attempt::Quota { why, .. } => later(QUOTA_LASTS, true, why),
             Attempt::Body { .. } => {
                 // Most answers have nothing to end.
                 if self.read().is_some_and(|said| said.until > 0) {

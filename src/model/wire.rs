@@ -48,6 +48,8 @@ struct Rules {
     api: Api,
     /// The model, as JSON.
     model: Option<String>,
+    /// The name of the service and the model, if they are asked in place of the first.
+    fallback: Option<String>,
     stream: bool,
     /// Thinking is switched on by hand: such models demand it back, and verify no more than its signature.
     is_manual: bool,
@@ -122,6 +124,13 @@ impl Wire {
         if environment.is_openai(&agent.llm) {
             wire.rules.cache_key = PromptCacheKey::OfAgent(agent.name.clone());
         }
+        wire
+    }
+
+    /// The same for a model of this name that is asked in place of the first.
+    pub(crate) fn of_fallback(agent: &Agent, environment: &Environment, name: &str) -> Self {
+        let mut wire = Self::of_agent(agent, environment);
+        wire.rules.fallback = Some(name.to_owned());
         wire
     }
 

@@ -311,6 +311,16 @@ pub(crate) enum Event<'a> {
         #[serde(flatten)]
         fact: Option<Fact<'a>>,
     },
+    /// Another model is asked from now on, in this start.
+    ModelChanged {
+        /// The models' names, with their endpoints unless these are the vendors' own.
+        from: &'a str,
+        to: &'a str,
+        why: &'a str,
+        /// When `from` can be asked again, if its service named a time.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        until: Option<&'a str>,
+    },
     /// A hook has been run.
     HookAudit {
         hook_name: &'a str,

@@ -221,6 +221,11 @@ impl Invocations {
         (record.open?.conversation == sha256(conversation)).then_some(begun)
     }
 
+    /// Gives up the answer that is open: another model is asked.
+    pub(crate) fn give_up_open(&mut self) {
+        self.open = None;
+    }
+
     /// Records a request that is about to be sent, and shortens one that need not be whole any more.
     /// `purpose` ends its name; empty: it brings the run on.
     pub(crate) fn begin(

@@ -76,6 +76,11 @@ impl MessageCache {
         *self = Self::new(self.form.clone(), self.reading);
     }
 
+    /// Forgets everything, and gives messages another form from now on.
+    pub(crate) fn change_form(&mut self, form: Form) {
+        *self = Self::new(form, self.reading);
+    }
+
     /// Adds what the journal holds behind what has been read. All calls in it must have their results. False, and
     /// everything is forgotten, if the journal must be read from its beginning: there is a compaction in it.
     ///

@@ -13,7 +13,7 @@ use crate::error::{At, Error, Exit, Result};
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::state::{self, Reading};
-use crate::record::workspace::{KNOWN_LAYOUTS, Workspace};
+use crate::record::workspace::{LAYOUT, Workspace, is_known_layout};
 use crate::text::ids::RunId;
 use crate::text::yaml;
 use crate::unix::files;
@@ -106,9 +106,11 @@ pub(crate) fn plan(workspace: &Workspace) -> Result<MigrationPlan> {
         plan.steps
             .push(MigrationStep::Write(ignore, b"*\n".to_vec()));
     }
-    let version = crate::record::workspace::LAYOUT.as_bytes().to_vec();
-    plan.steps
-        .push(MigrationStep::Write(control.join("VERSION"), version));
+    let version = control.join("VERSION");
+    if !files::read_line(&version).is_some_and(|version| is_known_layout(&version)) {
+        let layout = LAYOUT.as_bytes().to_vec();
+        plan.steps.push(MigrationStep::Write(version, layout));
+    }
     if has_schema {
         plan.steps.push(MigrationStep::Remove(schema));
     }
@@ -143,11 +145,15 @@ pub(crate) fn perform(step: &MigrationStep) -> Result<()> {
 
 fn check_numbers(control: &Path, schema: &Path) -> Result<()> {
     let version = control.join("VERSION");
-    for (path, known) in [(schema, &KNOWN[..]), (&version, &KNOWN_LAYOUTS[..])] {
+    for path in [schema, &version] {
         let Some(text) = files::read_lossy(path)? else {
             continue;
         };
-        if !known.contains(&text.trim()) {
+        let is_known = match path == version {
+            true => is_known_layout(text.trim()),
+            false => KNOWN.contains(&text.trim()),
+        };
+        if !is_known {
             return Err(Error::failure(format!(
                 "{} names layout '{}', which this delta does not know; nothing has been changed",
                 path.display(),

@@ -95,8 +95,7 @@ impl SameCalls {
             row.add(call);
         }
         let call = &mut self.answer[at];
-        let note = note(row.length + 1);
-        if let Some(bare) = observation.strip_suffix(&note)
+        if let Some(bare) = without_note(observation)
             && row
                 .last
                 .as_ref()
@@ -106,7 +105,7 @@ impl SameCalls {
             return None;
         }
         let length = row.add(call);
-        (length >= NOTED_FROM).then_some(note)
+        (length >= NOTED_FROM).then(|| note(length))
     }
 
     /// The longest row of so many calls or more that a call of the newest answer has ended or made longer.
@@ -151,6 +150,13 @@ fn are_equal(one: &str, other: &str) -> bool {
 /// The end of the observation of the n-th call of a row.
 fn note(n: u64) -> String {
     format!("\n[call {n} in a row with the same arguments and the same result; do something else]")
+}
+
+/// The observation before its note, whatever row that was for: a message may have been put before it since.
+fn without_note(observation: &str) -> Option<&str> {
+    let (bare, end) = observation.rsplit_once("\n[call ")?;
+    let n = end.split(' ').next()?.parse().ok()?;
+    observation[bare.len()..].eq(&note(n)).then_some(bare)
 }
 
 #[cfg(test)]

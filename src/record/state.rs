@@ -85,8 +85,17 @@ pub struct Run<'j> {
     pub damaged: Vec<Damage>,
     /// The task of an old start without a message yet.
     unsaid: Option<UserMessage<'j>>,
-    /// The model that is asked, as the configuration of the newest start names it: JSON.
+    /// The model that is asked, as JSON: as the configuration of the newest start names it, or as
+    /// [`fallback_model`] does.
     asked_model: Option<Cow<'j, str>>,
+    /// The model in the configuration of the newest start, as JSON.
+    first_model: Option<Cow<'j, str>>,
+    /// Since the last answer a model was asked in place of the first.
+    pub fallback_asked: bool,
+    /// A start had its first model chosen by something else than the agent's file.
+    pub fallback_left_out: bool,
+    /// Models whose services named a time before which they are not to be asked.
+    pub not_before: Vec<NotBefore<'j>>,
     /// An old engine recorded some of it.
     is_old: bool,
     pub is_flow: bool,
@@ -214,6 +223,15 @@ pub struct Request<'j> {
     pub is_suspended: bool,
 }
 
+/// A model that is not to be asked before a time.
+#[derive(Debug)]
+pub struct NotBefore<'j> {
+    pub model: Cow<'j, str>,
+    /// How it failed.
+    pub why: Cow<'j, str>,
+    pub until: Cow<'j, str>,
+}
+
 /// A question to a person.
 #[derive(Debug)]
 pub struct RecordedQuestion<'j> {
@@ -333,7 +351,7 @@ pub(crate) fn read_after<'j>(
 impl<'j> Run<'j> {
     /// The model's name in the configuration of the newest start.
     pub(crate) fn asked_model(&self) -> Option<String> {
-        serde_json::from_str(self.asked_model.as_deref()?).ok()
+        serde_json::from_str(self.first_model.as_deref()?).ok()
     }
 
     /// The model's last answer, if nothing has been said since that it has not seen.
@@ -387,6 +405,12 @@ impl Thought<'_> {
             .and_then(|raw| serde_json::from_str::<OfApi>(raw).ok());
         wire.map_or(Cow::Borrowed("chat"), |wire| wire.api.into())
     }
+}
+
+/// A model that is asked in place of the first, as JSON. No model's own name is written so: what one service has
+/// said for itself alone is never sent to another that has a model of the same name.
+pub(crate) fn fallback_model(name: &str) -> String {
+    crate::text::json::text(&[name])
 }
 
 /// Where the `window`-th thought from the end begins; 0 if there are fewer.

@@ -20,11 +20,15 @@ use std::time::Instant;
 /// The layout that this engine writes.
 pub(crate) const LAYOUT: &str = "1.2\n";
 
-/// The layout of a workspace with a compaction in one of its journals, which earlier engines would misread.
-pub(crate) const COMPACTED_LAYOUT: &str = "1.3\n";
+/// The same with events that engines of the layout before misread.
+const LATER_LAYOUT: &str = "1.3\n";
 
-/// The layouts that this engine reads.
-pub(crate) const KNOWN_LAYOUTS: [&str; 2] = ["1.2", "1.3"];
+/// True for the number of a layout that this engine reads and writes.
+pub(super) fn is_known_layout(version: &str) -> bool {
+    [LAYOUT, LATER_LAYOUT]
+        .iter()
+        .any(|known| known.trim_end() == version)
+}
 
 /// A directory that an agent works in.
 #[derive(Clone, Debug)]
@@ -138,14 +142,23 @@ impl Workspace {
             )));
         }
         match files::read_line(&self.control.join("VERSION")) {
-            Some(version) if !KNOWN_LAYOUTS.contains(&&*version) => {
+            Some(version) if !is_known_layout(&version) => {
                 let root = self.root.display();
+                let known = LATER_LAYOUT.trim_end();
                 Err(Error::failure(format!(
-                    "workspace {root} is in layout {version}, which this engine does not know; it knows {}",
-                    KNOWN_LAYOUTS.join(" and ")
+                    "workspace {root} is in layout {version}, which this engine does not know; it knows {known}"
                 )))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Marks the workspace before an event is recorded that older engines would misread.
+    pub(crate) fn raise_layout(&self) -> Result<()> {
+        let path = self.control.join("VERSION");
+        match files::read_line(&path).as_deref() == Some(LATER_LAYOUT.trim_end()) {
+            true => Ok(()),
+            false => files::replace_shared(&path, LATER_LAYOUT.as_bytes()),
         }
     }
 
@@ -169,15 +182,6 @@ impl Workspace {
         missing
             .into_iter()
             .try_for_each(|(name, bytes)| files::replace_shared(&self.control.join(name), bytes))
-    }
-
-    /// Keeps engines away from this workspace that know no compactions. Comes before the first.
-    pub(crate) fn allow_compactions(&self) -> Result<()> {
-        let path = self.control.join("VERSION");
-        match files::read_line(&path) {
-            Some(version) if version == COMPACTED_LAYOUT.trim_end() => Ok(()),
-            _ => files::replace_shared(&path, COMPACTED_LAYOUT.as_bytes()),
-        }
     }
 
     /// Waits for the lock under which runs are chosen and created.

@@ -3,13 +3,13 @@
 use super::inspect::RunSnapshot;
 use super::open::{OpenRun, RunStart, first_metadata};
 use super::result::RunResult;
-use crate::config::agent::Agent;
-use crate::config::environment::Environment;
+use crate::config::agent::{Agent, Fallback, Llm, ModelFailure};
+use crate::config::environment::{Endpoint, Environment, without_secrets};
 use crate::config::resolved::render_resolved;
 use crate::engine::account::SpendingRules;
 use crate::engine::question::HumanAnswer;
-use crate::engine::run_context::{self, RunContext};
-use crate::engine::run_loop::{Engine, Options};
+use crate::engine::run_context::{self, NO_FALLBACK, RunContext};
+use crate::engine::run_loop::{Candidate, Chain, Engine, Options};
 use crate::error::{Exit, Result, may_fail};
 use crate::model::ask::Model;
 use crate::model::http::Http;
@@ -24,7 +24,9 @@ use crate::text::ids::RunId;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone, stderr_is_terminal};
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// The agent, the run and the settings of an engine's start.
@@ -65,7 +67,11 @@ impl Launch<'_> {
         let budget = self.spending.as_ref().map(|rules| rules.budget);
         let budget = budget.unwrap_or(self.agent.budget);
         let deadline = self.signals.deadline();
-        render_resolved(self.agent, self.max_iterations(), &budget, deadline)
+        let mut agent = Cow::Borrowed(self.agent);
+        if leaves_out_fallback(&agent, self.environment) {
+            agent.to_mut().llm.leave_out_fallback();
+        }
+        render_resolved(&agent, self.max_iterations(), &budget, deadline)
     }
 
     /// Begins a new run.
@@ -148,11 +154,12 @@ impl Launch<'_> {
             is_ours,
         } = open;
         let ctx = self.context(&run);
-        let (model, described) = self.model(&ctx)?;
+        let agents = with_fallbacks(self.agent);
+        let (mut model, name) = self.first_model(&ctx)?;
         if !self.is_chat {
             let root = self.workspace.root.display();
             let at = resumes_at.map_or_else(String::new, |at| format!(", resumes at [{at}]"));
-            let head = format!("run {} in {root}, {described}{at}", run.id);
+            let head = format!("run {} in {root}, model {name}{at}", run.id);
             self.screen.progress(&[(Tone::Dim, &head)]);
         }
         let options = Options {
@@ -167,7 +174,21 @@ impl Launch<'_> {
             compacts: self.compacts,
             shows_text: self.shows_text && stderr_is_terminal(),
         };
-        let engine = Engine::new(&ctx, (journal, record), metadata, options, model)?;
+        let chain = agents.iter().zip(&self.agent.llm.fallback);
+        let mut others: VecDeque<Candidate<'_>> = chain
+            .map(|(agent, entry)| self.candidate(&ctx, agent, &entry.after))
+            .collect();
+        if !others.is_empty() {
+            // None may print what another was given.
+            let models = others.iter_mut().filter_map(|it| it.model.as_mut());
+            for model in models.chain([&mut model]) {
+                if let Model::Http(http) = model {
+                    http.redact_also(self.environment.secrets());
+                }
+            }
+        }
+        let models = (model, Chain::new(name, others));
+        let engine = Engine::new(&ctx, (journal, record), metadata, options, models)?;
         RunResult::of_engine(engine.run())
     }
 
@@ -198,11 +219,16 @@ impl Launch<'_> {
         Log::new(run.log(), level, self.environment.secrets())
     }
 
-    fn model<'m>(&'m self, ctx: &RunContext<'_>) -> Result<(Model<'m>, String)> {
-        let llm = &self.agent.llm;
+    /// A model that an agent of this start names, and its name with that of its service.
+    fn model<'m>(
+        &'m self,
+        ctx: &RunContext<'_>,
+        llm: &Llm,
+        endpoint: impl FnOnce() -> Result<Endpoint>,
+    ) -> Result<(Model<'m>, String)> {
         if let Some(command) = &llm.command {
             let argv = ctx.argv(command);
-            let described = format!("model {}", argv[0]);
+            let name = argv[0].clone();
             let program = Program {
                 dir: &self.workspace.root,
                 env: ctx.model_variables(),
@@ -213,21 +239,76 @@ impl Launch<'_> {
                 grace: ctx.grace(),
                 argv,
             };
-            return Ok((Model::Command(program), described));
+            return Ok((Model::Command(program), name));
         }
-        let endpoint = self
-            .environment
-            .endpoint(llm.api, llm.base_url.as_deref(), &llm.headers)?;
-        let model = llm.model.as_deref().unwrap_or_default();
-        let at = match endpoint.base_url.as_str() {
-            url if url == llm.api.public_endpoint() => String::new(),
-            url => format!(" at {url}"),
-        };
-        let http = Http::new(endpoint, llm, &self.signals);
-        if let Some(why) = http.rate().and_then(|rate| rate.objection.as_deref()) {
+        let endpoint = endpoint()?;
+        let name = service_name(llm, &endpoint.base_url);
+        Ok((Model::Http(Http::new(endpoint, llm, &self.signals)), name))
+    }
+
+    /// The first model of this start.
+    fn first_model<'m>(&'m self, ctx: &RunContext<'_>) -> Result<(Model<'m>, String)> {
+        let llm = &self.agent.llm;
+        let (model, name) = self.model(ctx, llm, || {
+            self.environment
+                .endpoint(llm.api, llm.base_url.as_deref(), &llm.headers)
+        })?;
+        if let Model::Http(http) = &model
+            && let Some(why) = http.rate().and_then(|rate| rate.objection.as_deref())
+        {
             self.screen.warn(why);
         }
-        Ok((Model::Http(http), format!("model {model}{at}")))
+        Ok((model, name))
+    }
+
+    /// A model that is asked in place of the first: that of this agent.
+    fn candidate<'m>(
+        &'m self,
+        ctx: &RunContext<'_>,
+        agent: &'m Agent,
+        after: &'m [ModelFailure],
+    ) -> Candidate<'m> {
+        let llm = &agent.llm;
+        let found = self.model(ctx, llm, || self.environment.fallback_endpoint(llm));
+        let rules = self.spending.as_ref().map(|rules| rules.of_fallback(agent));
+        let spending = rules.transpose();
+        let name = match &found {
+            Ok((_, name)) => name.clone(),
+            Err(_) => service_name(llm, llm.base_url.as_deref().unwrap_or_default()),
+        };
+        let obstacle = found.as_ref().err().map(|error| error.message.clone());
+        Candidate {
+            agent,
+            name,
+            after,
+            obstacle: obstacle.or_else(|| spending.clone().err()),
+            model: found.ok().map(|(model, _)| model),
+            spending: spending.unwrap_or_default(),
+        }
+    }
+}
+
+/// True if the environment keeps an agent from asking other models in place of the first.
+pub(crate) fn leaves_out_fallback(agent: &Agent, environment: &Environment) -> bool {
+    environment.chooses_endpoint(&agent.llm) || std::env::var_os(NO_FALLBACK).is_some()
+}
+
+/// The agent with each of the models that are asked in place of the first.
+fn with_fallbacks(agent: &Agent) -> Vec<Agent> {
+    let each = agent.llm.fallback.iter();
+    let with = |entry: &Fallback| Agent {
+        llm: entry.llm.clone(),
+        ..agent.clone()
+    };
+    each.map(with).collect()
+}
+
+/// A model's name, with its endpoint unless that is the vendor's own.
+pub(crate) fn service_name(llm: &Llm, base_url: &str) -> String {
+    let model = llm.model.as_deref().unwrap_or_default();
+    match base_url {
+        url if url == llm.api.public_endpoint() => model.to_owned(),
+        url => format!("{model} at {}", without_secrets(url)),
     }
 }
 

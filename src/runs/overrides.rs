@@ -2,7 +2,7 @@
 
 use super::inspect::RecordedSettings;
 use super::preflight::{choose_model, load_agent};
-use crate::config::agent::{AGENT, Agent, Severity};
+use crate::config::agent::{AGENT, Agent, ChainSource, Severity};
 use crate::config::keys;
 use crate::config::llm::misspelt_warning;
 use crate::config::load;
@@ -101,6 +101,20 @@ fn keep_model(agent: &mut Agent, journal: &JournalSource<'_>) {
     {
         let name = state.asked_model();
         agent.llm.model = name.filter(|name| !name.trim().is_empty());
+        agent.llm.leave_out_fallback();
+    }
+}
+
+/// Leaves out the models that agent.yaml asks in place of the first if these overrides choose that one.
+fn choose_chain(agent: &mut Agent, set: &Map<String, Value>) {
+    const CHOOSE: [&str; 5] = ["llm", "llm.model", "llm.api", "llm.base_url", "llm.command"];
+    let of_all = set
+        .get("llm")
+        .is_some_and(|llm| llm.get("fallback").is_some());
+    if of_all || set.contains_key("llm.fallback") {
+        agent.llm.chain = ChainSource::CommandLine;
+    } else if CHOOSE.iter().any(|key| set.contains_key(*key)) {
+        agent.llm.leave_out_fallback();
     }
 }
 
@@ -219,6 +233,7 @@ pub(crate) fn load_with_overrides(
         }
         agent = loaded.ok_or_else(|| wrong("the agent cannot be loaded with it"))?;
     }
+    choose_chain(&mut agent, &set);
     choose_model(&mut agent)?;
     Ok((agent, set))
 }

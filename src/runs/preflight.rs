@@ -198,6 +198,7 @@ pub(crate) fn choose_model(agent: &mut Agent) -> Result<()> {
     {
         agent.llm.model = Some(name);
         agent.llm.is_from_environment = true;
+        agent.llm.leave_out_fallback();
     }
     Ok(())
 }

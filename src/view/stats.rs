@@ -18,6 +18,7 @@ use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::text::timestamp::Timestamp;
 use flow::FlowFigures;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -117,6 +118,17 @@ pub(crate) struct Figures {
 struct PricedConfig {
     pricing: Option<Pricing>,
     budget: Option<Budget>,
+    llm: Value,
+}
+
+impl PricedConfig {
+    /// What a model costs that is asked in place of the first. `name` begins with the model's own.
+    fn of_fallback(llm: &Value, name: &str) -> Option<Pricing> {
+        let model = name.split(" at ").next();
+        let mut chain = llm["fallback"].as_array()?.iter();
+        let entry = chain.find(|entry| entry["model"].as_str() == model)?;
+        serde_json::from_value(entry["pricing"].clone()).ok()
+    }
 }
 
 /// Tokens, money and time; none where nothing is known of them.
@@ -133,6 +145,7 @@ pub(crate) struct Expenses {
 #[derive(Default)]
 struct StartProgress {
     pricing: Option<Pricing>,
+    llm: Value,
     budget: Option<Budget>,
     started_at: Option<Timestamp>,
     asked_at: Option<Timestamp>,
@@ -238,6 +251,10 @@ impl Figures {
                 let config: PricedConfig = config.unwrap_or_default();
                 reading.pricing = config.pricing.or(reading.pricing);
                 reading.budget = config.budget;
+                reading.llm = config.llm;
+            }
+            EventKind::ModelChanged => {
+                reading.pricing = PricedConfig::of_fallback(&reading.llm, &line.changed_to());
             }
             EventKind::Thought => self.thought(line, run, reading, at),
             EventKind::Compaction => {

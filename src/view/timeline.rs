@@ -205,6 +205,12 @@ impl Timeline {
                 };
                 TimelineEntry::new("note").say(tone, content(line.content))
             }
+            EventKind::ModelChanged => {
+                let (from, to) = (text(&line.from), line.changed_to());
+                TimelineEntry::new("model")
+                    .say(Tone::Command, format!("{from} -> {to}"))
+                    .say(Tone::Dim, format!(": {}", text(&line.why)))
+            }
             EventKind::HookAudit => self.hook(line),
             EventKind::Error if line.node_id.is_some() => flow::retry(line),
             EventKind::Error => {

@@ -125,6 +125,7 @@ mod flow_retry;
 mod flow_winner;
 #[cfg(feature = "flow")]
 mod flow_program;
+mod fallback;
 mod fleet;
 mod fork;
 mod guards;

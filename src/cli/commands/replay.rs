@@ -5,7 +5,7 @@ use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ReplayArgs;
 use crate::config::agent::{Agent, StartLimits};
 use crate::config::environment::Environment;
-use crate::engine::run_loop::{Ending, Engine, Options};
+use crate::engine::run_loop::{Chain, Ending, Engine, Options};
 use crate::error::{Error, Exit, Result};
 use crate::model::ask::Model;
 use crate::model::replay::{Divergence, Playback};
@@ -31,7 +31,7 @@ use crate::unix::terminal::{Screen, Tone, print};
 use crate::view::effects::EffectList;
 use crate::view::request_diff::first;
 use serde_json::{Map, Value};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
@@ -239,8 +239,9 @@ fn engine(
     };
     let ctx = launch.context(&open.run);
     let model = Model::Recorded(playback);
+    let chain = Chain::new(String::new(), VecDeque::new());
     let journal = (open.journal, open.record);
-    let ended = Engine::new(&ctx, journal, open.metadata, options, model)?.run();
+    let ended = Engine::new(&ctx, journal, open.metadata, options, (model, chain))?.run();
     let ending = ended.ending.clone();
     let (metadata, journal) = ended.seal();
     let open = OpenRun {

@@ -5,7 +5,7 @@ use crate::cli::args::RunArgs;
 use crate::cli::message::GivenAgent;
 use crate::cli::result;
 use crate::cli::unread_stdin::UnreadStdin;
-use crate::config::agent::Agent;
+use crate::config::agent::{Agent, ChainSource, Fallback};
 use crate::config::environment::{Environment, MODEL};
 use crate::config::lint::is_sandbox;
 use crate::config::person;
@@ -15,6 +15,7 @@ use crate::error::{Error, Exit, Result, may_fail};
 use crate::record::own_workspaces::{self, workspaces_dir};
 use crate::record::workspace::Workspace;
 use crate::runs::decide::Decision;
+use crate::runs::launch::{leaves_out_fallback, service_name};
 use crate::runs::overrides::load_with_overrides;
 use crate::runs::preflight::{
     check_depth, check_schema, heed_deadline, install_signals, read_environment,
@@ -268,7 +269,41 @@ fn settings(
             endpoint.key_source.unwrap_or_else(|| "none".to_owned()),
         ));
     }
+    if let Some(environment) = environment {
+        all.extend(fallbacks(agent, environment));
+    }
     all
+}
+
+/// The models that would be asked in place of the first, with what is against it.
+fn fallbacks(agent: &Agent, environment: &Environment) -> Vec<(&'static str, String)> {
+    let is_given = agent.llm.chain == ChainSource::CommandLine;
+    let is_left_out = !is_given && leaves_out_fallback(agent, environment);
+    let each = agent.llm.fallback.iter();
+    let described = each.map(|Fallback { llm, after }| {
+        let name = match &llm.command {
+            Some(command) => command
+                .first()
+                .map_or_else(String::new, |word| word.written(|_| "")),
+            None => service_name(llm, llm.base_url.as_deref().unwrap_or_default()),
+        };
+        let after: Vec<&str> = after.iter().map(|how| how.name()).collect();
+        let key = match environment.fallback_endpoint(llm) {
+            _ if llm.command.is_some() => String::new(),
+            Ok(endpoint) => endpoint
+                .key_source
+                .map_or_else(String::new, |key| format!(", {key}")),
+            Err(error) => format!(", passed over: {error}"),
+        };
+        let left_out = if is_left_out {
+            ", left out: the environment chooses the model"
+        } else {
+            ""
+        };
+        let text = format!("{name} (after {}{key}{left_out})", after.join(", "));
+        ("fallback", text)
+    });
+    described.collect()
 }
 
 /// Lets a person at the terminal choose one of the agent's workspaces; without one, the next is taken.

@@ -36,9 +36,34 @@ impl Environment {
         from_agent: Option<&str>,
         headers: &[Header],
     ) -> Result<Endpoint> {
-        let (base_url, url_origin) = self.base_url(api, from_agent)?;
+        let (base_url, origin) = self.base_url(api, from_agent)?;
+        let key = self.find_key(api, &base_url);
+        let place = (base_url, origin, from_agent.is_some());
+        self.endpoint_with(api, place, key, headers)
+    }
+
+    /// The same for a model that is asked in place of the first. A key that was given for the first is not its.
+    pub(crate) fn fallback_endpoint(&self, llm: &Llm) -> Result<Endpoint> {
+        let (base_url, origin) = self.base_url(llm.api, llm.base_url.as_deref())?;
+        let key = self.find(&key_names(llm.api, &base_url));
+        self.endpoint_with(llm.api, (base_url, origin, true), key, &llm.headers)
+    }
+
+    /// True if the environment chooses where the model is asked.
+    pub(crate) fn chooses_endpoint(&self, llm: &Llm) -> bool {
+        let is_open = llm.base_url.is_none() && llm.command.is_none();
+        is_open && self.find(llm.api.url_names()).is_some()
+    }
+
+    fn endpoint_with(
+        &self,
+        api: Api,
+        (base_url, url_origin, is_agents): (String, Trust, bool),
+        key: Option<(String, Trust)>,
+        headers: &[Header],
+    ) -> Result<Endpoint> {
         let stands_in = headers.iter().any(Header::is_key);
-        let key = self.find_key(api, &base_url).filter(|_| !stands_in);
+        let key = key.filter(|_| !stands_in);
         let headers = self.header_values(headers)?;
         let key_origin = key.as_ref().map(|key| key.1);
         let in_headers = headers.iter().filter_map(|(.., origin)| *origin);
@@ -57,7 +82,7 @@ impl Environment {
             return Err(no_own_key(&base_url, url_origin, is_in_files));
         }
         if key.is_none() && !stands_in && !is_loopback(&base_url) {
-            return Err(no_key(api, &base_url, from_agent.is_some()));
+            return Err(no_key(api, &base_url, is_agents));
         }
         let is_sendable = |key: &(String, Trust)| ureq::http::HeaderValue::from_str(&key.0).is_ok();
         if key.as_ref().is_some_and(|key| !is_sendable(key)) {

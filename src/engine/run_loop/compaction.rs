@@ -151,7 +151,7 @@ fn learn_window(engine: &mut Engine<'_>, rejected: &Rejected) -> Result<()> {
 
 /// Asks the server for the window, when it is time to.
 fn look_for_window(engine: &mut Engine<'_>, estimate: u64) {
-    let llm = &engine.ctx.agent.llm;
+    let llm = &engine.talk.agent.llm;
     let Some(model) = llm.model.as_deref() else {
         return;
     };
@@ -197,7 +197,7 @@ fn replay(engine: &mut Engine<'_>, request: Neutral) -> Step<Neutral> {
         let Some(part) = plan::through_iteration(&run, compaction.through_iteration) else {
             continue;
         };
-        engine.ctx.workspace.allow_compactions()?;
+        engine.ctx.workspace.raise_layout()?;
         engine.log.add(&Event::Compaction(CompactionEvent {
             by: compaction.by,
             reason: compaction.reason,
@@ -324,7 +324,7 @@ fn record(
     before: u64,
     shorter: &Shorter<'_>,
 ) -> Result<()> {
-    engine.ctx.workspace.allow_compactions()?;
+    engine.ctx.workspace.raise_layout()?;
     let (after, iteration) = (shorter.after, shorter.part.iteration);
     let run_id = engine.ctx.run.id.as_str();
     engine.log.add(&Event::Compaction(CompactionEvent {

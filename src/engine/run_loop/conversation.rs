@@ -2,11 +2,13 @@
 //!
 //! Unaware of hooks, and of what an answer leads to.
 
+use super::chain::{Chain, FailedModel};
 use super::limits::Limits;
 use super::outcome::{Ending, Step, halt_on};
 use super::run_log::RunLog;
 use super::sizes::Sizes;
 use super::{builder, unreadable};
+use crate::config::agent::{Agent, ModelFailure};
 use crate::config::api::Api;
 use crate::engine::request::{Builder, Unbuilt, form};
 use crate::engine::run_context::RunContext;
@@ -47,6 +49,8 @@ pub(super) struct Answered {
 pub(super) enum ModelReply {
     Answered(Box<Answered>),
     TooLong(Rejected),
+    /// The model has failed; another may be asked.
+    Failed(FailedModel),
 }
 
 /// A request that is longer than the model takes.
@@ -74,12 +78,16 @@ fn last_words(text: &str) -> String {
 
 /// The model, what it has been asked and what it reads next.
 pub(super) struct Conversation<'a> {
-    ctx: &'a RunContext<'a>,
+    pub(super) ctx: &'a RunContext<'a>,
+    /// The agent with the model that is asked.
+    pub(super) agent: &'a Agent,
     pub(super) model: Model<'a>,
+    /// The models that are asked in its place.
+    pub(super) chain: Chain<'a>,
     /// The form in which the model is asked.
     pub(super) wire: Wire,
-    builder: Builder,
-    invocations: Invocations,
+    pub(super) builder: Builder,
+    pub(super) invocations: Invocations,
     /// The messages, as far as the journal has been read.
     pub(super) transcript: MessageCache,
     /// The text that the terminal shows already.
@@ -91,7 +99,7 @@ pub(super) struct Conversation<'a> {
 impl<'a> Conversation<'a> {
     pub(super) fn new(
         ctx: &'a RunContext<'a>,
-        model: Model<'a>,
+        (model, chain): (Model<'a>, Chain<'a>),
         (lenient, is_asked): (bool, bool),
         streamed: StreamedText,
     ) -> Result<Self> {
@@ -102,7 +110,9 @@ impl<'a> Conversation<'a> {
         };
         Ok(Self {
             ctx,
+            agent,
             model,
+            chain,
             wire: Wire::of_agent(agent, ctx.environment),
             builder: builder(agent),
             invocations: Invocations::open(
@@ -128,7 +138,7 @@ impl<'a> Conversation<'a> {
         Ok(self.render(request)?.bytes.len() as u64)
     }
 
-    /// Sends a request until there is an answer, of which hooks have seen nothing yet. One that is made `aside` has
+    /// Sends a request until there is an answer, of which hooks have seen nothing yet, or the model fails. One that is made `aside` has
     /// these messages in place of the conversation, and its answer is not shown.
     pub(super) fn ask(
         &mut self,
@@ -145,7 +155,7 @@ impl<'a> Conversation<'a> {
             let invoked = self.begin_invocation(log.iteration, &mut sent, aside)?;
             let asked = self.send_request(log, limits, &invoked, aside)?;
             self.log_invocation(&invoked.name, &asked, began);
-            let ending = match asked {
+            let (how, why, until) = match asked {
                 Asked::Answered(answer) if answer.is_paused && aside.is_none() => {
                     self.take_pause(log, *answer, &sent.prefix)?;
                     halt_on(log.must_end())?;
@@ -165,9 +175,9 @@ impl<'a> Conversation<'a> {
                         request_bytes: self.invocations.last_request().len() as u64,
                     })));
                 }
-                Asked::Stopped(stop) => Ending::stopped(stop),
-                Asked::OutOfTime => limits.out_of_time(),
-                Asked::Denied(denial) => Ending::denied(denial),
+                Asked::Stopped(stop) => return Err(Ending::stopped(stop).into()),
+                Asked::OutOfTime => return Err(limits.out_of_time().into()),
+                Asked::Denied(denial) => return Err(Ending::denied(denial).into()),
                 Asked::Refused(why, remedy) => {
                     if let Some(remedy) = remedy.filter(|remedy| self.wire.apply(*remedy)) {
                         self.note_remedy(log, remedy)?;
@@ -175,7 +185,7 @@ impl<'a> Conversation<'a> {
                         sent = self.render(&mut request)?;
                         continue;
                     }
-                    Ending::new(StopReason::ModelRefused, why)
+                    (ModelFailure::Refused, why, None)
                 }
                 Asked::TooLong(why, too_long) => {
                     if usual_limit.is_none()
@@ -192,9 +202,11 @@ impl<'a> Conversation<'a> {
                         request_bytes: self.invocations.last_request().len() as u64,
                     }));
                 }
-                Asked::Unavailable(why) => Ending::new(StopReason::ModelUnavailable, why),
+                Asked::Quota(why, until) => (ModelFailure::Quota, why, until),
+                Asked::Unavailable(why, until) => (ModelFailure::Unavailable, why, until),
             };
-            return Err(ending.into());
+            self.end_limit(usual_limit);
+            return Ok(ModelReply::Failed(FailedModel { how, why, until }));
         }
     }
 
@@ -311,7 +323,7 @@ impl<'a> Conversation<'a> {
         aside: Option<&[u8]>,
     ) -> Result<Asked> {
         let screen = log.screen;
-        let name = self.ctx.agent.llm.model.as_deref().unwrap_or("the model");
+        let name = self.agent.llm.model.as_deref().unwrap_or("the model");
         let line = log.wait_for(aside.map_or(name, |_| "a summary"));
         let extends = invoked
             .extends
@@ -326,7 +338,7 @@ impl<'a> Conversation<'a> {
             is_open: invoked.is_open,
         };
         let patience = Patience {
-            max_retries: self.ctx.agent.llm.max_retries as u32,
+            max_retries: self.agent.llm.max_retries as u32,
             deadline: limits.time_limit(),
         };
         let signals = &self.ctx.signals;
@@ -378,9 +390,10 @@ impl<'a> Conversation<'a> {
             Asked::Stopped(stop) => (Level::Info, format!("ended by {}", stop.name())),
             Asked::OutOfTime => (Level::Warn, "no time left for another attempt".to_owned()),
             Asked::Denied(_) => (Level::Warn, "denied before an attempt".to_owned()),
-            Asked::Refused(why, _) | Asked::TooLong(why, _) | Asked::Unavailable(why) => {
-                (Level::Warn, why.clone())
-            }
+            Asked::Refused(why, _)
+            | Asked::TooLong(why, _)
+            | Asked::Quota(why, _)
+            | Asked::Unavailable(why, _) => (Level::Warn, why.clone()),
         };
         let took = began.elapsed().as_millis();
         let text = format!("invocation {name}: {how}, after {took} ms");

@@ -133,6 +133,13 @@ impl<'a> Limits<'a> {
         }
     }
 
+    /// Books by the rules of another model from now on.
+    pub(super) fn change_rules(&mut self, rules: Option<SpendingRules>) {
+        if let (Some(account), Some(rules)) = (&mut self.account, rules) {
+            account.change_rules(rules);
+        }
+    }
+
     /// Leaves out of the budget's seconds what a person took.
     pub(super) fn add_wait(&mut self, time: Duration) {
         if let Some(account) = &mut self.account {

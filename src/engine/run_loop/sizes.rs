@@ -71,6 +71,15 @@ impl Sizes {
         }
     }
 
+    /// Forgets what is known of the model, because another one is asked from now on.
+    pub(super) fn change_model(&mut self, agent: &Agent) {
+        *self = Self {
+            compacted_to: self.compacted_to,
+            is_truncated: self.is_truncated,
+            ..Self::new(agent, self.is_asked)
+        };
+    }
+
     /// Goes on from what the journal knows of earlier starts.
     pub(super) fn recall(&mut self, run: &Run<'_>, api: Api) {
         let counts = &run.counts;

@@ -4,6 +4,7 @@ use super::Engine;
 use super::calls::run_calls;
 use super::compaction;
 use super::conversation::{Answered, ModelReply};
+use super::fallback::{change_model, skip_first};
 use super::hook_points::{after_response, before_request, run_hooks};
 use super::open_call::OpenCall;
 use super::outcome::{Ending, Halt, Step, halt_on};
@@ -67,14 +68,20 @@ pub(super) fn think(engine: &mut Engine<'_>) -> Step<ThoughtOutcome> {
 fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
     run_hooks(engine, HookEvent::OnIterationStart)?;
     halt_on(engine.must_end())?;
+    let Engine {
+        log, limits, talk, ..
+    } = engine;
+    skip_first(talk, log, limits)?;
     let was_full = engine.talk.sizes.is_full();
     let request = engine.talk.build_request(&mut engine.log)?;
     let mut request = compaction::before_request(engine, request)?;
     let mut answered = loop {
         let seen = before_request(engine, request)?;
         halt_on(engine.must_end())?;
-        let Engine { log, limits, .. } = engine;
-        match engine.talk.ask(log, limits, seen, None)? {
+        let Engine {
+            log, limits, talk, ..
+        } = engine;
+        match talk.ask(log, limits, seen, None)? {
             ModelReply::TooLong(rejected) => {
                 request = compaction::after_refusal(engine, &rejected, was_full)?;
             }
@@ -83,6 +90,14 @@ fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
                     Some(shorter) => request = shorter,
                     None => break *answered,
                 }
+            }
+            ModelReply::Failed(failed) => {
+                change_model(talk, log, limits, failed)?;
+                halt_on(engine.must_end())?;
+                // Another model has another price, and another window.
+                halt_on(engine.talk.limit_reached(&mut engine.limits))?;
+                let other = engine.talk.build_request(&mut engine.log)?;
+                request = compaction::before_request(engine, other)?;
             }
         }
     };

@@ -29,7 +29,7 @@ pub(crate) struct LoadedEvaluations {
     pub problems: Vec<FlowProblem>,
 }
 
-const SUITE_KEYS: [&str; 11] = [
+const SUITE_KEYS: [&str; 12] = [
     "name",
     "description",
     "tags",
@@ -41,6 +41,7 @@ const SUITE_KEYS: [&str; 11] = [
     "wrapper",
     "timeout_ms",
     "threshold",
+    "fallback",
 ];
 
 /// True if a directory has evaluations.
@@ -165,6 +166,7 @@ impl SuiteReader<'_> {
         let timeout = node.read_count("timeout_ms", &mut out);
         let threshold = read_threshold(&node, &mut out);
         let wrapper = read_words(&node, "wrapper", &mut out);
+        let fallback = node.read_flag("fallback", &mut out).unwrap_or(false);
         let tags = read_tags(&node, &mut out);
         let template = read_directory(self.home, &node, "workspace", &mut out);
         let ids = [name.clone()];
@@ -183,6 +185,7 @@ impl SuiteReader<'_> {
             case_file,
             settings: settings?,
             wrapper,
+            fallback,
             timeout: timeout.filter(|ms| *ms > 0).map(Duration::from_millis),
             threshold,
         };

@@ -87,6 +87,8 @@ pub(crate) struct Suite {
     pub settings: Vec<Setting>,
     /// Put before every program that grades.
     pub wrapper: Vec<Word>,
+    /// Trials may ask other models than the first.
+    pub fallback: bool,
     /// How long a trial may take.
     pub timeout: Option<Duration>,
     /// The rate that is wanted, above 0 and at most 1.

@@ -121,9 +121,10 @@ fn until_ended(
         }
         if left.is_zero() {
             let limit = http.total_timeout.as_millis();
-            return Err(Asked::Unavailable(format!(
+            let why = format!(
                 "the answer {id} has not ended within {limit} ms; the next start looks for it again"
-            )));
+            );
+            return Err(Asked::Unavailable(why, None));
         }
         let mut received = http.attempt(HttpRequest::Look(id), Some(left), &mut |_| {});
         let body = received.response.as_deref().unwrap_or_default();

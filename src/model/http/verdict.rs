@@ -50,7 +50,8 @@ impl Http {
         };
         let is_passing = matches!(status, 408 | 409 | 425 | 429 | 500..=599);
         match (status, too_long) {
-            (429, _) if has_code(&QUOTA_CODES) => return self.refused(status, &said),
+            (429, _) if has_code(&QUOTA_CODES) => return self.quota(head, &said),
+            (402, _) => return self.quota(head, &said),
             (_, Some(too_long)) => return self.too_long(status, &said, too_long),
             _ => {}
         }
@@ -103,6 +104,14 @@ impl Http {
             is_last: false,
             may_count: false,
             http_status: Some(status),
+        }
+    }
+
+    fn quota(&self, head: &ResponseHead, said: &str) -> Attempt {
+        Attempt::Quota {
+            why: self.status_line(head.status, said),
+            after: head.after,
+            http_status: head.status,
         }
     }
 

@@ -220,6 +220,9 @@ pub(super) struct Recorded<'m> {
     pub api: Cow<'m, str>,
     #[serde(borrow)]
     pub model: Option<&'m RawValue>,
+    /// The model that was asked in place of the first, if one was.
+    #[serde(borrow)]
+    pub fallback: Option<Cow<'m, str>>,
     #[serde(borrow)]
     pub items: Vec<&'m RawValue>,
     #[serde(borrow)]

@@ -74,7 +74,8 @@ impl Wire {
         let model = self.rules.model.as_deref().unwrap_or("null");
         object
             .put("api", self.rules.api.name())
-            .raw("model", model.as_bytes());
+            .raw("model", model.as_bytes())
+            .put_some("fallback", self.rules.fallback.as_ref());
         if self.rules.refusals > 0 {
             object.put("refusals", &self.rules.refusals);
         }
@@ -176,6 +177,7 @@ impl Rules {
     fn is_asked(&self, recorded: &Recorded<'_>) -> bool {
         recorded.api == self.api.name()
             && recorded.model.map(RawValue::get) == self.model.as_deref()
+            && recorded.fallback.as_deref() == self.fallback.as_deref()
     }
 
     /// The answer as it came, if it is of this API and model and still what the journal says.

@@ -121,6 +121,9 @@ members! {
     error: Option<Cow<'a, str>> = Text,
     resumed: Option<bool>,
     level: Option<Cow<'a, str>> = Text,
+    from: Option<Cow<'a, str>> = Text,
+    why: Option<Cow<'a, str>> = Text,
+    until: Option<Cow<'a, str>> = Text,
     error_message: Option<Cow<'a, str>> = Text,
     payload: Option<&'a RawValue>,
     // Of workflows; see `flow::record`.
@@ -289,6 +292,16 @@ impl<'a> Line<'a> {
     pub(crate) fn step(&self) -> Option<(String, String)> {
         let (task, node) = (self.task_id.as_deref()?, self.node_id.as_deref()?);
         Some((task.to_owned(), node.to_owned()))
+    }
+
+    /// The model that is asked from an event on, if it says that.
+    pub(crate) fn changed_to(&self) -> Cow<'a, str> {
+        let to = self
+            .to
+            .map(|raw| serde_json::from_str::<Text<'a>>(raw.get()));
+        to.and_then(Result::ok)
+            .and_then(|Text(to)| to)
+            .unwrap_or_default()
     }
 
     /// The members in which the server sent reasoning, in a fixed order.

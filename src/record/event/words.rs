@@ -18,6 +18,7 @@ named_enum! {
         HumanInputReceived = "HUMAN_INPUT_RECEIVED",
         Compaction = "COMPACTION",
         SystemMessage = "SYSTEM_MESSAGE",
+        ModelChanged = "MODEL_CHANGED",
         HookAudit = "HOOK_EXECUTION_AUDIT",
         Error = "ERROR",
         EngineEnd = "ENGINE_END",

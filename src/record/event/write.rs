@@ -27,6 +27,7 @@ impl Event<'_> {
             Self::HumanInputReceived { .. } => EventKind::HumanInputReceived,
             Self::Compaction(_) => EventKind::Compaction,
             Self::SystemMessage { .. } => EventKind::SystemMessage,
+            Self::ModelChanged { .. } => EventKind::ModelChanged,
             Self::HookAudit { .. } => EventKind::HookAudit,
             Self::Error { .. } => EventKind::Error,
             Self::EngineEnd { .. } => EventKind::EngineEnd,

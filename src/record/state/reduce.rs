@@ -1,7 +1,8 @@
 //! The effect of each line of a journal on the state.
 
 use super::{
-    Call, End, RecordedQuestion, RefusedAnswer, Request, Run, Thought, Turn, UserMessage, decoded,
+    Call, End, NotBefore, RecordedQuestion, RefusedAnswer, Request, Run, Thought, Turn,
+    UserMessage, decoded, fallback_model,
 };
 use crate::record::event::{EventKind, FlowEvent, InputType, Line};
 use crate::record::legacy;
@@ -25,6 +26,8 @@ struct RecordedConfig<'j> {
 struct RecordedLlm<'j> {
     #[serde(borrow)]
     model: Option<&'j RawValue>,
+    #[serde(borrow)]
+    fallback: Option<&'j RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -64,6 +67,7 @@ impl<'j> Run<'j> {
             EventKind::EngineStart => {
                 self.end = None;
                 self.asked_model = self.start(line);
+                self.first_model.clone_from(&self.asked_model);
             }
             EventKind::UserMessage => {
                 let content = line.content.ok_or("USER_MESSAGE without content")?.get();
@@ -84,6 +88,7 @@ impl<'j> Run<'j> {
                 let thought = self.thought(&line)?;
                 self.counts.add_answer(&line, &thought);
                 self.pauses.clear();
+                self.fallback_asked = false;
                 self.turns.push(Turn::Thought(thought));
                 self.thought_seq = Some(self.seq);
             }
@@ -102,6 +107,15 @@ impl<'j> Run<'j> {
             }
             EventKind::Flow(FlowEvent::FlowStart) => self.is_flow = true,
             EventKind::SystemMessage => self.note(&line),
+            EventKind::ModelChanged => {
+                let to = line.changed_to();
+                self.asked_model = Some(Cow::Owned(fallback_model(&to)));
+                self.fallback_asked = true;
+                if let (Some(model), Some(until)) = (line.from, line.until) {
+                    let why = line.why.unwrap_or_default();
+                    self.not_before.push(NotBefore { model, why, until });
+                }
+            }
             EventKind::ActionCheck
             | EventKind::HookAudit
             | EventKind::Error
@@ -241,7 +255,9 @@ impl<'j> Run<'j> {
             .and_then(|config| serde_json::from_str(config.get()).ok())
             .unwrap_or_default();
         self.max_iterations = config.max_iterations.or(self.max_iterations);
-        config.llm?.model.map(|model| Cow::Borrowed(model.get()))
+        let llm = config.llm?;
+        self.fallback_left_out |= llm.fallback.is_some_and(|chain| chain.get() == "false");
+        llm.model.map(|model| Cow::Borrowed(model.get()))
     }
 
     fn thought(&mut self, line: &Line<'j>) -> Result<Thought<'j>, String> {

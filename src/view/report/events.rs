@@ -57,6 +57,12 @@ impl SourceEvent<'_> {
                     place,
                 );
             }
+            EventKind::ModelChanged => {
+                let from = line.from.as_deref().unwrap_or_default();
+                let why = line.why.as_deref().unwrap_or_default();
+                let text = format!("{from} -> {}: {why}", line.changed_to());
+                record.text("text", &text, place);
+            }
             EventKind::HookAudit => hook(record, line, run),
             EventKind::Compaction => {
                 record.text("text", &line.compaction(), place);
@@ -173,7 +179,7 @@ pub(super) fn record_name(line: &Line<'_>) -> Option<&'static str> {
         EventKind::ActionResult | EventKind::Acceptance => "result",
         EventKind::HumanInputRequest => "question",
         EventKind::HumanInputReceived => "answer",
-        EventKind::SystemMessage | EventKind::Compaction => "note",
+        EventKind::SystemMessage | EventKind::Compaction | EventKind::ModelChanged => "note",
         EventKind::HookAudit => "hook",
         EventKind::Error if line.node_id.is_some() => "retry",
         EventKind::Error => "error",

@@ -35,7 +35,8 @@ pub use recording::{Recorded, copy, recordings, snapshot};
 pub use run::Run;
 pub use schema::violations;
 pub use server::{
-    Moment, PING, Received, Reply, answer, call, calls, completion, message, raw, roles, text,
+    Moment, PING, Received, Reply, Server, answer, call, calls, completion, message, raw, roles,
+    text,
 };
 pub use shown::{Shown, in_markdown, path, run_shown};
 pub use system::{Fifo, alive, copy_program, eventually, files_below, given_or, seed, with_time};

@@ -94,6 +94,7 @@ pub(super) fn write(
                 halt_on(engine.must_end())?;
                 continue;
             }
+            ModelReply::Failed(failed) => return Err(failed.ending().into()),
         };
         written.count(&answered.answer);
         written.reference = answered.invocation;

@@ -3,7 +3,7 @@
 //! What decides what is executed comes from `evaluations.yaml` and from nowhere else.
 
 use super::EvaluationPlace;
-use crate::engine::run_context::{DEADLINE, ENGINE_PID, LASTING_LIMITS, LEDGERS};
+use crate::engine::run_context::{DEADLINE, ENGINE_PID, LASTING_LIMITS, LEDGERS, NO_FALLBACK};
 use crate::flow::eval::answer::TargetOutcome;
 use crate::flow::eval::assertion::{TargetResult, text_of};
 use crate::flow::eval::plan::PlannedSuite;
@@ -41,7 +41,11 @@ pub(super) fn command(
     (name, seed): (&str, u32),
 ) -> TrialProgram {
     let work_dir = dir.to_string_lossy().into_owned();
-    let mut env = vec![(SEED.to_owned(), Some(seed.to_string()))];
+    let alone = (!suite.suite.fallback).then(|| "1".to_owned());
+    let mut env = vec![
+        (SEED.to_owned(), Some(seed.to_string())),
+        (NO_FALLBACK.to_owned(), alone),
+    ];
     let mut stdin = text_of(&case.input);
     let argv = match &suite.suite.target {
         Target::Command(command) => command.argv(home, dir),

@@ -1,0 +1,124 @@
+//! Going on to another model when one fails, within one start.
+//!
+//! Architecture invariant: each change is in the journal before the other model is asked, and what was said for one
+//! service alone, its key and its reasoning, is never sent to another.
+
+use super::builder;
+use super::chain::FailedModel;
+use super::conversation::Conversation;
+use super::limits::Limits;
+use super::outcome::Step;
+use super::run_log::RunLog;
+use crate::config::agent::{ChainSource, ModelFailure};
+use crate::engine::request::fallback_form;
+use crate::error::Result;
+use crate::model::wire::Wire;
+use crate::record::engine_log::Level;
+use crate::record::event::Event;
+use crate::record::state::Run;
+use crate::text::timestamp::Timestamp;
+use crate::unix::terminal::Tone;
+
+/// Takes over what earlier starts of the run decide about the models of this one.
+pub(super) fn recall_models(talk: &mut Conversation<'_>, run: &Run<'_>) {
+    if run.fallback_asked {
+        talk.invocations.give_up_open();
+    }
+    let chain = &mut talk.chain;
+    if run.fallback_left_out && talk.agent.llm.chain != ChainSource::CommandLine {
+        chain.others.clear();
+    }
+    if chain.others.is_empty() {
+        return;
+    }
+    let now = Timestamp::now();
+    for recorded in &run.not_before {
+        let Some(until) = Timestamp::parse(&recorded.until).filter(|until| *until > now) else {
+            continue;
+        };
+        if *recorded.model == *chain.name {
+            let how = recorded.why.split_once(": ").map_or("", |(how, _)| how);
+            chain.skipped = Some(FailedModel {
+                how: ModelFailure::parse(how).unwrap_or(ModelFailure::Unavailable),
+                why: format!("{} is not asked before {until}", chain.name),
+                until: Some(until),
+            });
+        }
+        chain.not_before.push((recorded.model.to_string(), until));
+    }
+}
+
+/// Goes on to another model if the first is not to be asked yet.
+pub(super) fn skip_first(
+    talk: &mut Conversation<'_>,
+    log: &mut RunLog<'_>,
+    limits: &mut Limits<'_>,
+) -> Step<()> {
+    match talk.chain.skipped.take() {
+        Some(skipped) => change_model(talk, log, limits, skipped),
+        None => Ok(()),
+    }
+}
+
+/// Asks the next model that may be asked after this failure, from now on. Ends the run if there is none.
+pub(super) fn change_model(
+    talk: &mut Conversation<'_>,
+    log: &mut RunLog<'_>,
+    limits: &mut Limits<'_>,
+    failed: FailedModel,
+) -> Step<()> {
+    while let Some(mut next) = talk.chain.others.pop_front() {
+        if !next.after.contains(&failed.how) {
+            continue;
+        }
+        let waits = talk
+            .chain
+            .not_before
+            .iter()
+            .rfind(|(name, _)| *name == next.name);
+        let waits = waits.map(|(_, until)| format!("its service named {until}"));
+        if let Some(why) = next.obstacle.take().or(waits) {
+            log.record_note(Level::Warn, &format!("{} is passed over: {why}", next.name))?;
+            continue;
+        }
+        let Some(model) = next.model.take() else {
+            continue;
+        };
+        record_change(talk, log, &failed, &next.name)?;
+        talk.chain.failed.push(failed);
+        talk.chain.name.clone_from(&next.name);
+        talk.model = model;
+        talk.agent = next.agent;
+        talk.sizes.change_model(next.agent);
+        talk.wire = Wire::of_fallback(next.agent, talk.ctx.environment, &next.name);
+        talk.builder.change_model(builder(next.agent));
+        talk.transcript
+            .change_form(fallback_form(&next.agent.llm, &next.name));
+        talk.invocations.give_up_open();
+        limits.change_rules(next.spending);
+        return Ok(());
+    }
+    talk.chain.failed.push(failed);
+    Err(talk.chain.ending().into())
+}
+
+fn record_change(
+    talk: &Conversation<'_>,
+    log: &mut RunLog<'_>,
+    failed: &FailedModel,
+    to: &str,
+) -> Result<()> {
+    talk.ctx.workspace.raise_layout()?;
+    let until = failed.until.map(|until| until.to_string());
+    log.add(&Event::ModelChanged {
+        from: &talk.chain.name,
+        to,
+        why: &format!("{}: {}", failed.how.name(), failed.why),
+        until: until.as_deref(),
+    });
+    log.make_durable()?;
+    let text = format!("{}; asking {to} instead of {}", failed.why, talk.chain.name);
+    talk.ctx.log.line(Level::Warn, &text);
+    log.print_progress(&[(Tone::Bad, &text)]);
+    Ok(())
+}
