@@ -101,7 +101,8 @@ const EVERYTHING: [(&str, &str); 3] = [
          headers: {X-A: b, api-key: {env: AZURE_KEY}}, response_format: {type: text}, \
          fallback: [{model: n, after: [refused]}]}\n\
          system_prompt: system_prompt.md\nimports: [more.yaml]\nmax_iterations: 1\nmax_output_bytes: 1\n\
-         keep_requests: 0\nsame_call: 0\nworkspace_env: [STAGE, APP_*]\nlimits: {tokens: 0, seconds: 0}\ncompact: {at: 0.9, to: 0.5, keep: 0.1}\n\
+         keep_requests: 0\nsame_call: 0\nworkspace_env: [STAGE, APP_*]\nlimits: {tokens: 0, seconds: 0}\n\
+         compact: {at: 0.9, to: 0.5, keep: 0.1}\n\
          pricing: {m: {input: 2, output: 8.5, cached: 0.5, cache_write: 3}}\n\
          budget: {cost: 2.5, tokens: 500000, seconds: 3600, per: tree}\n\
          output_schema: more.json\naccept: [{command: ['true'], timeout_ms: 0}]\nrepairs: 3\ntool_timeout_ms: 0\nwrapper: [env]\n\
@@ -154,6 +155,11 @@ fn an_agent_that_says_everything_pleases_schema_and_loader_and_uses_every_key() 
             );
         });
     }
+    // These two ways to shorten a conversation exclude each other.
+    let agent = EVERYTHING[0]
+        .1
+        .replace("compact: {at: 0.9, to: 0.5, keep: 0.1}\n", "");
+    world.write("agent/agent.yaml", agent);
     // The schema of the answer is validated by another program.
     let checked = world.delta(["check", "agent"]).end();
     let checked = checked.exits(if cfg!(feature = "flow") { 0 } else { 78 });

@@ -18,6 +18,7 @@ fn list(names: &[&str]) -> Reply {
 
 fn asked() -> World {
     let world = World::unasked();
+    world.server.scripts_lists();
     world.server.accepts_anything();
     world
 }
@@ -316,6 +317,7 @@ fn a_killed_setup_leaves_the_old_file_whole() {
 #[test]
 fn the_sandbox_hides_every_file_with_a_key_that_setup_writes() {
     let world = World::on_disk();
+    world.server.scripts_lists();
     world.server.may_stay_unasked();
     let names = ["env", "env.old", ".env.tmp", ".env.old.tmp"];
     for name in names {

@@ -291,6 +291,8 @@ struct State {
     rest_allowed: bool,
     /// What it answers where it is asked for its models; none: it knows no such path.
     models: Option<Value>,
+    /// Questions for its models are requests like others.
+    lists_are_scripted: bool,
     /// Such questions: the line, and how many requests had come before.
     looks: Vec<(String, usize)>,
 }
@@ -357,6 +359,12 @@ impl Server {
     /// Gives this where it is asked for its models.
     pub fn lists(&self, models: Value) -> &Self {
         self.shared.lock().models = Some(models);
+        self
+    }
+
+    /// Answers questions for its models with the scripted answers.
+    pub fn scripts_lists(&self) -> &Self {
+        self.shared.lock().lists_are_scripted = true;
         self
     }
 
@@ -543,7 +551,8 @@ impl Shared {
         let mut state = self.lock();
         let asks_for_models = ["/models", "/models/scripted", "/api/ps"];
         let path = line.split(' ').nth(1).unwrap_or_default();
-        if line.starts_with("GET ") && asks_for_models.iter().any(|end| path.ends_with(end)) {
+        let is_apart = line.starts_with("GET ") && !state.lists_are_scripted;
+        if is_apart && asks_for_models.iter().any(|end| path.ends_with(end)) {
             let before = state.received.len();
             state.looks.push((line, before));
             return Some(match &state.models {
