@@ -144,9 +144,9 @@ impl Workspace {
         match files::read_line(&self.control.join("VERSION")) {
             Some(version) if !is_known_layout(&version) => {
                 let root = self.root.display();
-                let known = LATER_LAYOUT.trim_end();
+                let [known, later] = [LAYOUT, LATER_LAYOUT].map(str::trim_end);
                 Err(Error::failure(format!(
-                    "workspace {root} is in layout {version}, which this engine does not know; it knows {known}"
+                    "workspace {root} is in layout {version}, which this engine does not know; it knows {known} and {later}"
                 )))
             }
             _ => Ok(()),

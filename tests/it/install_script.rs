@@ -127,7 +127,7 @@ fn the_script_installs_a_release_that_works_and_removes_all_of_it() {
     fs::write(&own, "").unwrap();
     let removed = script(&world, &["--uninstall"]);
     assert!(removed.status.success(), "{}", said(&removed));
-    assert_eq!(files_below(&prefix), [own.clone()]);
+    assert_eq!(files_below(&prefix), std::slice::from_ref(&own));
     // Without it, not even the directory is left.
     fs::remove_dir_all(&prefix).unwrap();
     script(&world, &["--from", &place]);
