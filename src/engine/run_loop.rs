@@ -209,6 +209,13 @@ impl<'a> Engine<'a> {
         };
         let run = state::read(&journal, reading).map_err(|e| unreadable(&e, &self.log.journal))?;
         self.same_calls = (self.ctx.agent.same_call > 0).then(|| SameCalls::of(&run));
+        recall_models(&mut self.talk, &run);
+        self.talk.wire.recall(&run.remedies, &run.pauses);
+        self.talk.sizes.recall(&run, self.talk.wire.api());
+        if !run.compaction.is_none() {
+            self.ctx.workspace.raise_layout()?;
+        }
+        self.talk.transcript.start(&run, &journal);
         let ending = match run.turns.last() {
             Some(Turn::Thought(thought)) if run.has_final_answer() => {
                 let text = state::decoded(thought.content).into_owned();
@@ -219,13 +226,6 @@ impl<'a> Engine<'a> {
                 .map(|reason| think::cut_off(reason, None, self.talk.wire.api())),
             _ => refused_for_good(self, &run),
         };
-        recall_models(&mut self.talk, &run);
-        self.talk.wire.recall(&run.remedies, &run.pauses);
-        self.talk.sizes.recall(&run, self.talk.wire.api());
-        if !run.compaction.is_none() {
-            self.ctx.workspace.raise_layout()?;
-        }
-        self.talk.transcript.start(&run, &journal);
         let thought = run.last_thought();
         let cut_off = thought.is_some_and(|thought| thought.cut_off().is_some());
         let calls = thought.map_or(&[][..], |thought| &thought.calls);

@@ -475,6 +475,41 @@ fn a_model_that_is_down_for_a_summary_ends_the_run_and_the_same_command_tries_ag
 }
 
 #[test]
+fn a_model_that_is_out_of_quota_for_a_summary_leads_to_the_next() {
+    let other = Server::start();
+    let entry = format!(
+        "{{model: second, window: 4000, base_url: '{}'}}",
+        other.url()
+    );
+    let world = world_of(Api::Chat).top("compact: {}");
+    let url = world.server.url();
+    let world = world.llm(&format!(
+        "base_url: {url}\nwindow: 4000\nmax_retries: 0\nfallback: [{entry}]"
+    ));
+    let service = || Service {
+        output: 900,
+        steps: 15,
+        ..Service::new(Api::Chat, 4000)
+    };
+    let heard = Arc::new(Mutex::new(Heard::default()));
+    let (first, second) = (service(), service());
+    let shared = Arc::clone(&heard);
+    world.server.answers(move |received| {
+        if asks_for_summary(&received.body) {
+            return completion(&json!({"error": {"code": "insufficient_quota", "message": "pay"}}))
+                .status(429);
+        }
+        first.reply(received, &mut shared.lock().unwrap())
+    });
+    let shared = Arc::clone(&heard);
+    other.answers(move |received| second.reply(received, &mut shared.lock().unwrap()));
+    world.run(TASK).exits(0);
+    assert_eq!(world.latest().events("MODEL_CHANGED").len(), 1);
+    assert!(!compactions(&world).is_empty());
+    assert!(other.requests().len() > 1);
+}
+
+#[test]
 fn an_answer_that_was_cut_off_at_the_window_is_asked_for_once_more() {
     let world = world_of(Api::Chat)
         .llm("window: 5000")

@@ -46,17 +46,6 @@ pub(super) struct FailedModel {
     pub(super) until: Option<Timestamp>,
 }
 
-impl FailedModel {
-    /// How a run ends that no other model is to go on with.
-    pub(super) fn ending(self) -> Ending {
-        let reason = match self.how {
-            ModelFailure::Unavailable => StopReason::ModelUnavailable,
-            ModelFailure::Quota | ModelFailure::Refused => StopReason::ModelRefused,
-        };
-        Ending::new(reason, self.why)
-    }
-}
-
 impl<'a> Chain<'a> {
     pub(crate) fn new(name: String, others: VecDeque<Candidate<'a>>) -> Self {
         Self {

@@ -221,7 +221,7 @@ fn replay(engine: &mut Engine<'_>, request: Neutral) -> Step<Neutral> {
     Ok(request)
 }
 
-/// A request with a shorter conversation, and true, or the same.
+/// A request with a shorter conversation, or for another model, and true, or the same.
 fn shorten(
     engine: &mut Engine<'_>,
     mut request: Neutral,
@@ -259,7 +259,14 @@ fn shorten(
             true
         }
         CompactionPlan::Summary(part) => {
-            summarize(engine, &request, &run, (part, &sizes, &aim), reason)?
+            match summarize(engine, &request, &run, (part, &sizes, &aim), reason)? {
+                Some(is_shorter) => is_shorter,
+                None => {
+                    halt_on(engine.must_end())?;
+                    halt_on(engine.talk.limit_reached(&mut engine.limits))?;
+                    return Ok((engine.talk.build_request(&mut engine.log)?, true));
+                }
+            }
         }
     };
     if !is_shorter {
@@ -274,15 +281,18 @@ fn shorten(
     Ok(shorter.map_or((request, false), |shorter| (shorter, true)))
 }
 
-/// Puts a summary in place of a part of the conversation. False if there is none that would make the request shorter.
+/// Puts a summary in place of a part of the conversation. False if there is none that would make the request shorter;
+/// none if another model is asked from now on.
 fn summarize(
     engine: &mut Engine<'_>,
     request: &Neutral,
     run: &Run<'_>,
     (part, sizes, aim): (OldPart, &[u64], &Aim),
     reason: CompactionReason,
-) -> Step<bool> {
-    let written = summary::write(engine, request, run)?;
+) -> Step<Option<bool>> {
+    let Some(written) = summary::write(engine, request, run)? else {
+        return Ok(None);
+    };
     let rules = MessageRules {
         most_bytes: Some((aim.window as f64 / 4.0 / aim.rate) as u64),
         times: Vec::new(),
@@ -307,14 +317,14 @@ fn summarize(
                 message_bytes: rules.most_bytes,
             };
             record(engine, reason, aim.before, &shorter)?;
-            return Ok(true);
+            return Ok(Some(true));
         }
         why = "the model's summary is longer than what it would replace";
     }
     let note = format!("the conversation was not shortened: {why}; it is sent as it is");
     let cost = (written.usage, &written.terms);
     note_unused(engine, &note, Some(aim.before), cost)?;
-    Ok(false)
+    Ok(Some(false))
 }
 
 /// Puts a compaction into the journal, and makes it durable.

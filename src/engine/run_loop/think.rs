@@ -72,7 +72,7 @@ fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
         log, limits, talk, ..
     } = engine;
     skip_first(talk, log, limits)?;
-    let was_full = engine.talk.sizes.is_full();
+    let mut was_full = engine.talk.sizes.is_full();
     let request = engine.talk.build_request(&mut engine.log)?;
     let mut request = compaction::before_request(engine, request)?;
     let mut answered = loop {
@@ -96,6 +96,7 @@ fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
                 halt_on(engine.must_end())?;
                 // Another model has another price, and another window.
                 halt_on(engine.talk.limit_reached(&mut engine.limits))?;
+                was_full = false;
                 let other = engine.talk.build_request(&mut engine.log)?;
                 request = compaction::before_request(engine, other)?;
             }

@@ -2,6 +2,7 @@
 
 use super::super::Engine;
 use super::super::conversation::ModelReply;
+use super::super::fallback::change_model;
 use super::super::hook_points::{after_response, before_request, see_compactions};
 use super::super::outcome::{Step, halt_on};
 use super::super::written_call::called_in;
@@ -44,24 +45,25 @@ impl WrittenSummary {
     }
 }
 
-/// Asks for a summary of a conversation, which is that of `request`.
+/// Asks for a summary of a conversation, which is that of `request`. None: the model has failed, and another is asked
+/// from now on.
 pub(super) fn write(
     engine: &mut Engine<'_>,
     request: &Neutral,
     run: &Run<'_>,
-) -> Step<WrittenSummary> {
+) -> Step<Option<WrittenSummary>> {
     let mut written = WrittenSummary::default();
     let whole = engine.talk.transcript.messages().to_vec();
     let (mut left_out, mut most, mut bars_tools) = (0, u64::MAX, false);
     loop {
         let Some(conversation) = without_oldest(engine, run, left_out, &whole) else {
-            return Ok(written);
+            return Ok(Some(written));
         };
         let aside = request
             .with_conversation(&whole, &conversation)
             .map(|aside| aside.asking(engine.talk.wire.api(), QUESTION, bars_tools));
         let Some(aside) = aside else {
-            return Ok(written);
+            return Ok(Some(written));
         };
         let mut aside =
             aside.map_err(|why| Error::failure(format!("the request cannot be sent: {why}")))?;
@@ -94,7 +96,13 @@ pub(super) fn write(
                 halt_on(engine.must_end())?;
                 continue;
             }
-            ModelReply::Failed(failed) => return Err(failed.ending().into()),
+            ModelReply::Failed(failed) => {
+                let Engine {
+                    log, limits, talk, ..
+                } = engine;
+                change_model(talk, log, limits, failed)?;
+                return Ok(None);
+            }
         };
         written.count(&answered.answer);
         written.reference = answered.invocation;
@@ -102,10 +110,10 @@ pub(super) fn write(
         let names = engine.ctx.agent.tools.iter().map(|tool| tool.name.as_str());
         if !text.is_empty() && called_in(text, names).is_none() {
             written.text = Some(head(text, LONGEST).to_owned());
-            return Ok(written);
+            return Ok(Some(written));
         }
         if bars_tools {
-            return Ok(written);
+            return Ok(Some(written));
         }
         bars_tools = true;
         halt_on(engine.must_end())?;
