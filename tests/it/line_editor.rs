@@ -217,7 +217,13 @@ fn words_with_a_slash_are_obeyed_and_others_are_not_sent() {
     world.write("a b.txt", "content\n");
     world.script("editor.sh", "#!/bin/sh\nprintf ', and more\\n' >> \"$1\"\n");
     let mut terminal = Terminal::new();
-    world.model_says([text("one"), text("two"), text("three"), text("four")]);
+    world.model_says([
+        text("one"),
+        text("two"),
+        text("three"),
+        text("more"),
+        text("four"),
+    ]);
     let editor = world.path("editor.sh");
     let running = chat(&world, &terminal).env("EDITOR", editor);
     let running = running.env("PAGER", "cat").all_at(&terminal).spawn();
@@ -237,6 +243,7 @@ fn words_with_a_slash_are_obeyed_and_others_are_not_sent() {
         "/new",
         "/log",
         "/cost",
+        "/compact",
         "/quit",
         "//…",
     ] {
@@ -287,6 +294,15 @@ fn words_with_a_slash_are_obeyed_and_others_are_not_sent() {
     assert_ne!(world.latest(), first);
     assert_eq!(said(&world.latest()), ["again"]);
     assert_eq!(world.server.last().json()["model"], "other");
+    say(
+        &mut terminal,
+        "/compact",
+        "is shortened before the next request",
+    );
+    say(&mut terminal, "and now", "[2] answers");
+    let notes = world.latest().events("SYSTEM_MESSAGE");
+    let mut notes = notes.iter().map(|note| note["content"].to_string());
+    assert!(notes.any(|note| note.contains("can be shortened")));
     terminal.types("/quit\r");
     running.wait().exits(0);
 

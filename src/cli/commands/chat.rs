@@ -48,6 +48,8 @@ struct Chat<'a> {
     given: Vec<(String, String)>,
     /// Files that go with the next message.
     attached: Vec<GivenPart>,
+    /// The conversation is shortened before the next request.
+    compacts: bool,
     /// The directory that is given, or the one that the agent works in.
     work_dir: Option<PathBuf>,
     signals: Arc<Signals>,
@@ -91,6 +93,7 @@ pub(crate) fn chat(wanted: &ChatArgs) -> Result<Exit> {
         set,
         given: wanted.set.clone(),
         attached: Vec::new(),
+        compacts: false,
         work_dir,
         signals,
         screen,
@@ -271,7 +274,9 @@ impl Chat<'_> {
             }
             print_answer(answered, self.screen)?;
         }
-        self.resume(&run, Some(&task.text()?))
+        let answered = self.resume(&run, Some(&task.text()?));
+        self.compacts = false;
+        answered
     }
 
     fn begin(&mut self, task: &Task) -> Result<RunResult> {
@@ -340,7 +345,7 @@ impl Chat<'_> {
             interactive: true,
             max_iterations: common.max_iterations,
             force: false,
-            compacts: false,
+            compacts: self.compacts,
             checks_answers: false,
             is_chat: true,
             shows_text: !common.quiet || io::stdout().is_terminal(),

@@ -22,7 +22,7 @@ use serde_json::Map;
 use std::path::Path;
 
 /// The words, what follows them, and what they do.
-const WORDS: [(&str, &str, &str); 8] = [
+const WORDS: [(&str, &str, &str); 9] = [
     ("/help", "", "print this list"),
     ("/file", "PATH", "add a file's text to the next message"),
     ("/edit", "[TEXT]", "write a message in $VISUAL or $EDITOR"),
@@ -34,6 +34,11 @@ const WORDS: [(&str, &str, &str); 8] = [
     ("/new", "", "let the next message begin a new run"),
     ("/log", "", "print the run so far"),
     ("/cost", "", "print what the run has used"),
+    (
+        "/compact",
+        "",
+        "shorten the conversation before the next request",
+    ),
     ("/quit", "", "end"),
 ];
 
@@ -76,11 +81,16 @@ impl Chat<'_> {
             "/edit" => return self.edit(rest),
             "/model" => self.choose_model(rest)?,
             "/new" => {
-                self.run = None;
+                (self.run, self.compacts) = (None, false);
                 Self::note("the next message begins a new run");
             }
             "/log" => self.print_log()?,
             "/cost" => self.print_cost()?,
+            "/compact" => {
+                self.begun()?;
+                self.compacts = true;
+                Self::note("the conversation is shortened before the next request");
+            }
             "/quit" => return Ok(Said::Quit),
             word => return Err(unknown(word)),
         }
