@@ -132,6 +132,39 @@ fn a_signal_leaves_no_process_and_the_terminal_as_it_was() {
 }
 
 #[test]
+fn a_killed_chat_leaves_the_terminal_as_it_was() {
+    let world = World::new();
+    let mut terminal = Terminal::new();
+    let running = chat(&world, &terminal).spawn();
+    terminal.shows("> ");
+    terminal.types("half a line");
+    terminal.shows("half a line");
+    let editors = children(running.pid());
+    running.signal(Signal::KILL);
+    running.wait();
+    let is_there = |pid: &String| Path::new(&format!("/proc/{pid}/fd/0")).exists();
+    eventually("the editor ends", || !editors.iter().any(is_there));
+    assert!(terminal.has_echo());
+    terminal.shows("\u{1b}[?2004l");
+}
+
+#[test]
+fn a_closed_terminal_ends_a_chat() {
+    let world = World::new();
+    let mut terminal = Terminal::new();
+    let running = controlled_chat(&world, &terminal).spawn();
+    terminal.shows("> ");
+    terminal.types("never sent");
+    terminal.shows("never sent");
+    let editors = children(running.pid());
+    drop(terminal);
+    running.wait().exits(129);
+    let is_there = |pid: &String| Path::new(&format!("/proc/{pid}/fd/0")).exists();
+    eventually("the editor ends", || !editors.iter().any(is_there));
+    assert!(world.server.requests().is_empty());
+}
+
+#[test]
 fn a_paste_of_several_lines_is_one_message() {
     let world = World::new();
     let mut terminal = Terminal::new();

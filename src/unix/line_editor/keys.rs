@@ -20,7 +20,8 @@ const MOST_NAMES: usize = 500;
 
 /// Edits a line for each request on stderr, a socket, until that is closed.
 pub(crate) fn edit_lines() -> Result<Exit> {
-    may_fail(set_parent_process_death_signal(Some(Signal::TERM)));
+    // The library then leaves the terminal as it was, and the reply finds no reader.
+    may_fail(set_parent_process_death_signal(Some(Signal::INT)));
     let broken = |e: io::Error| Error::failure(format!("cannot edit lines: {}", reason(&e)));
     let socket = io::stderr().as_fd().try_clone_to_owned().map_err(broken)?;
     let socket = UnixStream::from(socket);

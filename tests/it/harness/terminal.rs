@@ -17,7 +17,8 @@ pub struct Terminal {
 
 impl Terminal {
     pub fn new() -> Self {
-        let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+        let person = openpt(flags).expect("a terminal");
         grantpt(&person).expect("grantpt");
         unlockpt(&person).expect("unlockpt");
         let name = ptsname(&person, Vec::new()).expect("its name");
