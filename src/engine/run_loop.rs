@@ -47,7 +47,6 @@ use crate::record::engine_log::Level;
 use crate::record::event::Event;
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
-use crate::record::same_calls::SameCalls;
 use crate::record::state::{self, Reading, Turn, Unreadable};
 use crate::record::stop_reason::StopReason;
 use crate::text::shorten::in_short;
@@ -101,8 +100,6 @@ pub(crate) struct Engine<'a> {
     /// What the journal held when the engine was made, until the run's state has been read from it.
     record: Vec<u8>,
     ask_human: Option<Tool>,
-    /// The calls that the model repeats, if the agent limits that.
-    same_calls: Option<SameCalls>,
     /// The files that other programs execute are remembered.
     executed_known: bool,
 }
@@ -134,7 +131,6 @@ impl<'a> Engine<'a> {
             talk,
             record,
             ask_human: ctx.agent.ask_human.then(question::ask_human_tool),
-            same_calls: None,
             executed_known: false,
         })
     }
@@ -192,7 +188,7 @@ impl<'a> Engine<'a> {
                 }
             }
             halt_on(self.must_end())?;
-            halt_on(self.no_progress())?;
+            halt_on(self.limits.no_progress())?;
             halt_on(self.talk.limit_reached(&mut self.limits))?;
             next = think(self)?;
         }
@@ -208,7 +204,7 @@ impl<'a> Engine<'a> {
             window: None,
         };
         let run = state::read(&journal, reading).map_err(|e| unreadable(&e, &self.log.journal))?;
-        self.same_calls = (self.ctx.agent.same_call > 0).then(|| SameCalls::of(&run));
+        self.limits.recall_calls(&run);
         recall_models(&mut self.talk, &run);
         self.talk.wire.recall(&run.remedies, &run.pauses);
         self.talk.sizes.recall(&run, self.talk.wire.api());
@@ -247,18 +243,6 @@ impl<'a> Engine<'a> {
     /// The end that a signal, a hook or a changed journal demands.
     fn must_end(&self) -> Option<Ending> {
         self.log.must_end().or_else(|| self.hooks.stop())
-    }
-
-    /// The end of a run whose model has repeated a call too often.
-    fn no_progress(&self) -> Option<Ending> {
-        let limit = self.ctx.agent.same_call;
-        let row = self.same_calls.as_ref()?.long_row(limit)?;
-        let (n, name, arguments) = (row.length, row.name, in_short(row.arguments, 200));
-        let text = format!(
-            "{n} calls in a row had the same arguments and the same result: {name} {arguments}; send a message, or \
-             raise same_call, which is {limit}"
-        );
-        Some(Ending::new(StopReason::NoProgress, text))
     }
 
     /// How a run ends whose next step has failed.

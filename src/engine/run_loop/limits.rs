@@ -1,4 +1,4 @@
-//! What a start may still spend: iterations, time, tokens and money.
+//! What a start may still spend: iterations, time, tokens and money; and repeated calls.
 
 use super::Ending;
 use super::run_log::RunLog;
@@ -7,9 +7,12 @@ use crate::engine::run_context::{LASTING_LIMITS, RunContext};
 use crate::error::Result;
 use crate::model::ask::Expense;
 use crate::record::engine_log::Level;
+use crate::record::same_calls::SameCalls;
 use crate::record::spending::{Amount, Denial};
+use crate::record::state::Run;
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::counted;
+use crate::text::shorten::in_short;
 use std::time::{Duration, Instant};
 
 const UNCOUNTED: &str =
@@ -24,6 +27,8 @@ pub(super) struct Limits<'a> {
     /// When the limit of this start's time is reached.
     start_limit: Option<Instant>,
     account: Option<Account>,
+    /// The calls that the model repeats, if the agent limits that.
+    pub(super) same_calls: Option<SameCalls>,
 }
 
 impl<'a> Limits<'a> {
@@ -55,7 +60,13 @@ impl<'a> Limits<'a> {
             tokens,
             start_limit,
             account,
+            same_calls: None,
         }
+    }
+
+    /// Counts the repeated calls that a run's journal has.
+    pub(super) fn recall_calls(&mut self, run: &Run<'_>) {
+        self.same_calls = (self.ctx.agent.same_call > 0).then(|| SameCalls::of(run));
     }
 
     /// Counts an answer of the model.
@@ -89,6 +100,18 @@ impl<'a> Limits<'a> {
         let is_late = matches!(denial, Denial::Pending(_));
         let out_of_time = is_late.then(|| self.time_is_over()).flatten();
         Some(out_of_time.unwrap_or_else(|| Ending::denied(denial)))
+    }
+
+    /// The end of a run whose model has repeated a call too often.
+    pub(super) fn no_progress(&self) -> Option<Ending> {
+        let limit = self.ctx.agent.same_call;
+        let row = self.same_calls.as_ref()?.long_row(limit)?;
+        let (n, name, arguments) = (row.length, row.name, in_short(row.arguments, 200));
+        let text = format!(
+            "{n} calls in a row had the same arguments and the same result: {name} {arguments}; send a message, or \
+             raise same_call, which is {limit}"
+        );
+        Some(Ending::new(StopReason::NoProgress, text))
     }
 
     pub(super) fn time_is_over(&self) -> Option<Ending> {

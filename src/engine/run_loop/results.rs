@@ -93,7 +93,7 @@ pub(super) fn record_result(
     execution_ref: Option<&str>,
     by_hook: bool,
 ) -> Result<()> {
-    let calls = engine.same_calls.as_mut();
+    let calls = engine.limits.same_calls.as_mut();
     if let Some(note) = calls.and_then(|calls| calls.add_result(&call.id, &done.observation)) {
         done.observation.push_str(&note);
     }

@@ -120,7 +120,7 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<ThoughtOut
     } = answered;
     make_ids_unique(&mut answer.calls, |id| engine.talk.transcript.has_id(id));
     add_thought(engine, &answer, (&invocation, &prefix), request_bytes);
-    if let Some(calls) = &mut engine.same_calls {
+    if let Some(calls) = &mut engine.limits.same_calls {
         calls.begin_answer(answer.calls.iter().map(|call| {
             let arguments = call.invalid.as_ref().unwrap_or(&call.arguments);
             (call.id.as_str(), call.name.as_str(), arguments.as_str())
