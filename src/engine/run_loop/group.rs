@@ -205,8 +205,8 @@ fn work_off(engine: &mut Engine<'_>, group: &mut Group<'_, '_>) -> Step<Option<E
                 let mut each = group.under_way.iter();
                 if let Some(at) = each.position(|it| it.token == token) {
                     let call = group.under_way.remove(at);
-                    let running = (call.planned, call.program, call.places);
-                    settle(engine, group, running, Ok(outcome))?;
+                    let (planned, program, places) = (call.planned, call.program, call.places);
+                    settle(engine, group, planned, program, places, Ok(outcome))?;
                 }
             }
             Woken::Stopped(_) => interrupt_all(group, engine.ctx.grace()),
@@ -253,7 +253,7 @@ fn start_together(engine: &mut Engine<'_>, group: &mut Group<'_, '_>, most: usiz
                 token,
                 places,
             }),
-            Err(error) => settle(engine, group, (planned, program, places), Err(error))?,
+            Err(error) => settle(engine, group, planned, program, places, Err(error))?,
         }
     }
     Ok(())
@@ -263,7 +263,9 @@ fn start_together(engine: &mut Engine<'_>, group: &mut Group<'_, '_>, most: usiz
 fn settle<'c>(
     engine: &mut Engine<'_>,
     group: &mut Group<'c, '_>,
-    (planned, program, places): (Planned<'c>, StartedProgram, (String, String)),
+    planned: Planned<'c>,
+    program: StartedProgram,
+    places: (String, String),
     how: std::result::Result<Outcome, SpawnError>,
 ) -> Step<()> {
     let call = (program, &planned.bound);
