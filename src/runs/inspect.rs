@@ -63,27 +63,16 @@ pub(crate) fn inspect_journal<'j>(
     let untold = metadata.status == Status::Running;
     let live = is_live(&run);
     if live && metadata.initial_message.is_some() {
-        metadata.status = Status::Running;
-        let found = RunSnapshot {
-            run,
-            is_flow: metadata.flow.is_some(),
-            metadata,
-            question: None,
-            is_answered: false,
-            journal: None,
-        };
-        return Ok((found, (&path).into(), None));
+        return Ok((live_run(run, metadata), (&path).into(), None));
     }
-    let bytes = match JournalCopy::read(&path) {
-        Ok(copy) => &journal.insert(copy).bytes,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Error::failure(format!(
-                "run {id} has no journal: {} is missing",
-                path.display()
-            )));
-        }
-        Err(e) => return Err(e).at("read", &path),
-    };
+    let copy = JournalCopy::read(&path);
+    if matches!(&copy, Err(e) if e.kind() == std::io::ErrorKind::NotFound) {
+        let path = path.display();
+        return Err(Error::failure(format!(
+            "run {id} has no journal: {path} is missing"
+        )));
+    }
+    let bytes = &journal.insert(copy.at("read", &path)?).bytes;
     let lenient = Reading {
         lenient: true,
         window: None,
@@ -124,6 +113,19 @@ pub(crate) fn inspect_journal<'j>(
         read: Some(bytes),
     };
     Ok((found, source, state))
+}
+
+/// A run on which a process works, by its metadata alone.
+fn live_run(run: RunDir, mut metadata: Metadata) -> RunSnapshot {
+    metadata.status = Status::Running;
+    RunSnapshot {
+        run,
+        is_flow: metadata.flow.is_some(),
+        metadata,
+        question: None,
+        is_answered: false,
+        journal: None,
+    }
 }
 
 /// The summary as it was written last.

@@ -160,11 +160,8 @@ impl RunRequest<'_> {
             } => {
                 let environment = self.environment(Some(workspace))?;
                 own_workspaces::remember(&self.agent.home, workspace)?;
-                let decided = Decided {
-                    found: Some(found),
-                    decision,
-                };
-                self.carry_out(decided, workspace, &environment, lock)
+                let found = Some(found);
+                self.carry_out(Decided { found, decision }, workspace, &environment, lock)
                     .map(Some)
             }
             _ => Ok(None),
@@ -395,26 +392,27 @@ impl RunRequest<'_> {
     ) -> Result<RunResult> {
         self.mention_changed_files(&found);
         let mark = self.mark(workspace)?;
-        if found.metadata.set == *self.set && self.agent.llm.has_model() {
-            let launch = self.launch(self.agent, self.set, workspace, environment)?;
-            let result = launch.resume(found, None, None, lock)?;
-            return Ok(result.in_own_workspace(mark));
-        }
-        // A run keeps its model and the overrides that it was begun with; those that are given now come on top.
-        let (agent, set) = self.agent_of(&found)?;
-        check_reach(&agent, environment, Some(workspace))?;
-        check_schema(&agent, &self.signals)?;
-        let launch = self.launch(&agent, &set, workspace, environment)?;
+        let recorded;
+        let (agent, set) = if found.metadata.set == *self.set && self.agent.llm.has_model() {
+            (self.agent, self.set)
+        } else {
+            // A run keeps its first model and overrides, and new overrides are added to them.
+            recorded = self.agent_of(&found)?;
+            check_reach(&recorded.0, environment, Some(workspace))?;
+            check_schema(&recorded.0, &self.signals)?;
+            (&recorded.0, &recorded.1)
+        };
+        let launch = self.launch(agent, set, workspace, environment)?;
         let result = launch.resume(found, None, None, lock)?;
         Ok(result.in_own_workspace(mark))
     }
 
     /// Marks a workspace of the agent's own as one in which a run is open.
     fn mark(&self, workspace: &Workspace) -> Result<Option<OpenMark>> {
-        let is_own = self.work_dir.is_none();
-        is_own
-            .then(|| OpenMark::set(self.agent, workspace))
-            .transpose()
+        match self.work_dir {
+            None => OpenMark::set(self.agent, workspace).map(Some),
+            Some(_) => Ok(None),
+        }
     }
 
     /// A run goes on with what it began with, also if a file of its message is another one by now.

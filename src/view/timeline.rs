@@ -172,16 +172,9 @@ impl Timeline {
                     .say(Tone::Command, self.tools.shown(line))
             }
             EventKind::ActionCheck => {
-                let said = match line.status.as_deref() {
-                    Some("HAPPENED") => "has happened",
-                    Some("ABSENT") => "has not happened",
-                    _ => "may have happened",
-                };
-                let name = text(&line.tool_name);
-                TimelineEntry::new(number())
-                    .say(Tone::Dim, "? ")
-                    .say(Tone::Command, name)
-                    .say(Tone::Dim, format!(" {said}, its check says"))
+                let entry = TimelineEntry::new(number()).say(Tone::Dim, "? ");
+                let entry = entry.say(Tone::Command, text(&line.tool_name));
+                entry.say(Tone::Dim, checked(line))
             }
             EventKind::ActionResult => return self.result(line),
             EventKind::Acceptance => acceptance(line),
@@ -377,6 +370,15 @@ impl Timeline {
             }
         }
         out
+    }
+}
+
+/// What a check of an action found.
+fn checked(line: &Line<'_>) -> &'static str {
+    match line.status.as_deref() {
+        Some("HAPPENED") => " has happened, its check says",
+        Some("ABSENT") => " has not happened, its check says",
+        _ => " may have happened, its check says",
     }
 }
 

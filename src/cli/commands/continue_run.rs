@@ -63,28 +63,8 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         }
         _ => message,
     };
-    let asked = Wanted {
-        naming: Naming::Continue,
-        has_text: message.is_some(),
-        new: false,
-        retry_failed: false,
-        interactive: common.interactive,
-    };
-    match decide(asked, Some(standing_of(&found, true))) {
-        Decision::Busy => return Err(found.busy()),
-        Decision::Retell if wanted.compact => {
-            let id = &found.run.id;
-            let text =
-                format!("--compact: run {id} waits for an answer, and no request would follow");
-            return Err(Error::usage(text));
-        }
-        Decision::Retell => return Ok(RunResult::recorded(found)),
-        // The same command once more.
-        Decision::Refuse(Refusal::NeedsMessage) if wanted.question.is_some() => {
-            return Ok(RunResult::recorded(found));
-        }
-        Decision::Refuse(refusal) => return Err(refused(refusal, &found)),
-        Decision::Begin | Decision::BeginInPlace | Decision::Resume => {}
+    if !must_resume(wanted, &found, message.is_some())? {
+        return Ok(RunResult::recorded(found));
     }
     let recorded = (id.as_str(), found.metadata.agent_home.as_str());
     let home = agent_of_run(wanted.agent.as_deref(), recorded, &workspace)?;
@@ -119,6 +99,31 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         return launch.resume(found, None, answer, lock);
     }
     launch.resume(found, message.as_deref(), None, lock)
+}
+
+/// True: the run is resumed. False: its recorded result is printed again.
+fn must_resume(wanted: &ContinueArgs, found: &RunSnapshot, has_text: bool) -> Result<bool> {
+    let asked = Wanted {
+        naming: Naming::Continue,
+        has_text,
+        new: false,
+        retry_failed: false,
+        interactive: wanted.common.interactive,
+    };
+    match decide(asked, Some(standing_of(found, true))) {
+        Decision::Busy => Err(found.busy()),
+        Decision::Retell if wanted.compact => {
+            let id = &found.run.id;
+            let text =
+                format!("--compact: run {id} waits for an answer, and no request would follow");
+            Err(Error::usage(text))
+        }
+        Decision::Retell => Ok(false),
+        // The same command once more.
+        Decision::Refuse(Refusal::NeedsMessage) if wanted.question.is_some() => Ok(false),
+        Decision::Refuse(refusal) => Err(refused(refusal, found)),
+        Decision::Begin | Decision::BeginInPlace | Decision::Resume => Ok(true),
+    }
 }
 
 /// The run of this name, or the newest one.

@@ -69,19 +69,7 @@ impl<'j> Run<'j> {
                 self.asked_model = self.start(line);
                 self.first_model.clone_from(&self.asked_model);
             }
-            EventKind::UserMessage => {
-                let content = line.content.ok_or("USER_MESSAGE without content")?.get();
-                if self.first_message.is_none() {
-                    self.first_message = Some(decoded(content));
-                }
-                self.unsaid = None;
-                self.pauses.clear();
-                self.counts.is_full = false;
-                let (at, seq) = (line.timestamp, self.seq);
-                self.turns
-                    .push(Turn::User(UserMessage { content, at, seq }));
-                self.end = None;
-            }
+            EventKind::UserMessage => self.user_message(line)?,
             EventKind::Thought => {
                 self.end = None;
                 self.turns.extend(self.unsaid.take().map(Turn::User));
@@ -135,6 +123,21 @@ impl<'j> Run<'j> {
             | EventKind::Evaluation(_)
             | EventKind::Unknown(_) => {}
         }
+        Ok(())
+    }
+
+    fn user_message(&mut self, line: Box<Line<'j>>) -> Result<(), String> {
+        let content = line.content.ok_or("USER_MESSAGE without content")?.get();
+        if self.first_message.is_none() {
+            self.first_message = Some(decoded(content));
+        }
+        self.unsaid = None;
+        self.pauses.clear();
+        self.counts.is_full = false;
+        let (at, seq) = (line.timestamp, self.seq);
+        self.turns
+            .push(Turn::User(UserMessage { content, at, seq }));
+        self.end = None;
         Ok(())
     }
 
