@@ -119,8 +119,7 @@ impl SpendingRules {
     }
 
     fn cost(&self, (input, output): (u64, u64), cached: u64, cache_written: u64) -> Option<f64> {
-        let pricing = self.pricing?;
-        Some(pricing.cost((input, output), cached, cache_written))
+        Some(self.pricing?.cost((input, output), cached, cache_written))
     }
 }
 
@@ -290,9 +289,7 @@ impl Account {
         self.release_all();
         booked?;
         if is_reservation && self.has_limits {
-            for ledger in self.ledgers() {
-                ledger.sync()?;
-            }
+            self.ledgers().try_for_each(Ledger::sync)?;
         }
         Ok(())
     }

@@ -151,10 +151,9 @@ impl<'a> Engine<'a> {
         };
         may_fail(report_executed_files(&mut self));
         self.finish(&ending);
-        let level = if ending.is_error() {
-            Level::Error
-        } else {
-            Level::Info
+        let level = match ending.is_error() {
+            true => Level::Error,
+            false => Level::Info,
         };
         let text = format!(
             "engine ended: pid {pid}, {} ({}), exit code {}: {}",

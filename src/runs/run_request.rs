@@ -313,9 +313,9 @@ impl RunRequest<'_> {
             check_reach(self.agent, environment, Some(workspace))?;
         }
         match (decided.decision, decided.found) {
-            (Decision::Begin, _) => self.begin(workspace, environment, lock),
+            (Decision::Begin, _) => self.begin(None, workspace, environment, lock),
             (Decision::BeginInPlace, Some(found)) => {
-                self.begin_in_place(found, workspace, environment, lock)
+                self.begin(Some(found), workspace, environment, lock)
             }
             (Decision::Resume, Some(found)) => self.resume(found, workspace, environment, lock),
             (Decision::Retell, Some(found)) => {
@@ -344,40 +344,32 @@ impl RunRequest<'_> {
     /// Begins a new run.
     fn begin(
         &self,
+        failed: Option<RunSnapshot>,
         workspace: &Workspace,
         environment: &Environment,
         lock: DecisionLock,
     ) -> Result<RunResult> {
-        if !self.screen.quiet {
-            for note in left_behind(workspace)? {
-                self.screen.warn(&note);
+        let (id, message) = if let Some(failed) = failed {
+            let text = failed.metadata.initial_message.clone().unwrap_or_default();
+            let message = (text, failed.metadata.message_parts.clone());
+            let id = failed.run.id.clone();
+            let aside = put_aside(workspace, failed)?;
+            self.screen
+                .warn(&format!("failed run {id} has been renamed to {aside}"));
+            (id, message)
+        } else {
+            if !self.screen.quiet {
+                for note in left_behind(workspace)? {
+                    self.screen.warn(&note);
+                }
             }
-        }
-        let generated = || RunId::generate(Timestamp::now());
-        let id = self.run_id.clone().unwrap_or_else(generated);
-        let mark = self.mark(workspace)?;
-        let message = match self.task {
-            Some(task) => (task.text()?, task.parts()),
-            None => (String::new(), None),
+            let generated = || RunId::generate(Timestamp::now());
+            let message = match self.task {
+                Some(task) => (task.text()?, task.parts()),
+                None => (String::new(), None),
+            };
+            (self.run_id.clone().unwrap_or_else(generated), message)
         };
-        let launch = self.launch(self.agent, self.set, workspace, environment)?;
-        Ok(launch.begin(&id, message, lock)?.in_own_workspace(mark))
-    }
-
-    /// Renames a run that has failed, and begins another of its name with its message.
-    fn begin_in_place(
-        &self,
-        failed: RunSnapshot,
-        workspace: &Workspace,
-        environment: &Environment,
-        lock: DecisionLock,
-    ) -> Result<RunResult> {
-        let text = failed.metadata.initial_message.clone().unwrap_or_default();
-        let message = (text, failed.metadata.message_parts.clone());
-        let id = failed.run.id.clone();
-        let aside = put_aside(workspace, failed)?;
-        self.screen
-            .warn(&format!("failed run {id} has been renamed to {aside}"));
         let mark = self.mark(workspace)?;
         let launch = self.launch(self.agent, self.set, workspace, environment)?;
         Ok(launch.begin(&id, message, lock)?.in_own_workspace(mark))

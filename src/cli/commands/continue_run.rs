@@ -112,12 +112,10 @@ fn must_resume(wanted: &ContinueArgs, found: &RunSnapshot, has_text: bool) -> Re
     };
     match decide(asked, Some(standing_of(found, true))) {
         Decision::Busy => Err(found.busy()),
-        Decision::Retell if wanted.compact => {
-            let id = &found.run.id;
-            let text =
-                format!("--compact: run {id} waits for an answer, and no request would follow");
-            Err(Error::usage(text))
-        }
+        Decision::Retell if wanted.compact => Err(Error::usage(format!(
+            "--compact: run {} waits for an answer, and no request would follow",
+            found.run.id
+        ))),
         Decision::Retell => Ok(false),
         // The same command once more.
         Decision::Refuse(Refusal::NeedsMessage) if wanted.question.is_some() => Ok(false),

@@ -107,19 +107,7 @@ impl<'j> Run<'j> {
             EventKind::ActionCheck
             | EventKind::HookAudit
             | EventKind::Error
-            | EventKind::Flow(
-                FlowEvent::TaskCreated
-                | FlowEvent::NodeStart
-                | FlowEvent::NodeEnd
-                | FlowEvent::Route
-                | FlowEvent::Merge
-                | FlowEvent::Winner
-                | FlowEvent::Retry
-                | FlowEvent::TaskEnd
-                | FlowEvent::Tool
-                | FlowEvent::Policy
-                | FlowEvent::Memory,
-            )
+            | EventKind::Flow(_)
             | EventKind::Evaluation(_)
             | EventKind::Unknown(_) => {}
         }
