@@ -6,11 +6,11 @@ use std::ops::Range;
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
 
-/// The most lines of a diff that are shown.
-const MOST_LINES: usize = 60;
+/// Lines of a diff that are shown.
+const DIFF_LINES: usize = 60;
 
-/// The most characters of a line that are shown.
-const LONGEST_LINE: usize = 2_000;
+/// Characters of a line that are shown.
+const LINE_CHARACTERS: usize = 2_000;
 
 /// Some whole lines of the old text, and those that replaced them.
 struct Hunk {
@@ -144,9 +144,9 @@ fn diff_line(sign: char, line: &str) -> String {
 }
 
 fn cut(mut lines: Vec<String>) -> String {
-    let more = lines.len().saturating_sub(MOST_LINES);
+    let more = lines.len().saturating_sub(DIFF_LINES);
     if more > 0 {
-        lines.truncate(MOST_LINES);
+        lines.truncate(DIFF_LINES);
         lines.push(format!("[… {more} more lines of the diff …]"));
     }
     lines.join("\n")
@@ -154,7 +154,7 @@ fn cut(mut lines: Vec<String>) -> String {
 
 /// A line that may have a megabyte, for a model.
 pub(super) fn shortened(line: &str) -> String {
-    match line.char_indices().nth(LONGEST_LINE) {
+    match line.char_indices().nth(LINE_CHARACTERS) {
         None => line.to_owned(),
         Some((end, _)) => format!("{}[… {} bytes more]", &line[..end], line.len() - end),
     }
@@ -223,7 +223,7 @@ mod tests {
         );
         let long = "x\n".repeat(200);
         let shown = diff(&long, &places(&long, "x", "y"));
-        assert_eq!(shown.lines().count(), MOST_LINES + 1);
+        assert_eq!(shown.lines().count(), DIFF_LINES + 1);
         assert!(
             shown.ends_with("[… 341 more lines of the diff …]"),
             "{shown}"

@@ -19,8 +19,8 @@ const MOST_LISTED: usize = 400;
 /// The most entries that are looked at for a path like another.
 const MOST_SEEN: usize = 20_000;
 
-/// How many paths are named.
-const MOST_NAMED: usize = 5;
+/// Similar paths in a message about a missing one.
+const SUGGESTIONS: usize = 5;
 
 /// Two levels of a directory: a line for each entry, indented.
 pub(super) fn list_directory(path: &Path, shown: &str) -> io::Result<String> {
@@ -87,12 +87,12 @@ pub(super) fn nearest_paths(path: &str) -> Vec<String> {
     };
     let seen = files_below(start);
     let same = seen.iter().filter(|found| found.ends_with(name));
-    let mut named: Vec<&PathBuf> = same.take(MOST_NAMED).collect();
+    let mut named: Vec<&PathBuf> = same.take(SUGGESTIONS).collect();
     if named.is_empty() {
         let names = seen.iter().filter_map(|found| found.file_name()?.to_str());
         if let Some(like) = nearest(name, names) {
             let like = seen.iter().filter(|found| found.ends_with(like));
-            named = like.take(MOST_NAMED).collect();
+            named = like.take(SUGGESTIONS).collect();
         }
     }
     named

@@ -9,11 +9,11 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
-/// The most bytes of lines that are shown at once.
-const MOST_BYTES: usize = 50_000;
+/// Bytes of lines on one page.
+const PAGE_BYTES: usize = 50_000;
 
-/// The most lines that are shown at once.
-pub(super) const MOST_LINES: usize = 2_000;
+/// Lines on one page.
+pub(super) const PAGE_LINES: usize = 2_000;
 
 /// Bytes examined to distinguish text from other data.
 const HEAD: usize = 8_192;
@@ -50,7 +50,7 @@ pub(super) fn read_path(path: &str, offset: usize, limit: usize) -> Result<Strin
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(missing(path, "")),
         Err(e) => return Err(refused("read", path, &e)),
     };
-    let shown = shown_file(file, path, offset, limit.min(MOST_LINES));
+    let shown = shown_file(file, path, offset, limit.min(PAGE_LINES));
     shown.map_err(|e| refused("read", path, &e))?
 }
 
@@ -131,7 +131,7 @@ impl Excerpt {
             let of_line = &chunk[..end.unwrap_or(chunk.len())];
             let number = part.total + 1;
             let is_wanted = number >= offset && number - offset < limit && !is_full;
-            if is_wanted && line.len() < MOST_BYTES {
+            if is_wanted && line.len() < PAGE_BYTES {
                 line.extend_from_slice(of_line);
             } else if is_wanted {
                 passed += of_line.len();
@@ -173,7 +173,7 @@ impl Excerpt {
         if passed > 0 {
             line.push_str(&format!("[… and {passed} more]"));
         }
-        if self.count > 0 && self.text.len() + line.len() > MOST_BYTES {
+        if self.count > 0 && self.text.len() + line.len() > PAGE_BYTES {
             return false;
         }
         self.text.push_str(&line);

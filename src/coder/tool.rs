@@ -2,7 +2,7 @@
 //! `write` and `edit` are to write and the command of `bash` are on stdin, which has no limit.
 
 use super::edit::{Edit, edit_file};
-use super::read::{MOST_LINES, read_path};
+use super::read::{PAGE_LINES, read_path};
 use super::shell::{USUAL_SECONDS, run_command};
 use super::target::{TargetFile, ToolRefusal};
 use crate::config::tool::shown::OWN_TOOLS;
@@ -23,7 +23,7 @@ pub(crate) fn run_tool(words: &[String]) -> Result<u8> {
     let answer = match words.as_slice() {
         ["read", path, options @ ..] => {
             let [offset, limit] = values(options, ["--offset=", "--limit="])?;
-            let (offset, limit) = (number(offset, 1), number(limit, MOST_LINES));
+            let (offset, limit) = (number(offset, 1), number(limit, PAGE_LINES));
             offset.and_then(|offset| read_path(path, offset, limit?))
         }
         ["write", path] => write_file(path, &stdin()?),

@@ -21,8 +21,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The longest single argument that Linux accepts, with its NUL (`MAX_ARG_STRLEN`, 32 pages).
-const LONGEST_ARGUMENT: usize = 131_072;
+/// The longest single argument that Linux accepts, with its NUL: 32 pages.
+const MAX_ARG_STRLEN: usize = 131_072;
 
 /// A call that is ready to run.
 pub(crate) struct Prepared {
@@ -388,6 +388,6 @@ fn explain_too_long(bound: &BoundCall) -> String {
         "the argument '{name}' is too long: it has {size} bytes, and the system takes at most \
          {} bytes in one argument; nothing was run. Give less at once; a tool that reads this \
          parameter from its standard input (stdin: {name}) has no such limit",
-        LONGEST_ARGUMENT - 1
+        MAX_ARG_STRLEN - 1
     )
 }

@@ -36,8 +36,8 @@ const LEAST_ANSWER: u64 = 4096;
 /// The tokens by which a service may count differently the second time.
 const MARGIN: u64 = 1000;
 
-/// A larger window is none.
-const LARGEST_WINDOW: u64 = 1_000_000_000;
+/// Larger counts of tokens are ignored.
+pub(super) const TOKEN_CEILING: u64 = 1_000_000_000;
 
 impl TooLong {
     /// What a service says that refuses a request for this reason, as its status or its code shows.
@@ -105,14 +105,14 @@ pub(super) fn error_json(body: &[u8]) -> Option<Value> {
 fn window(value: Option<&Value>) -> Option<u64> {
     value?
         .as_u64()
-        .filter(|window| (1..=LARGEST_WINDOW).contains(window))
+        .filter(|window| (1..=TOKEN_CEILING).contains(window))
 }
 
 /// The number behind the first place of these words that has one. It may have commas.
 fn number_behind(said: &str, words: &str) -> Option<u64> {
     said.match_indices(words)
         .filter_map(|(at, _)| number_at(&said[at + words.len()..]))
-        .find(|number| (1..=LARGEST_WINDOW).contains(number))
+        .find(|number| (1..=TOKEN_CEILING).contains(number))
 }
 
 fn number_at(text: &str) -> Option<u64> {

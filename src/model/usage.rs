@@ -2,6 +2,7 @@
 //!
 //! Unaware of prices.
 
+use super::too_long::TOKEN_CEILING;
 use crate::config::api::Api;
 use crate::record::event::{Terms, Tokens};
 use crate::text::json;
@@ -20,9 +21,6 @@ pub(crate) struct AnswerUsage {
     /// Of the answer's tokens, those of the model's reasoning.
     pub reasoning: u64,
 }
-
-/// The largest token count that is accepted.
-const MOST_TOKENS: u64 = 1_000_000_000;
 
 /// Why the tokens of a response are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +77,7 @@ pub(super) fn read_terms(body: &[u8]) -> Terms {
 /// A token count; none if it is missing or invalid.
 fn figure(usage: &Value, place: &str) -> Option<u64> {
     let figure = usage.pointer(place).and_then(Value::as_u64);
-    figure.filter(|tokens| *tokens <= MOST_TOKENS)
+    figure.filter(|tokens| *tokens <= TOKEN_CEILING)
 }
 
 /// A token count that is 0 if it is missing; none if it is invalid.

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How long others may hold a shared lock to see whether a journal is owned.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
+const PROBE_TIME: Duration = Duration::from_secs(1);
 
 /// A journal that this process owns.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl Journal {
             match file.try_lock() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock)
-                    if Self::is_locked(path) || began.elapsed() > LONGEST_LOOK =>
+                    if Self::is_locked(path) || began.elapsed() > PROBE_TIME =>
                 {
                     return Ok(None);
                 }

@@ -121,7 +121,7 @@ impl View {
                         return Some(Reached::Path(next));
                     }
                     followed += 1;
-                    let target = next.read_link().ok().filter(|_| followed <= MOST_LINKS)?;
+                    let target = next.read_link().ok().filter(|_| followed <= MAXSYMLINKS)?;
                     if target.is_absolute() {
                         at = PathBuf::from("/");
                     }
@@ -262,8 +262,8 @@ const SAFE: MountFlags = MountFlags::NOSUID
     .union(MountFlags::NODEV)
     .union(MountFlags::NOEXEC);
 
-/// As many links are followed on the way to a path as by the kernel.
-const MOST_LINKS: u32 = 40;
+/// The kernel follows as many symbolic links in one path.
+const MAXSYMLINKS: u32 = 40;
 
 /// Where a path leads, without links.
 enum Reached {

@@ -16,8 +16,8 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-/// Bytes of a reason that are shown.
-const LONGEST_REASON: usize = 300;
+/// Columns of a reason that are shown.
+const REASON_COLUMNS: usize = 300;
 
 /// An evaluation, read from its journal.
 #[derive(Debug, Default)]
@@ -304,7 +304,7 @@ impl TrialCell {
     }
 
     fn shown_reason(&self) -> String {
-        crate::text::shorten::in_short(&self.reason, LONGEST_REASON)
+        crate::text::shorten::in_short(&self.reason, REASON_COLUMNS)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::record::event::InputType;
 use crate::runs::preflight::{install_signals, load_agent, read_variables};
 use crate::text::amounts::counted;
 use crate::text::disguise::is_unseen;
+use crate::text::shorten::MOST_LISTED;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone};
 use crate::unix::typed::Reply;
@@ -45,9 +46,6 @@ const PORTS: [u16; 4] = [8080, 11434, 8000, 1234];
 
 /// How long a server on this machine may take to list its models.
 const NEARBY_TIME: Duration = Duration::from_secs(1);
-
-/// How many models are shown at once.
-const MOST_SHOWN: usize = 20;
 
 /// The longest key that is read.
 const LONGEST_KEY: u64 = 64 << 10;
@@ -242,19 +240,19 @@ impl Setup<'_> {
             let shown = listing.models.iter();
             let shown = shown.filter(|it| it.name.to_lowercase().contains(&lower));
             let shown: Vec<_> = shown.collect();
-            let table = table(shown.iter().take(MOST_SHOWN).copied());
+            let table = table(shown.iter().take(MOST_LISTED).copied());
             for (at, line) in table.lines(None).lines().enumerate() {
                 self.remark(&format!("{:>3}  {line}", at + 1));
             }
-            if shown.len() > MOST_SHOWN {
-                let more = shown.len() - MOST_SHOWN;
+            if shown.len() > MOST_LISTED {
+                let more = shown.len() - MOST_LISTED;
                 self.remark(&format!(
                     "     and {more} more; type a part of the name to see fewer"
                 ));
             }
             let answer = self.ask("which model: number or name?", false)?;
             let number = answer.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-            let by_number = number.and_then(|at| shown.get(at).filter(|_| at < MOST_SHOWN));
+            let by_number = number.and_then(|at| shown.get(at).filter(|_| at < MOST_LISTED));
             let is_listed = listing.models.iter().any(|it| it.name == answer);
             let is_part = listing.models.iter();
             let is_part = !answer.is_empty()

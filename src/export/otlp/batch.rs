@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 const SCHEMA: &str = "https://opentelemetry.io/schemas/1.45.0";
 
 /// Spans in one request, at most.
-const MOST_SPANS: usize = 512;
+const BATCH_SPANS: usize = 512;
 
 /// Bytes of one request, at most.
-const MOST_BYTES: usize = 4_000_000;
+const BATCH_BYTES: usize = 4_000_000;
 
 /// Takes one request. False if no more are wanted.
 pub(super) type Emit<'e> = dyn FnMut(&str) -> Result<bool> + 'e;
@@ -60,11 +60,11 @@ impl Batch {
     pub(super) fn add(&mut self, span: Value, emit: &mut Emit<'_>) -> Result<bool> {
         let around = self.head.len() + self.tail.len();
         let mut text = json::text(&span);
-        if text.len() + around > MOST_BYTES {
+        if text.len() + around > BATCH_BYTES {
             text = json::text(&shortened(span));
         }
-        let is_full = self.bytes + text.len() + around + self.spans.len() > MOST_BYTES;
-        if (is_full || self.spans.len() == MOST_SPANS) && !self.flush(emit)? {
+        let is_full = self.bytes + text.len() + around + self.spans.len() > BATCH_BYTES;
+        if (is_full || self.spans.len() == BATCH_SPANS) && !self.flush(emit)? {
             return Ok(false);
         }
         self.bytes += text.len();
@@ -88,7 +88,7 @@ fn shortened(mut span: Value) -> Value {
     if let Some(attributes) = span["attributes"].as_array_mut() {
         attributes.retain(|it| !CONTENT.iter().any(|key| it["key"] == *key));
     }
-    let is_long = |span: &Value| json::text(span).len() > MOST_BYTES / 2;
+    let is_long = |span: &Value| json::text(span).len() > BATCH_BYTES / 2;
     if is_long(&span) {
         if let Some(map) = span.as_object_mut() {
             map.shift_remove("events");

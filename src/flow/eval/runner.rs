@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use trial_process::{ProcessRole, TrialProcess};
 
 /// Consecutive configuration failures after which the evaluation stops.
-const MOST_MISCONFIGURED: usize = 3;
+const FAILURES_TO_STOP: usize = 3;
 
 /// Where an evaluation is.
 pub(crate) struct EvaluationPlace<'e> {
@@ -503,7 +503,7 @@ impl<'e> Runner<'e> {
             None => self.misconfigured.clear(),
             Some(said) => self.misconfigured.push(said),
         }
-        if self.misconfigured.len() >= MOST_MISCONFIGURED
+        if self.misconfigured.len() >= FAILURES_TO_STOP
             && let Some(last) = self.misconfigured.last()
         {
             let last = last.clone();

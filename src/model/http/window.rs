@@ -5,6 +5,7 @@
 use super::Http;
 use crate::config::api::Api;
 use crate::config::environment::{is_local, is_loopback};
+use crate::model::too_long::TOKEN_CEILING;
 use serde_json::Value;
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -14,8 +15,6 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A list of models may have so many bytes.
 const LONGEST_LIST: u64 = 4 << 20;
-
-const LARGEST_WINDOW: u64 = 1_000_000_000;
 
 impl Http {
     /// True if the server is on this machine or has a private address.
@@ -90,7 +89,7 @@ pub(crate) fn served_window(entry: &Value) -> Option<u64> {
 
 fn number(value: Option<&Value>) -> Option<u64> {
     let number = value?.as_u64();
-    number.filter(|number| (1..=LARGEST_WINDOW).contains(number))
+    number.filter(|number| (1..=TOKEN_CEILING).contains(number))
 }
 
 /// A URL without its path.

@@ -15,8 +15,8 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-/// As many names of files are offered.
-const MOST_NAMES: usize = 500;
+/// The number of file names that Tab offers at most.
+const COMPLETIONS: usize = 500;
 
 /// Edits a line for each request on stderr, a socket, until that is closed.
 pub(crate) fn edit_lines() -> Result<Exit> {
@@ -107,7 +107,7 @@ fn names(dir: &str, beginning: &str) -> Vec<String> {
         let end = if entry.path().is_dir() { "/" } else { "" };
         is_meant.then(|| name + end)
     });
-    let mut names: Vec<String> = named.take(MOST_NAMES).collect();
+    let mut names: Vec<String> = named.take(COMPLETIONS).collect();
     names.sort();
     names
 }

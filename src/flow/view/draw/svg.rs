@@ -13,8 +13,8 @@ const GAP: f64 = 24.0;
 const ROW: f64 = 96.0;
 const MARGIN: f64 = 16.0;
 
-/// Characters that fit into a box.
-const MOST_LETTERS: usize = 20;
+/// Columns of text that fit into a box.
+const BOX_COLUMNS: usize = 20;
 
 pub(super) fn draw_svg(picture: &Picture) -> String {
     let layout = lay_out(picture.graph);
@@ -60,9 +60,9 @@ pub(super) fn draw_svg(picture: &Picture) -> String {
             "<text x=\"{x}\" y=\"{}\" text-anchor=\"middle\">{}</text>\
              <text x=\"{x}\" y=\"{}\" text-anchor=\"middle\" font-size=\"10\" fill=\"#555\">{}</text>\n",
             y - 2.0,
-            escape_xml(&cut_to_columns(on.name, MOST_LETTERS)),
+            escape_xml(&cut_to_columns(on.name, BOX_COLUMNS)),
             y + 13.0,
-            escape_xml(&cut_to_columns(&on.about, MOST_LETTERS)),
+            escape_xml(&cut_to_columns(&on.about, BOX_COLUMNS)),
         ));
     }
     out + "</svg>\n"
@@ -92,7 +92,7 @@ fn edge_path(points: &[(f64, f64)], label: Option<&str>) -> String {
             "<text x=\"{}\" y=\"{}\" font-size=\"11\" fill=\"#333\">{}</text>\n",
             x + (next - x) * 0.35 + 4.0,
             y + HEIGHT / 2.0 + 20.0,
-            escape_xml(&cut_to_columns(label, MOST_LETTERS)),
+            escape_xml(&cut_to_columns(label, BOX_COLUMNS)),
         ));
     }
     out
