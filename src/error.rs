@@ -18,7 +18,7 @@ pub(crate) enum Exit {
     Usage = 2,
     /// A workflow went on after a failure: its result is partial.
     Partial = 3,
-    /// Interrupted until somebody decides something: a limit was reached, the model's server refuses, a
+    /// Interrupted until a person decides: a limit was reached, the model's server refuses, a
     /// context source is not there.
     Undecided = 4,
     /// A tool of `delta flow` was called in a way in which it cannot be (`EX_USAGE`).
@@ -107,7 +107,7 @@ impl Error {
         Self::new(Exit::Config, message)
     }
 
-    /// The same as wrong usage: the command line names what cannot be used. What the system lacked for the moment is none.
+    /// The same as wrong usage, because the command line names something unusable. Temporary failures stay as they are.
     pub(crate) fn into_usage(self) -> Self {
         let exit = match self.is_passing {
             true => self.exit,

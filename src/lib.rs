@@ -26,5 +26,5 @@ pub mod flow;
 #[cfg(fuzzing)]
 include!("../fuzz/entry.rs");
 
-/// The version of all programs, as it stands in journals.
+/// The version of all programs, as recorded in journals.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

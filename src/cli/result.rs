@@ -88,7 +88,7 @@ fn print_summary(result: &RunResult, screen: Screen) {
     }
 }
 
-/// Prints the answer to one message of a conversation, or why there is none, and seals the run.
+/// Prints the answer to one message of a conversation, or the reason for its absence, and seals the run.
 pub(crate) fn print_answer(result: RunResult, screen: Screen) -> Result<Exit> {
     let (ending, metadata) = (&result.ending, &result.metadata);
     match ending.status {

@@ -1,5 +1,5 @@
-//! The warning about bytes on the standard input that a command does not read: whoever pipes something in probably
-//! means it to be read.
+//! The warning about bytes on the standard input that a command does not read: a user who pipes something in probably
+//! expects it to be read.
 //!
 //! Nothing is read, and nothing is waited for.
 

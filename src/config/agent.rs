@@ -134,7 +134,7 @@ keys! {
         headers: Vec<Header>,
         /// Answers come as they are made. Then `timeout` is the longest silence.
         stream: Streaming,
-        /// Of Messages: how long the service is asked to keep the beginnings of requests.
+        /// api: messages only. How long the service caches prompt prefixes.
         cache: CacheTime,
         /// A program that is the model.
         command: Option<Vec<Word>>,
@@ -200,7 +200,7 @@ pub(crate) enum ChainSource {
     AgentFile,
     /// The command line, which chooses them for this run.
     CommandLine,
-    /// There are none: something else than the agent's file chooses the first.
+    /// Left out, because the first model does not come from the agent's file.
     LeftOut,
 }
 

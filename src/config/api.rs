@@ -125,7 +125,7 @@ impl Header {
         }
     }
 
-    /// True for a header in which servers expect a key: it stands in for the key.
+    /// True for a header in which servers expect a key; it replaces the key.
     pub(crate) fn is_key(&self) -> bool {
         matches!(
             self.name.as_str(),

@@ -136,7 +136,7 @@ impl KeyValue for Duration {
     }
 }
 
-/// Milliseconds; 0 is none.
+/// Milliseconds; 0 is None.
 impl KeyValue for Option<Duration> {
     fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
         let time: Duration = KeyValue::read(section, key, out);

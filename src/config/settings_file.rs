@@ -12,8 +12,8 @@ use std::path::PathBuf;
 /// A variable and its value; none: the variable is removed.
 pub(crate) type Setting<'s> = (&'s str, Option<&'s str>);
 
-/// Sets variables in the file, which is replaced in one step. What was in it stays in a file beside it. Returns both
-/// paths; the second is none if there was nothing to keep.
+/// Sets variables in the file, which is replaced in one step. A file beside it keeps the old contents. Returns both
+/// paths; without old contents there is no second one.
 ///
 /// # Errors
 /// There is no home directory, the file is a symbolic link, or the disk's.

@@ -18,7 +18,7 @@ pub(crate) struct AgentSources {
     pub main_file: String,
     /// The system prompt's path below it.
     pub prompt: String,
-    /// The schema of the answer, whatever else is wrong with the agent.
+    /// The schema of the answer, also if the agent has other errors.
     pub schema: Option<OutputSchema>,
     /// The tools that the model is offered.
     pub tools: Vec<ToolSource>,

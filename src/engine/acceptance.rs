@@ -42,7 +42,7 @@ pub(crate) struct Checked {
     pub reference: String,
 }
 
-/// What a check says.
+/// The verdict of a check.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CheckVerdict {
     Accepted,
@@ -50,7 +50,7 @@ pub(crate) enum CheckVerdict {
     Refused(String),
     /// The check cannot be run, and why.
     Unable(String),
-    /// It wants to be asked again, and why.
+    /// The check must run again later, and why.
     Later(String),
     /// The engine was asked to end.
     Interrupted,
@@ -70,7 +70,7 @@ pub(crate) fn checks<'a>(ctx: &RunContext<'a>) -> Vec<Check<'a>> {
     schema.chain(commands).collect()
 }
 
-/// The result that an answer stands for: with a schema the JSON value in it, else the text.
+/// The result in an answer: with a schema the JSON value, otherwise the text.
 pub(crate) fn result_of(acceptance: &Acceptance, answer: &str) -> String {
     let value = json::unfenced(answer);
     if acceptance.schema.is_some() && json::check(value).is_ok() {
@@ -79,7 +79,7 @@ pub(crate) fn result_of(acceptance: &Acceptance, answer: &str) -> String {
     answer.to_owned()
 }
 
-/// Runs a check to its end. `answer` is the model's words, `result` what they stand for.
+/// Runs a check to its end. `answer` is the model's text, `result` the result in it.
 pub(crate) fn run_check(
     ctx: &RunContext<'_>,
     check: &Check<'_>,

@@ -29,12 +29,12 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// What is said when only other processes' reservations reach a limit, and how often their settlement is looked for.
+/// The message while other processes' reservations fill a limit, and the interval at which they are checked.
 const PENDING: &str =
     "waiting: other processes have reserved the rest of the budget and have not yet settled";
 const SETTLEMENT: Duration = Duration::from_millis(50);
 
-/// An answer is estimated at so many tokens if the agent sets no limit.
+/// The estimate of an answer, in tokens, if the agent sets no limit.
 const USUAL_ANSWER: u64 = 4096;
 
 /// Makes the ledger of a run that starts others and asks no model itself. Returns the value of [`LEDGERS`] for
@@ -60,7 +60,7 @@ fn end_of_seconds(budget: &Budget, journal: &[u8], run: &RunId) -> Option<Instan
     (Instant::now() + budget.time()?).checked_sub(engine_time(journal, run))
 }
 
-/// What is known of a start's spending before anything is created.
+/// The rules of a start's spending, known before anything is created.
 #[derive(Clone, Debug)]
 pub(crate) struct SpendingRules {
     pub budget: Budget,
@@ -142,7 +142,7 @@ pub(crate) struct Account {
     pots: Vec<Pot>,
     /// When the limit of this start's time is reached.
     start_limit: Option<Instant>,
-    /// Whether anything is limited, so that what is reserved must be durable.
+    /// Reservations must be durable, because something is limited.
     has_limits: bool,
     is_mentioned: bool,
     /// An answer was booked at its estimate, which is worth a warning.
@@ -192,7 +192,7 @@ impl Account {
             is_mentioned: false,
             is_uncounted: false,
         };
-        // Children must find it. Why it cannot be opened is said when something is to be spent.
+        // Children must find it. If it cannot be opened, the first expense reports why.
         may_fail(account.open_all());
         account.drop_twins();
         account
@@ -209,7 +209,7 @@ impl Account {
         ledgers_variable(&self.rules.outer, run, &self.rules.budget, until)
     }
 
-    /// When the first of the limits of time is reached, and what is to be said then.
+    /// The instant at which the first time limit is reached, and the message for it.
     pub(crate) fn time_limit(&self) -> Option<(Instant, String)> {
         let pots = self.pots.iter().filter(|pot| pot.until.is_some());
         let first = pots.min_by_key(|pot| pot.until)?;
@@ -228,7 +228,7 @@ impl Account {
         }
     }
 
-    /// Whether anything may be spent now. Without a limit only what is to be spent is looked at.
+    /// Checks that more may be spent. Without limits the ledgers are not read.
     pub(crate) fn check(&mut self, signals: &Signals) -> std::result::Result<(), Denial> {
         if !self.has_limits {
             return Ok(());
@@ -294,7 +294,7 @@ impl Account {
         Ok(())
     }
 
-    /// Whether to warn now, once, that an answer was booked at its estimate.
+    /// True once after an answer was booked at its estimate: time for a warning.
     pub(crate) fn has_uncounted_answer(&mut self) -> bool {
         let is_new = self.is_uncounted && !self.is_mentioned;
         self.is_mentioned |= is_new;

@@ -24,8 +24,8 @@ pub(crate) struct PlannedCall<'c> {
 }
 
 impl PlannedCall<'_> {
-    /// What distinguishes this call from every other: a yes to one is none to another. Unaware of variables that
-    /// the call inherits, which differ from one start of the engine to the next.
+    /// Identifies a call, because a yes to one call must not confirm another. Inherited variables are left out:
+    /// they differ from one start of the engine to the next.
     pub(crate) fn fingerprint(&self) -> String {
         let Self {
             tool,

@@ -55,7 +55,7 @@ impl Control {
         self.message.as_deref().unwrap_or("no reason given")
     }
 
-    /// The words with which a person is to be asked; empty if the hook has none.
+    /// The question for a person; empty if the hook has no message.
     pub(crate) fn question(&self) -> &str {
         self.message.as_deref().unwrap_or_default()
     }

@@ -34,7 +34,7 @@ impl LineReader {
         }
     }
 
-    /// Reads up to the end of a message. An empty line is none.
+    /// Reads up to the end of a message. Empty lines are ignored.
     pub(crate) fn next_message(&mut self, signals: &Signals) -> Result<Typed> {
         let typed = self.read_message(signals)?;
         if let (Some(editor), Typed::Message(message)) = (&mut self.editor, &typed) {
@@ -88,7 +88,7 @@ impl LineReader {
             let lines = block.get_or_insert_default();
             let ending = text.trim_end().strip_suffix(QUOTES);
             let text = ending.unwrap_or(text);
-            // Nothing stands beside the quotes.
+            // A line with the quotes alone adds no line to the message.
             if !(text.trim().is_empty() && (begins || ending.is_some())) {
                 lines.push(text.to_owned());
             }

@@ -87,8 +87,8 @@ impl Ends {
     }
 }
 
-/// A program's last words, from `start` in a file on: the end on one line, behind a colon; empty if
-/// there is nothing. Whoever reports a failure names the cause at the end.
+/// The end of a program's output, from `start` in a file on, as one line after a colon; empty if there is no
+/// output. Programs name the cause of a failure last.
 pub(crate) fn last_words(path: &Path, start: u64) -> Result<String> {
     const LONGEST: u64 = 2000;
     let file = File::open(path).at("read", path)?;

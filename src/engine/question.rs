@@ -1,4 +1,4 @@
-//! Asking a person: at the terminal, or through files for somebody who answers later.
+//! Asking a person: at the terminal, or through files, if the answer comes later.
 //!
 //! Unaware of the journal; the loop records what is asked and answered.
 
@@ -168,7 +168,7 @@ struct RequestFile {
 /// The directory of questions and answers, from the run's. Neither it nor what is in it is a link.
 const DIR: &str = "interaction";
 
-/// A longer answer is none that a person gives.
+/// The largest answer that is read, in bytes.
 const LONGEST: u64 = 64 << 20;
 
 fn make_dir(run: &RunDir) -> Result<PathBuf> {
@@ -183,7 +183,7 @@ fn read_left(run: &RunDir, name: &str) -> io::Result<Vec<u8>> {
     files::read_below(&run.path, &Path::new(DIR).join(name), LONGEST)
 }
 
-/// Leaves a question for somebody who answers later. An answer that lies there has been put aside.
+/// Writes a question that is answered later. An older answer has been moved away.
 pub(crate) fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
     let dir = make_dir(run)?;
     let mut out = Vec::new();
@@ -295,7 +295,7 @@ pub(crate) fn clear(run: &RunDir) -> Result<()> {
     }
     files::remove(&dir.join("response.txt"))?;
     files::remove(&dir.join("request.json"))?;
-    // Somebody may have put something else there.
+    // It is not empty if other programs put files there.
     may_fail(fs::remove_dir(&dir));
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Building the request: the sources of context.yaml, in order, around the conversation.
 //!
-//! Unaware of how requests are sent. Whatever never changes stands first and the messages stand
-//! last, so that each request begins with the bytes of the one before it as long as its sources do.
+//! Unaware of how requests are sent. Constant parts come first and messages last, so that each request
+//! begins with the bytes of the one before it until a source changes.
 
 use crate::config::agent::{Agent, Llm, Source};
 use crate::config::api::Api;
@@ -92,8 +92,7 @@ impl Builder {
         head
     }
 
-    /// From now on no generator is run. Computed files are taken as they are, and left out where there
-    /// are none.
+    /// Runs no generators from now on. Computed files are used as they are; missing ones are left out.
     pub(crate) fn only_looking(mut self) -> Self {
         self.only_looks = true;
         self
@@ -329,7 +328,7 @@ fn block_in<'s>(request: &[u8], id: &str, later: impl Iterator<Item = &'s str>) 
         Some(&text[at..])
     })?;
     let next = later.filter_map(|id| block.find(&format!("\n\n{}", head(id))));
-    // With one of the two line breaks: whether it was the block's own or not comes to the same.
+    // Keep one of the two line breaks; it does not matter which of them was the block's own.
     let end = next.min().map_or(block.len(), |at| at + 1);
     Some(block[..end].to_owned())
 }

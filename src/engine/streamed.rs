@@ -6,7 +6,7 @@ use crate::model::wire::Heard;
 use crate::text::disguise::printable;
 use crate::unix::terminal::{Screen, end_text, print_piece};
 
-/// What is on the terminal of the answer that is asked for.
+/// The part of the current answer that is on the terminal.
 pub(crate) struct StreamedText {
     /// Off: nothing is printed.
     is_on: bool,
@@ -28,7 +28,7 @@ impl StreamedText {
         self.text.clear();
     }
 
-    /// Prints a piece of text. What a wait says has the terminal while there is none.
+    /// Prints a piece of text. Until the first one, messages about the wait may use the terminal.
     pub(crate) fn hear(&mut self, heard: &Heard<'_>) {
         match heard {
             Heard::Text(words) if self.is_on => self.print(words),

@@ -44,7 +44,7 @@ pub(crate) struct Done {
     pub observation: String,
     /// From start to end.
     pub duration: Duration,
-    /// It was ended because the engine was asked to end.
+    /// The engine was asked to end, and ended the call.
     pub is_interrupted: bool,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn full_argv(ctx: &RunContext<'_>, tool: &Tool, bound: &BoundCall) ->
     argv
 }
 
-/// What stands before a tool's own argv. A sub-agent has none: its tools have one of their own.
+/// The wrapper before a tool's own argv. A sub-agent has no wrapper: its tools have their own.
 pub(crate) fn wrapper_argv(ctx: &RunContext<'_>, tool: &Tool) -> Vec<String> {
     if tool.subagent.is_some() {
         return Vec::new();
@@ -274,7 +274,7 @@ fn start<T>(
     Ok((call, ran))
 }
 
-/// What a call that has ended, or could not be started, comes to.
+/// The result of a call that has ended or could not be started.
 fn end(
     ctx: &RunContext<'_>,
     tool: &Tool,

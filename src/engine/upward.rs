@@ -1,8 +1,8 @@
 //! A file of one name in every directory from the workspace up to the root of its repository, such as
 //! AGENTS.md.
 //!
-//! Unaware of requests. Whoever wrote the repository wrote these files and what is around them: nothing
-//! outside of it is read, no pipe is waited for, and no more is read than is wanted.
+//! Unaware of requests. The repository's author may be an attacker: nothing outside of the repository is read,
+//! reading never blocks on a pipe, and no more bytes are read than needed.
 
 use crate::unix::files;
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The files that were found.
 #[derive(Debug, Default)]
 pub(super) struct UpwardFiles {
-    /// From the farthest to the nearest, each under the line that says where it is. Empty if there is none.
+    /// From the farthest to the nearest, each under a line with its path. Empty if no file was found.
     pub text: String,
     /// Files that were left out, and why.
     pub left_out: Vec<String>,

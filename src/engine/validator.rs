@@ -1,7 +1,7 @@
 //! The validator of JSON Schema: `delta-flow`, so that this program does not carry one.
 //!
 //! It reads one request from its standard input and prints a line for each fault. Exit code 0: the answer fits,
-//! or the schema is one; [`MISFIT`]: the answer does not fit; [`NO_SCHEMA`]: the schema is none.
+//! or the schema is valid; [`MISFIT`]: the answer does not fit; [`NO_SCHEMA`]: the schema is not valid.
 
 use crate::error::{At, Error, Result, reason};
 use crate::text::ids::hex;

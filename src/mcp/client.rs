@@ -27,7 +27,7 @@ const MOST_PAGES: usize = 100;
 pub(crate) struct Client<'s> {
     transport: Transport<'s>,
     pub revision: Revision,
-    /// What the server offers beside tools.
+    /// Offers of the server beside tools.
     pub other_offers: Vec<String>,
     next_id: u64,
     patience: Option<Duration>,

@@ -10,7 +10,7 @@ use base64::prelude::BASE64_STANDARD as STANDARD;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-/// What a call brought.
+/// The output of a call.
 #[derive(Debug)]
 pub(crate) struct CallOutput {
     /// Without the last newline.

@@ -38,7 +38,7 @@ pub(super) struct HttpServer {
 }
 
 impl HttpServer {
-    /// A server, with the variable that holds its bearer token and all that is to be taken out of what it sends.
+    /// A server, with the variable of its bearer token and the secrets that are removed from its messages.
     pub(super) fn new(
         url: &str,
         (bearer, secrets): (Option<&str>, Secrets),

@@ -164,7 +164,7 @@ fn external_reference(schema: &Value) -> Option<&str> {
 /// A parameter whose value is also a header: its path in the arguments, and the annotation.
 type Annotated<'s> = (Vec<&'s str>, &'s str);
 
-/// Adds the annotated parameters of a schema, at any depth of `properties`. `path` is none below anything else.
+/// Adds the annotated parameters of a schema, at any depth of `properties`. Below other keywords there is no `path`.
 ///
 /// # Errors
 /// An annotation is not valid, so that no client may use the tool.

@@ -48,7 +48,7 @@ impl Revision {
     }
 }
 
-/// What a server answers to a request.
+/// A server's answer to a request.
 #[derive(Debug)]
 pub(crate) enum RpcResponse {
     Result(Map<String, Value>),
@@ -203,7 +203,7 @@ pub(crate) fn initialized() -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/initialized"})
 }
 
-/// The notification that nobody waits for an answer any longer.
+/// The notification that a request is cancelled.
 pub(crate) fn cancelled(id: u64) -> Value {
     json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
 }

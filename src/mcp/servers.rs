@@ -39,7 +39,7 @@ impl Server {
     }
 }
 
-/// What a server is told and nobody else is to read.
+/// Secrets that only the server may read.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Secrets(Vec<Secret>);
 

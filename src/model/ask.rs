@@ -26,7 +26,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Waiting longer than this at a server's request is left to whoever starts the engine next.
+/// The longest wait that a server may ask for. A longer one ends this start of the engine.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// How a model is reached.
@@ -48,20 +48,20 @@ pub(crate) struct Patience {
     pub deadline: Option<Instant>,
 }
 
-/// What is to be done about the cost of an attempt.
+/// The cost of an attempt, to reserve or to settle.
 #[derive(Debug)]
 pub(crate) enum Expense {
-    /// It is about to be made.
+    /// The attempt is next.
     Reserve,
-    /// It was made, and is known to have cost nothing.
+    /// The attempt is known to have cost nothing.
     Nothing,
-    /// It was made, and the server has counted.
+    /// The server has counted.
     Counted(AnswerUsage),
-    /// It was made, at an unknown cost. If it brought an answer: why its tokens are unknown.
+    /// The cost is unknown; after an answer, with the reason.
     Unknown(Option<Uncounted>),
 }
 
-/// Pays for attempts, which are numbered from 1. Only what is to be reserved can be denied.
+/// Pays for attempts, which are numbered from 1. Only reservations can be denied.
 pub(crate) type Purse<'p> = dyn FnMut(u64, Expense) -> std::result::Result<(), Denial> + 'p;
 
 /// The outcome of asking, over all attempts.
@@ -101,9 +101,8 @@ pub(crate) struct Invocation<'a> {
     pub is_open: bool,
 }
 
-/// Asks until there is an answer or no hope of one. `notify` is told before each wait; `listener` hears an
-/// answer that is streamed. Writes `response.json`, `metadata.json` and, of a stream, `response.sse` beside
-/// the request.
+/// Asks until there is an answer or no hope of one. Calls `notify` before each wait, and `listener` with each piece
+/// of a stream. Writes `response.json`, `metadata.json` and, of a stream, `response.sse` beside the request.
 ///
 /// # Errors
 /// Disk errors.
@@ -225,7 +224,7 @@ fn wait_to_retry(
     signals.sleep(wait).map_err(Asked::Stopped)
 }
 
-/// Waits for what the server has told other processes. The lock of the one that asks first, if it is this one.
+/// Waits as long as the server asked other processes to wait. Returns the lock if this process asks first.
 fn pass(
     rate: Option<&SharedRate>,
     signals: &Signals,
@@ -252,7 +251,7 @@ enum NextStep {
     Again(String, Option<Duration>),
 }
 
-/// What an attempt has cost. An error of the server costs nothing.
+/// The cost of an attempt. An error of the server costs nothing.
 fn expense(wire: &Wire, attempt: &Attempt) -> Expense {
     match attempt {
         Attempt::Body { body, .. } => match read_usage(wire.api(), body) {

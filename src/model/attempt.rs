@@ -1,4 +1,4 @@
-//! One attempt to reach the model: what it came to, and the server's own words.
+//! One attempt to reach the model: its outcome, and the server's own words.
 
 use crate::model::too_long::{TooLong, error_json};
 use crate::text::json::{self, LONGEST_EXCERPT};
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// of 3 MiB takes at most 64 MB of memory beyond its size, one of this size some hundred.
 pub(super) const LARGEST_MESSAGE: usize = 16 << 20;
 
-/// A message has at most so many values, each of which takes up to 200 bytes once it is read.
+/// The most values of one message. Each takes up to 200 bytes once it is parsed.
 pub(super) const MOST_VALUES: usize = 1 << 17;
 
 /// Checks that a message is not too large to be read.
@@ -58,7 +58,7 @@ pub(crate) enum Attempt {
         timed_out: bool,
         /// The server says that asking again is of no use now.
         is_last: bool,
-        /// The request was sent, and nobody knows what the server made of it.
+        /// The request was sent, and may have been answered and counted.
         may_count: bool,
         /// The server's status, if there was one.
         http_status: Option<u16>,
@@ -87,7 +87,7 @@ pub(crate) enum Attempt {
     /// A signal asks the engine to end.
     Stopped {
         stop: Stop,
-        /// The request was sent, and nobody knows what the server made of it.
+        /// The request was sent, and may have been answered and counted.
         may_count: bool,
     },
 }

@@ -20,7 +20,7 @@ pub(crate) struct NewCall {
     pub arguments: String,
     /// The raw arguments, if they are no JSON object.
     pub invalid: Option<String>,
-    /// Members of the call that are nobody's here, and that some servers insist on having back: names and JSON.
+    /// Unknown members of the call, names and JSON: some servers require them back.
     pub extra: Vec<(String, String)>,
 }
 

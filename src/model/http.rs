@@ -71,7 +71,7 @@ pub(super) enum HttpRequest<'e> {
 /// What came of an attempt.
 pub(super) struct Received {
     pub attempt: Attempt,
-    /// The response, whatever it is; of a stream, what it adds up to.
+    /// The response; of a stream, the pieces put together.
     pub response: Option<Vec<u8>>,
     /// A stream as it came.
     pub stream: Option<Vec<u8>>,
@@ -357,8 +357,8 @@ impl Http {
         }
     }
 
-    /// A stream as it may be kept. One whose events hold a secret in pieces is replaced by one with the response
-    /// that it comes to.
+    /// The stream for the record. If its events hold a secret in pieces, one event with the whole response replaces
+    /// them.
     fn kept_stream(&self, mut raw: Vec<u8>, response: Option<&[u8]>) -> Vec<u8> {
         self.redact(&mut raw);
         let holds_secret = |stream: &[u8]| {

@@ -1,4 +1,4 @@
-//! The model: one request in, one response out, whatever is asked.
+//! The model: one request in, one response out.
 //!
 //! Unaware of runs.
 

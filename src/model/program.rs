@@ -19,8 +19,8 @@ use std::time::Duration;
 /// The exit code that asks to be tried again (`EX_TEMPFAIL`).
 const TEMPFAIL: i32 = 75;
 
-/// The exit codes of SIGHUP, SIGINT and SIGTERM. Whatever ends a tree of processes may reach the program before
-/// the engine, which then learns of it while it waits to try again.
+/// The exit codes of SIGHUP, SIGINT and SIGTERM. A signal to a tree of processes may reach the program before the
+/// engine, which then receives it while it waits to try again.
 const ENDED_BY_A_SIGNAL: [i32; 3] = [129, 130, 143];
 
 /// A program that is the model.

@@ -1,7 +1,7 @@
 //! What a server has said of "later", shared by all processes that use one directory.
 //!
-//! Unaware of runs. A file stands for an endpoint, a model and a key. Whatever is wrong with the directory or its
-//! files, the worst that comes of it is what is without them: each process finds out for itself.
+//! Unaware of runs. There is a file for each endpoint, model and key. If the directory or a file is unusable, each
+//! process finds out for itself, as it would without them.
 
 use crate::error::{At, may_fail};
 use crate::model::attempt::Attempt;
@@ -62,7 +62,7 @@ pub(crate) struct SharedRate {
 /// Whether a request may be sent now.
 #[derive(Debug)]
 pub(crate) enum Pass {
-    /// It may. Whoever asks first holds a lock while it does.
+    /// Yes. The process that asks first holds a lock meanwhile.
     Open(Option<File>),
     /// Not before a time that is too far away to be waited for.
     Later(String, Timestamp),
@@ -229,7 +229,7 @@ impl SharedRate {
         }
     }
 
-    /// The lock of the one that asks first; none if somebody has it.
+    /// The lock of the process that asks first; none if another process has it.
     fn probe(&self) -> Option<File> {
         let file = open(&self.dir.join(format!("{}.probe", self.name))).ok()?;
         file.try_lock().ok().map(|()| file)

@@ -1,7 +1,7 @@
-//! A recording that stands in for a model, and, if wanted, for everything else that a run executes.
+//! A recording in place of a model and, if wanted, of everything else that a run executes.
 //!
 //! Unaware of the loop that asks it. It compares every request with the recorded one, byte for byte,
-//! and answers none after the first that differs.
+//! and gives no more answers after the first that differs.
 
 use crate::error::{At, Result};
 use crate::record::invocations::Requests;
@@ -26,7 +26,7 @@ pub(crate) struct Playback {
 pub(crate) enum PlayedAnswer {
     /// As it came from the model.
     Recorded(Vec<u8>),
-    /// Why there is none.
+    /// The reason why the recording has no answer.
     Missing(String),
 }
 
@@ -111,7 +111,7 @@ impl Playback {
         step.map_or(&[], |step| &step.ids)
     }
 
-    /// The result of a call of the newest answer, unless the call is to be executed. A person is never asked
+    /// The recorded result of a call of the newest answer, unless calls are executed. A person is never asked
     /// again.
     pub(crate) fn result(&self, id: &str, asks_a_person: bool) -> Option<RecordedResult> {
         if !self.executes_nothing && !asks_a_person {
@@ -140,7 +140,7 @@ impl Playback {
         step.results.get(id)?.execution_ref.clone()
     }
 
-    /// The checks of the newest answer, unless they are to be executed.
+    /// The recorded checks of the newest answer, unless checks are executed.
     pub(crate) fn checks(&self) -> Option<Vec<RecordedCheck>> {
         if !self.executes_nothing {
             return None;
@@ -161,7 +161,7 @@ impl Playback {
         }
     }
 
-    /// The next recorded request, if what generators wrote is to be taken from it.
+    /// The next recorded request, if no generators run and their output is taken from it.
     pub(crate) fn upcoming(&mut self) -> Result<Option<&[u8]>> {
         if !self.executes_nothing {
             return Ok(None);
@@ -169,8 +169,8 @@ impl Playback {
         self.next_request()
     }
 
-    /// Where the outcome of the hook that would run now is recorded, if it is not to be executed:
-    /// inside, nothing if the recorded run did not come to it.
+    /// The recorded outcome of the hook that would run now, unless hooks are executed. Some(None): the recorded run
+    /// ended before it.
     pub(crate) fn hook(&mut self, event: &str, follows_answer: bool) -> Option<Option<PathBuf>> {
         if !self.executes_nothing {
             return None;

@@ -32,7 +32,7 @@ pub(crate) struct Answer {
     pub model: Option<String>,
     /// The tokens of the request and the answer.
     pub usage: Option<Tokens>,
-    /// How many of the request's tokens came from a cache, if the server tells.
+    /// Tokens of the request that came from a cache, if the server reports them.
     pub cached_tokens: Option<u64>,
     /// Everything that the service has counted; zeros if it has not.
     pub counted: AnswerUsage,
@@ -235,7 +235,7 @@ fn other_members(
 }
 
 impl Choice<'_> {
-    /// The answer that is in a choice, if it has text or calls or was cut off; inside, why it is none.
+    /// The answer in a choice, if it has text or calls or was cut off; otherwise the inner error says what is missing.
     ///
     /// # Errors
     /// The message has another form.

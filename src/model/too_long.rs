@@ -27,7 +27,7 @@ const WORDS: [&str; 5] = [
     "exceeds the available context size",
 ];
 
-/// What stands before the number of tokens that the model takes.
+/// Words before the number of tokens that the model takes.
 const BEFORE_WINDOW: [&str; 3] = ["> ", "maximum context length is ", "context size ("];
 
 /// An answer with a smaller limit is not worth asking for.
@@ -40,7 +40,7 @@ const MARGIN: u64 = 1000;
 pub(super) const TOKEN_CEILING: u64 = 1_000_000_000;
 
 impl TooLong {
-    /// What a service says that refuses a request for this reason, as its status or its code shows.
+    /// Reads a refusal whose status or code says that the request is too long.
     pub(crate) fn read(body: &[u8]) -> Self {
         let body = &body[..body.len().min(LONGEST_EXCERPT)];
         let said = String::from_utf8_lossy(body).to_lowercase();

@@ -14,11 +14,11 @@ use serde_json::value::RawValue;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct AnswerUsage {
     pub tokens: Tokens,
-    /// Of the request's tokens, those that came from a cache.
+    /// Tokens of the request that came from a cache.
     pub cached: u64,
-    /// Of the request's tokens, those that were put into a cache.
+    /// Tokens of the request that were put into a cache.
     pub cache_written: u64,
-    /// Of the answer's tokens, those of the model's reasoning.
+    /// Tokens of the answer that are reasoning.
     pub reasoning: u64,
 }
 

@@ -42,7 +42,7 @@ use rendering::{Position, Rendering};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// What a request is to be like beside its conversation.
+/// Rules for requests, beside the conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Rules {
     api: Api,
@@ -61,7 +61,7 @@ struct Rules {
     max_tokens: Option<u64>,
 }
 
-/// What was rendered for the request before.
+/// The rendering of the previous request.
 struct Memo {
     /// The part of that request, in the neutral form, that is rendered here.
     neutral: Vec<u8>,

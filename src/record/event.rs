@@ -396,7 +396,7 @@ pub(crate) struct CompactionEvent<'a> {
     pub through_iteration: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub summary: Option<&'a str>,
-    /// The most bytes of people's messages that stand beside the summary, but for the first; none: no limit.
+    /// Limit of the bytes of people's messages beside the summary, except the first; none: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message_bytes: Option<u64>,
     /// In a replay: when the messages of people were recorded.

@@ -119,7 +119,7 @@ pub(crate) fn split_lines(journal: &[u8]) -> impl Iterator<Item = (usize, &[u8])
     })
 }
 
-/// The events of a journal, each with its line, as [`JournalReader`] reads them: a torn last line is none.
+/// The events of a journal, each with its line, as [`JournalReader`] reads them. A torn last line is ignored.
 pub(crate) fn events(
     journal: &[u8],
 ) -> impl Iterator<Item = std::result::Result<(&str, Box<Line<'_>>), Damage>> {

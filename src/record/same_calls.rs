@@ -108,7 +108,7 @@ impl SameCalls {
         (length >= NOTED_FROM).then(|| note(length))
     }
 
-    /// The longest row of so many calls or more that a call of the newest answer has ended or made longer.
+    /// The longest row that a call of the newest answer belongs to, if it has at least `limit` calls.
     pub(crate) fn long_row(&self, limit: u64) -> Option<LongRow<'_>> {
         let mut row = self.before.clone();
         let lengths = self.answer.iter().map(|call| (row.add(call), call));
@@ -152,7 +152,7 @@ fn note(n: u64) -> String {
     format!("\n[call {n} in a row with the same arguments and the same result; do something else]")
 }
 
-/// The observation before its note, whatever row that was for: a message may have been put before it since.
+/// The observation before its note, of a row of any length: a message may have been put before it since.
 fn without_note(observation: &str) -> Option<&str> {
     let (bare, end) = observation.rsplit_once("\n[call ")?;
     let n = end.split(' ').next()?.parse().ok()?;

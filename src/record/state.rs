@@ -73,7 +73,7 @@ pub struct Run<'j> {
     pub pauses: Vec<&'j str>,
     /// How requests have the conversation in a shorter form.
     pub compaction: Compaction<'j>,
-    /// What services have counted and refused.
+    /// Requests that services have counted or refused.
     pub counts: RequestCounts,
     /// The conversation, in order.
     pub turns: Vec<Turn<'j>>,

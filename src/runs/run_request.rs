@@ -341,7 +341,7 @@ impl RunRequest<'_> {
         }
     }
 
-    /// Begins a new run.
+    /// Begins a new run. One in place of a failed run, which is renamed, has its name and message.
     fn begin(
         &self,
         failed: Option<RunSnapshot>,

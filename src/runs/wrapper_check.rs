@@ -9,7 +9,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 /// Checks that the wrappers' programs exist: without its sandbox, no tool
-/// may run. `workspace` is None before it is made; programs in it are not checked then.
+/// may run. Without a `workspace`, which may not exist yet, programs in it are not checked.
 pub(crate) fn check_wrappers(
     agent: &Agent,
     environment: &Environment,

@@ -48,14 +48,14 @@ pub(crate) fn cut_to_columns(line: &str, columns: usize) -> String {
     cut
 }
 
-/// The beginning of a text: at most so many bytes, and no part of a character.
+/// The beginning of a text, at most `bytes` long, cut between characters.
 pub(crate) fn head(text: &str, bytes: usize) -> &str {
     let mut ends = (0..=bytes.min(text.len())).rev();
     let end = ends.find(|at| text.is_char_boundary(*at));
     &text[..end.unwrap_or(0)]
 }
 
-/// The end of a text: at most so many bytes, and no part of a character.
+/// The end of a text, at most `bytes` long, cut between characters.
 pub(crate) fn tail(text: &str, bytes: usize) -> &str {
     let mut starts = text.len().saturating_sub(bytes)..=text.len();
     let start = starts.find(|at| text.is_char_boundary(*at));

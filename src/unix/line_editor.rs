@@ -127,7 +127,7 @@ struct EditorProcess {
     /// The terminal's modes while no line is edited.
     modes: Termios,
     is_editing: bool,
-    /// So many lines of the history it has.
+    /// Lines of the history that it has received.
     known: usize,
 }
 

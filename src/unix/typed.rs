@@ -18,7 +18,7 @@ use std::time::Duration;
 pub(crate) enum Reply {
     /// The line, without its newline.
     Answer(String),
-    /// Nobody is there: the input has ended.
+    /// The input has ended.
     NobodyThere,
     /// A signal asks the engine to end.
     Stopped(Stop),

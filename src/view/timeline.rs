@@ -373,7 +373,7 @@ impl Timeline {
     }
 }
 
-/// What a check of an action found.
+/// The finding of an action's check.
 fn checked(line: &Line<'_>) -> &'static str {
     match line.status.as_deref() {
         Some("HAPPENED") => " has happened, its check says",

@@ -85,9 +85,9 @@ fn plan_view(wanted: &SandboxArgs) -> (View, Vec<AbsentFile>) {
     (view, all_absent)
 }
 
-/// Makes the current directory a workspace if the command may write all of it, because nothing else could keep the command
-/// from making one, there or below, whose records name an agent that it has put beside. In a run there is one around, and
-/// a home directory is none by accident.
+/// Makes the current directory a workspace if the command may write all of it. Otherwise the command could make one,
+/// there or below, whose records name an agent of the command's own. A run already has a workspace, and a home directory
+/// does not become one by accident.
 fn make_workspace(writable: &[PathBuf]) {
     let here = Workspace::at(Path::new(".")).ok();
     let here = here.filter(|it| writable.contains(&it.root) && !person::lies_in(&it.root));
@@ -222,7 +222,7 @@ fn temporary(wanted: &SandboxArgs) -> Result<Option<PathBuf>> {
 struct Note {
     /// None outside of a run, and where this process cannot write to it.
     file: Option<File>,
-    /// What is in it already.
+    /// Lines that it already has.
     written: String,
 }
 

@@ -224,7 +224,7 @@ impl<'g> CommandSource<'g> {
 
     /// The parameters that a template names, with what is declared about them.
     ///
-    /// `raw` is none where the modifier is not allowed.
+    /// `raw` is missing where the modifier is not allowed.
     fn infer(
         &self,
         names: &[String],

@@ -11,7 +11,7 @@ pub(crate) const OWN_TOOLS: [&str; 2] = ["delta", "coder-tool"];
 /// The columns that the beginning of a standard input may take.
 const STDIN_WIDTH: usize = 120;
 
-/// What a call asks for.
+/// The request of a call.
 pub(crate) struct AskedFor {
     /// Its command; of one of delta's own tools, the tool's name and arguments.
     pub words: Vec<String>,
@@ -20,7 +20,7 @@ pub(crate) struct AskedFor {
     pub is_own_tool: bool,
 }
 
-/// What a command asks for. It has no wrapper.
+/// The request of a command without a wrapper.
 pub(crate) fn asked_for(argv: &[String]) -> AskedFor {
     let is_own_tool =
         argv.len() > OWN_TOOLS.len() && OWN_TOOLS.iter().zip(argv).all(|(a, b)| a == b);
@@ -50,7 +50,7 @@ pub(crate) fn without_wrapper<'a>(argv: &'a [String], wrapper: &[String]) -> &'a
     }
 }
 
-/// What a command asks for, on a line: at most so many columns of it, and the beginning of its standard input.
+/// A command on one line, cut to `columns`, with the beginning of its standard input.
 pub(crate) fn call_line(argv: &[String], stdin: Option<&str>, columns: usize) -> String {
     let command = in_short(&shell_quoted(&asked_for(argv).words), columns);
     match stdin {

@@ -30,7 +30,7 @@ pub(super) struct OuterLedger {
 }
 
 impl OuterLedger {
-    /// Whether a path is that of a ledger in a run's directory.
+    /// True if the path is that of a ledger in a run's directory.
     fn is_in_a_run(&self) -> bool {
         let mut parts = self.ledger.iter().rev().map(|part| part.to_str());
         let (file, run, control) = (parts.next(), parts.next(), parts.next());

@@ -36,7 +36,7 @@ struct Shorter<'s> {
     message_bytes: Option<u64>,
 }
 
-/// The request that is to be sent: the same, or one with a shorter conversation if this one is too long by estimate.
+/// The request to send: this one, or one with a shorter conversation if the estimate of this one is too large.
 pub(super) fn before_request(engine: &mut Engine<'_>, mut request: Neutral) -> Step<Neutral> {
     engine.talk.sizes.begin_iteration();
     if engine.talk.model.playback().is_some() {
@@ -281,8 +281,8 @@ fn shorten(
     Ok(shorter.map_or((request, false), |shorter| (shorter, true)))
 }
 
-/// Puts a summary in place of a part of the conversation. False if there is none that would make the request shorter;
-/// none if another model is asked from now on.
+/// Replaces a part of the conversation by a summary. False: no summary makes the request shorter. None: another
+/// model is asked from now on.
 fn summarize(
     engine: &mut Engine<'_>,
     request: &Neutral,

@@ -92,7 +92,7 @@ pub(super) struct Conversation<'a> {
     pub(super) transcript: MessageCache,
     /// The text that the terminal shows already.
     pub(super) streamed: StreamedText,
-    /// What is known of the sizes of requests.
+    /// Sizes of requests, counted and estimated.
     pub(super) sizes: Sizes,
 }
 

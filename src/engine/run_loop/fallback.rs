@@ -60,7 +60,7 @@ pub(super) fn skip_first(
     }
 }
 
-/// Asks the next model that may be asked after this failure, from now on. Ends the run if there is none.
+/// Switches to the next model that the chain allows after this failure. Ends the run if no model is left.
 pub(super) fn change_model(
     talk: &mut Conversation<'_>,
     log: &mut RunLog<'_>,

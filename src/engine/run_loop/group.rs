@@ -54,8 +54,7 @@ pub(super) struct EndedCall<'c> {
     pub(super) places: (String, String),
 }
 
-/// The calls that a group has brought to their results, and the one behind it that a guard wants a person to be asked
-/// about.
+/// The number of calls that have their results, and the next call if a guard wants a person to confirm it.
 pub(super) struct GroupDone<'c> {
     pub(super) taken: usize,
     pub(super) asks: Option<Planned<'c>>,
@@ -73,7 +72,7 @@ fn most_of(tool: &Tool) -> u64 {
     tool.parallel.unwrap_or_default()
 }
 
-/// Runs the first of these calls, and those behind it that may run at once with it.
+/// Runs the first of these calls together with the following ones that may run in parallel.
 pub(super) fn run_group<'c, 'a: 'c>(
     engine: &mut Engine<'a>,
     calls: &'c [OpenCall],
@@ -136,19 +135,18 @@ fn plan<'c, 'a: 'c>(engine: &mut Engine<'a>, call: &'c OpenCall) -> Step<Option<
 /// Calls on their way to their results.
 struct Group<'c, 's> {
     planned: VecDeque<Planned<'c>>,
-    /// So many run at once.
+    /// Limit of calls that run at once.
     most: usize,
     children: Children<'s>,
     under_way: Vec<UnderWay<'c>>,
     /// The ids of those that were started, in order.
     order: Vec<String>,
-    /// Those that have ended and get their results when all have, with their places in the order.
+    /// Ended calls that get their results when all have ended, with their places in the order.
     open: Vec<(usize, EndedCall<'c>)>,
 }
 
-/// Starts calls, at most so many at once, and waits until all that were started have ended. In the order of their ends,
-/// each gets its result, unless a hook is to see it first or its sub-agent is suspended: these are returned, in the order
-/// of the calls.
+/// Runs calls, at most `most` at once, and waits until all that started have ended. Each gets its result when it ends.
+/// Calls whose result a hook sees first, and calls of suspended sub-agents, are returned in the order of the calls.
 fn run_all<'c>(
     engine: &mut Engine<'_>,
     planned: VecDeque<Planned<'c>>,
@@ -220,7 +218,7 @@ fn interrupt_all(group: &mut Group<'_, '_>, grace: Duration) {
     group.children.interrupt_all(&tokens, grace);
 }
 
-/// Records calls as started, at most so many, makes that durable, and starts them. Those that cannot be started have
+/// Records the start of at most `most` calls, makes that durable, and starts them. A call that cannot be started has
 /// ended.
 fn start_together(engine: &mut Engine<'_>, group: &mut Group<'_, '_>, most: usize) -> Step<()> {
     remember_executed_files(engine)?;

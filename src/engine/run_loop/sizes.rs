@@ -11,19 +11,19 @@ use crate::config::llm::MESSAGES_MAX_TOKENS;
 use crate::record::event::{CompactionReason, Tokens};
 use crate::record::state::{CountedAnswer, Run};
 
-/// An answer is estimated at so many tokens if the request has no limit for it.
+/// The estimate of an answer, in tokens, if the request sets no limit.
 const USUAL_ANSWER: u64 = 4096;
 
 /// How much longer a request must be than the one before for a smaller count to be suspicious.
 const NOTABLE_BYTES: u64 = 4000;
 
-/// So many refusals of one iteration end the attempts to shorten the conversation.
+/// Refusals in one iteration after which the conversation is not shortened again.
 const MOST_REFUSALS: u32 = 4;
 
-/// From so many tokens on, a server elsewhere is asked for the window.
+/// Tokens from which on a remote server is asked for the window.
 const WORTH_ASKING: u64 = 8000;
 
-/// What is known of the sizes of requests.
+/// Sizes of requests, counted and estimated.
 #[derive(Debug)]
 pub(super) struct Sizes {
     shares: Option<CompactShares>,
@@ -126,7 +126,7 @@ impl Sizes {
         self.was_cut_off = false;
     }
 
-    /// True if the server is to be asked for the window now; once. It tells nothing before it has loaded the model.
+    /// True once, when it is time to ask the server for the window. It reports none before it has loaded the model.
     pub(super) fn must_look(&mut self, is_local: bool, estimate: u64) -> bool {
         let is_time = match is_local {
             true => self.counted.is_some(),
@@ -153,7 +153,7 @@ impl Sizes {
         (is_long && has_grown && !was_full).then_some(CompactionReason::Size)
     }
 
-    /// Notes a refusal. True if the conversation is to be shortened, and the request made again.
+    /// Notes a refusal. True: shorten the conversation and send the request again.
     pub(super) fn add_refusal(&mut self, was_full: bool) -> bool {
         self.refusals += 1;
         self.shares.is_some() && !was_full && self.refusals < MOST_REFUSALS

@@ -292,7 +292,7 @@ pub(crate) fn profile_of(flow: &Flow, context: ContextChoice) -> Option<Cow<'_, 
     }
 }
 
-/// The part of an output that is to be remembered, if there is one, as it was written. `null` means nothing.
+/// The part of an output to remember, if there is one, as it was written. `null` means nothing.
 fn select_part(remember: &Remember, output: &Payload) -> Option<Payload> {
     let mut json: &str = output;
     for token in remember.pointer.split('/').skip(1) {

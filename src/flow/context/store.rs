@@ -190,8 +190,8 @@ fn parse_items(bytes: &[u8], path: &Path) -> Result<Vec<MemoryItem>> {
 /// The beginning of an item's line.
 const BEGINNING: &[u8] = br#"{"id":"#;
 
-/// How much of a last line is there that was torn while it was written: the beginning of an item, or what
-/// a file system leaves of it that lost its power. Anything else is somebody's and no item.
+/// The length of a last line that was torn while it was written: the beginning of an item, or its remains after a
+/// power failure. Any other text is kept, because another program wrote it.
 fn torn_length(bytes: &[u8]) -> Option<usize> {
     if bytes.is_empty() || bytes.ends_with(b"\n") {
         return None;

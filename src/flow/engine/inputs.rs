@@ -387,7 +387,7 @@ struct StreamedLines {
     spool: InputSpool,
     /// None: nothing more will come.
     source: Option<File>,
-    /// The number of bytes that have come to this start; the copy may have more from an earlier one.
+    /// The number of bytes that this start has received; the copy may have more from an earlier one.
     compared: u64,
     /// Nothing is left that has come.
     is_starved: bool,

@@ -10,7 +10,7 @@
 //! is the lowest common node of these ways in that tree. In a graph without merges of one way in this
 //! is the merge's immediate dominator. So the diamond of a decision merges in the task that decided,
 //! and clones merge in the task that branched. A merge with one way in gathers subtasks: its scope is
-//! the nearest split above it that has not been merged yet; if there is none, it runs in the task
+//! the nearest split above it that has not been merged yet; without such a split it runs in the task
 //! that arrives.
 //!
 //! **Waits.** A merge is *open* for a task that has run its scope. The waits of a

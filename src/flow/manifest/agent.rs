@@ -32,7 +32,7 @@ pub(crate) enum AgentBody {
 /// An agent as it was written. Schemas, tools and profiles are looked up later.
 #[derive(Debug)]
 pub(super) struct AgentDraft {
-    /// Its place in the document.
+    /// Place in the document.
     pub at: Vec<Step>,
     pub id: String,
     pub body: Option<AgentBody>,

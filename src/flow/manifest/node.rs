@@ -72,7 +72,7 @@ pub(crate) struct Remember {
     reason = "each is a key of the manifest"
 )]
 pub(super) struct NodeDraft {
-    /// Its place in the document.
+    /// Place in the document.
     pub at: Vec<Step>,
     pub id: String,
     pub role: Option<Role>,

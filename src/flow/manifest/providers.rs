@@ -28,7 +28,7 @@ pub(crate) struct Provider {
     pub limit: Option<usize>,
     /// Recorded with each run.
     pub version: Option<String>,
-    /// Its place in the document.
+    /// Place in the document.
     pub(super) at: Vec<Step>,
 }
 

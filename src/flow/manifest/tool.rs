@@ -25,7 +25,7 @@ pub(crate) struct Permissions {
 /// A tool as it was written. Schemas are looked up later.
 #[derive(Debug)]
 pub(super) struct ToolDraft {
-    /// Its place in the document.
+    /// Place in the document.
     pub at: Vec<Step>,
     pub tool: Tool,
     pub schema_in: Option<String>,

@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// An edge as it was written. An end is None if no node has the id.
+/// An edge as it was written. An end without a node of its id is None.
 #[derive(Debug)]
 pub(super) struct EdgeDraft {
     /// Where it begins.
@@ -27,7 +27,7 @@ pub(super) struct EdgeDraft {
     /// Where it ends.
     pub to: Option<usize>,
     pub label: Option<String>,
-    /// Its place in the document.
+    /// Place in the document.
     at: Vec<Step>,
 }
 

@@ -1,4 +1,4 @@
-//! The record of an invocation, `metadata.json`: each of its attempts, and what it came to.
+//! The record of an invocation, `metadata.json`: each of its attempts, and the outcome.
 //!
 //! Unaware of why an attempt is followed by another.
 

@@ -3,7 +3,7 @@
 use crate::config::environment::Secret;
 use crate::model::wire::{Heard, Listener};
 
-/// Stands between a stream and its listener.
+/// Passes the pieces of a stream on to its listener.
 pub(super) struct Hearing<'s> {
     secrets: &'s [Secret],
     /// Words that may be the beginning of a secret.

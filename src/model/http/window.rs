@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// The time for all questions together.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A list of models may have so many bytes.
+/// The largest list of models that is read, in bytes.
 const LONGEST_LIST: u64 = 4 << 20;
 
 impl Http {

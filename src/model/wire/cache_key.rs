@@ -1,4 +1,4 @@
-//! `prompt_cache_key`: what tells `OpenAI` which requests begin in the same way.
+//! `prompt_cache_key`: the hint for `OpenAI` that requests begin in the same way.
 //!
 //! Unaware of endpoints: whether a request has one is decided elsewhere.
 

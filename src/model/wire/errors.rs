@@ -50,7 +50,7 @@ impl Remedy {
         own.or_else(|| refuses_streams(body).then_some(Self::WithoutStream))
     }
 
-    /// As it stands in the journal.
+    /// As in the journal.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::WithoutReasoning => "without_reasoning",

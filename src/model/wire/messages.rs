@@ -15,10 +15,10 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 
-/// After so many blocks the service may not find a cache that ends before them: it looks back over twenty.
+/// After more new blocks than this, the earlier cache mark is sent, too: the service looks back over twenty blocks.
 const FAR: usize = 15;
 
-/// Stands for what a person did not say where the service wants somebody to have spoken.
+/// Sent if there is no user message and the service requires one.
 const NOTHING_SAID: &[u8] = br#"{"type":"text","text":"(no message)"}"#;
 
 /// A block of an answer.
@@ -302,7 +302,7 @@ fn text_block(text: &str) -> Vec<u8> {
     block
 }
 
-/// The blocks as they came; thinking only where what stands before it is what it was made behind.
+/// The recorded blocks; thinking only if the same bytes precede it as when it was made.
 fn verbatim<'m>(
     recorded: &Recorded<'m>,
     rules: &Rules,

@@ -22,11 +22,11 @@ pub(crate) struct Neutral {
 }
 
 impl Neutral {
-    /// A request that somebody else wrote, such as a hook: any JSON object. That of chat completions is sent
-    /// as it is.
+    /// A request of another author, such as a hook: any JSON object. For chat completions it is sent
+    /// unchanged.
     ///
     /// # Errors
-    /// It is none, or has no list of messages.
+    /// The request is not an object, or has no list of messages.
     pub(crate) fn changed(api: Api, bytes: Vec<u8>) -> Result<Self, String> {
         if api == Api::Chat {
             return Ok(Self {
@@ -186,7 +186,7 @@ pub(super) struct Function<'m> {
 }
 
 impl Message<'_> {
-    /// The calls; what is none is left out.
+    /// The calls; members that are not calls are left out.
     pub(super) fn calls(&self) -> Vec<MessageCall<'_>> {
         let calls = self.tool_calls.map_or("null", RawValue::get);
         let calls: Option<Vec<MessageCall<'_>>> = serde_json::from_str(calls).unwrap_or_default();

@@ -6,7 +6,7 @@ use super::neutral::Recorded;
 use crate::model::response::Answer;
 use crate::text::json::Object;
 
-/// Stands before the blocks that go back.
+/// Precedes the blocks that go back.
 const OPENING: &[u8] = br#",{"role":"assistant","content":"#;
 
 /// What a service has said of an answer that is not whole.
@@ -19,7 +19,7 @@ pub(super) struct Paused {
 }
 
 impl Paused {
-    /// Takes note of what stands before it in the next request: thinking that was made behind something else
+    /// Notes the digest of what precedes the answer in the next request. Thinking that was made after other content
     /// is dropped, unless the service does not verify that.
     pub(super) fn follow(&mut self, prefix: &str, is_unbound: bool) {
         if !self.prefix.is_empty() && self.prefix != prefix && !is_unbound {

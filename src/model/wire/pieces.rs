@@ -1,4 +1,4 @@
-//! What the events of a stream come to when their texts are joined, for whoever looks for something in it.
+//! Joins the texts of a stream's events, for a search that a break between two events must not defeat.
 
 use super::sse::Events;
 use crate::model::attempt::{LARGEST_MESSAGE, MOST_VALUES};

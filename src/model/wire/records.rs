@@ -15,7 +15,7 @@ use crate::text::json::Object;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// So many parts of one answer are recalled from a journal. No engine records as many, and each costs a copy of those
+/// Parts of one answer that are read back from a journal. No engine records as many, and each costs a copy of those
 /// before it.
 pub(super) const MOST_RECALLED: usize = 1000;
 

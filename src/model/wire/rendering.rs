@@ -53,7 +53,7 @@ pub(super) struct Position {
 pub(super) struct Rendering {
     pub out: Vec<u8>,
     pub at: Position,
-    /// Blocks stand in messages by their roles; else in one list.
+    /// Blocks are grouped into messages by role; otherwise they are one list.
     has_roles: bool,
 }
 
@@ -79,7 +79,7 @@ impl Rendering {
         }
     }
 
-    /// Where it stands, to come back to.
+    /// The end of what has been rendered, for [`Self::back_to`].
     pub(super) fn position(&self) -> Position {
         let mut position = self.at.clone();
         position.len = self.out.len();

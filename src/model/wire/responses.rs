@@ -215,7 +215,7 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules) {
     }
 }
 
-/// Puts something in where nobody has said anything: the service takes no empty input.
+/// Adds an item if there is none: the service rejects empty input.
 pub(super) fn close(body: &mut Rendering) {
     if body.is_empty() {
         let item = said("user", "input_text", "\"(no message)\"");
@@ -234,8 +234,9 @@ fn said(role: &str, part: &str, text: &str) -> Vec<u8> {
     item
 }
 
-/// Adds the items as they came; returns how many of them are reasoning. Reasoning goes back only encrypted, with what followed it, and where what stands
-/// before it is what it was made behind. Without it, items lose the ids that tie them to it.
+/// Adds the recorded items and returns the number of reasoning items. Reasoning goes back only encrypted, together with
+/// what followed it, and only if the same bytes precede it as when it was made. Without it, items lose the ids that tie
+/// them to it.
 fn verbatim<'m>(
     recorded: &Recorded<'m>,
     rules: &Rules,

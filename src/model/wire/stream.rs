@@ -62,7 +62,7 @@ pub(crate) struct Stream {
     unweighed: usize,
 }
 
-/// What has come of a response is weighed each time that so many bytes have been added.
+/// Bytes between two checks of the size of the response.
 const WEIGHED_EACH: usize = 256 << 10;
 
 impl Stream {
@@ -106,7 +106,7 @@ impl Stream {
         }
     }
 
-    /// True if there will be no response, whatever is still to come.
+    /// True if no response can follow.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.is_some()
     }
@@ -119,7 +119,7 @@ impl Stream {
     /// The response, if all of it came. `is_clean`: the connection ended as it should.
     ///
     /// # Errors
-    /// There is none.
+    /// The response is incomplete or broken.
     pub(crate) fn finish(
         mut self,
         is_clean: bool,

@@ -32,7 +32,7 @@ named_enum! {
     pub(crate) enum CompactionKind {
         /// Observations are given in a short form.
         Clear = "clear",
-        /// A summary stands in place of its beginning.
+        /// A summary replaces its beginning.
         Summary = "summary",
     }
 }

@@ -7,10 +7,10 @@ use crate::text::shorten::{head, tail};
 /// A shorter observation stays whole.
 pub(crate) const LONGEST_WHOLE: usize = 1000;
 
-/// What is left of each end of an observation.
+/// Bytes that are kept of each end of an observation.
 const END: usize = 200;
 
-/// What stands for a secret that has been taken out of an observation.
+/// Replaces a secret in an observation.
 const REDACTED: &str = "[redacted]";
 
 /// An observation without its middle; none if it stays whole.

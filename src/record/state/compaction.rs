@@ -26,7 +26,7 @@ pub(crate) struct RecordedSummary<'j> {
     extent: Extent,
 }
 
-/// How people's messages stand beside a summary.
+/// Which messages of people are kept beside a summary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct MessageRules {
     /// The most bytes of them, but for the first.
@@ -82,7 +82,7 @@ impl<'j> Compaction<'j> {
 }
 
 impl Run<'_> {
-    /// How many turns stand before the first line with a greater number; only whole iterations.
+    /// The number of turns before the first line with a greater number; only complete iterations.
     fn turns_in(&self, extent: Extent) -> usize {
         let seq = extent.through;
         let is_whole = |turn: &Turn<'_>| match turn {
@@ -101,7 +101,7 @@ impl Run<'_> {
         whole
     }
 
-    /// How many turns a summary stands in place of.
+    /// The number of turns that a summary replaces.
     pub(crate) fn summarized_turns(&self) -> usize {
         let summary = self.compaction.summary.as_ref();
         summary.map_or(0, |summary| self.turns_in(summary.extent))
@@ -115,7 +115,7 @@ impl Run<'_> {
     }
 }
 
-/// What services have counted and refused.
+/// Requests that services have counted or refused.
 #[derive(Debug, Default)]
 pub struct RequestCounts {
     /// The newest answer whose request has been counted.

@@ -7,7 +7,7 @@ use crate::record::messages::{self, Form, shortened};
 use crate::record::state::{Run, Turn};
 use crate::text::json;
 
-/// What a conversation is to be shortened to.
+/// The size to which a conversation is shortened.
 pub(super) struct Aim {
     pub(super) shares: CompactShares,
     /// The tokens that the model takes.
@@ -53,7 +53,7 @@ pub(super) fn turn_sizes(run: &Run<'_>, form: &Form) -> Vec<u64> {
     run.turns.iter().enumerate().map(size).collect()
 }
 
-/// The way in which a conversation comes to its aim.
+/// Chooses how to shorten a conversation to its aim.
 pub(super) fn plan(run: &Run<'_>, sizes: &[u64], aim: &Aim) -> CompactionPlan {
     let Some(part) = part_of(run, before_newest(run, sizes, aim)) else {
         return CompactionPlan::Nothing;
@@ -72,7 +72,7 @@ pub(super) fn plan(run: &Run<'_>, sizes: &[u64], aim: &Aim) -> CompactionPlan {
     }
 }
 
-/// How many turns stand before the newest part, which stays.
+/// The number of turns before the newest part, which is kept.
 fn before_newest(run: &Run<'_>, sizes: &[u64], aim: &Aim) -> usize {
     let begins = |at: &usize| !matches!(run.turns.get(*at), Some(Turn::Refusal(_)) | None);
     let last = (0..run.turns.len()).rev().find(begins).unwrap_or(0);
@@ -91,7 +91,7 @@ fn before_newest(run: &Run<'_>, sizes: &[u64], aim: &Aim) -> usize {
     cut.min(last)
 }
 
-/// The whole iterations among the first turns; none if there are none.
+/// The complete iterations among the first turns, if there are any.
 fn part_of(run: &Run<'_>, turns: usize) -> Option<OldPart> {
     let is_answer = |turn: &Turn<'_>| matches!(turn, Turn::Thought(_));
     let last = run.turns[..turns].iter().rposition(is_answer)?;

@@ -1,4 +1,4 @@
-//! The summary of a conversation: the model is asked for it behind the conversation as it stands.
+//! The summary of a conversation. The question for it follows the unchanged conversation.
 
 use super::super::Engine;
 use super::super::conversation::ModelReply;

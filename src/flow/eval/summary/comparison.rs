@@ -9,7 +9,7 @@ use crate::flow::eval::numbers::threshold::ALPHA;
 use crate::flow::eval::numbers::{Counts, exact};
 use serde::Serialize;
 
-/// What a comparison says.
+/// The finding of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Finding {
@@ -30,7 +30,7 @@ pub(crate) enum Finding {
 pub(crate) struct Comparison {
     /// The setting.
     pub setting: String,
-    /// What it is compared with.
+    /// The other side of the comparison.
     pub against: String,
     /// True if that is an earlier result.
     pub is_earlier: bool,

@@ -173,11 +173,11 @@ pub(crate) struct SettingFigures {
     /// Mean of the cases' scores.
     pub score: Option<f64>,
     pub cost_per_success: Option<f64>,
-    /// Of all measured trials; none if one of them has none.
+    /// The sum of all measured trials; none if one of them has none.
     pub cost: Option<f64>,
     /// Of the trials that were not measured.
     pub cost_not_measured: f64,
-    /// Of all measured trials; none if one of them has none.
+    /// The sum of all measured trials; none if one of them has none.
     pub tokens: Option<u64>,
     /// Retries included.
     pub duration_ms: Option<Durations>,

@@ -5,7 +5,7 @@ use crate::record::event::REASONING;
 use crate::text::json::{self, Object};
 use serde_json::{Map, Value};
 
-/// What has come of a completion.
+/// The received part of a completion.
 #[derive(Default)]
 pub(super) struct Chunks {
     /// The members beside choices and usage, as the first chunk had them.
@@ -236,7 +236,7 @@ impl Chunks {
     }
 }
 
-/// Adds a member that is nobody's here. A text that comes in pieces is joined; some servers send the same one
+/// Adds an unknown member. A text that comes in pieces is joined; some servers send the same one
 /// with each chunk. Objects are merged.
 fn add_member(members: &mut Map<String, Value>, key: String, value: Value) {
     match (members.get_mut(&key), value) {

@@ -6,7 +6,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// What has come of a message.
+/// The received part of a message.
 #[derive(Default)]
 pub(super) struct Blocks {
     message: Option<Map<String, Value>>,
@@ -150,7 +150,7 @@ impl StreamedBlock {
         if serde_json::from_str::<IgnoredAny>(input).is_ok() {
             object.raw("input", input.as_bytes());
         } else {
-            // Cut off, or not JSON at all: whoever reads it is to see what it was.
+            // Cut off, or not JSON: keep the text, so that the record shows it.
             object.put("input", input);
         }
     }

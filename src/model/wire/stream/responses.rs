@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 
-/// What has come of a response.
+/// The received part of a response.
 #[derive(Default)]
 pub(super) struct Items {
     /// Items that are done, by their places.
