@@ -282,7 +282,7 @@ PEERS = [
     Peer("aichat", find_aichat, prepare_aichat, lambda program, home, n: [program, "go"]),
     Peer("codex", find_npm("codex", "@openai/codex"), prepare_codex,
          lambda program, home, n: [program, "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "go"]),
-    Peer("pi", find_npm("pi", "@mariozechner/pi-coding-agent"), prepare_pi,
+    Peer("pi", find_npm("pi", "@earendil-works/pi-coding-agent"), prepare_pi,
          lambda program, home, n: [program, "-p", "--offline", "--provider", "local", "--model", "scripted", "go"]),
     Peer("llm", find_llm, prepare_llm,
          lambda program, home, n: [program, "-m", "scripted", "--functions", str(home / "tools.py"), "--cl", "0", "go"]),
