@@ -233,7 +233,7 @@ const COMMAND_TABLES: [CommandTable; 26] = [
             valued("-a", "--agent", "DIR", Directory, "list the runs in all workspaces of this agent; with -r, only its runs"),
             valued("", "--status", "STATUS", Words(&STATUS_NAMES), "only RUNNING, WAITING_FOR_INPUT, COMPLETED, FAILED or INTERRUPTED"),
             valued("", "--stop-reason", "REASON", Words(&STOP_REASONS), "only runs that ended for this reason").repeatable(),
-            valued("", "--since", "TIME", Other, "only runs started since TIME: RFC 3339, or 2h ago"),
+            valued("", "--since", "TIME", Other, "only runs started since TIME: RFC 3339, or an age such as 2h"),
             flag("", "--resumable", "only runs that the same command would resume"),
             flag("", "--retryable", "only runs to start again: 75, a signal, or the process died"),
             flag("", "--needs-attention", "only runs that need attention: 1, 3, 4, 78 and 101"),

@@ -300,6 +300,17 @@ fn short_help_and_the_page_name_the_same_options() {
 }
 
 #[test]
+fn the_age_that_the_short_help_of_list_runs_shows_is_accepted() {
+    let help = printed(&["list-runs", "-h"]).replace('\n', " ");
+    let words = help.split("or an age such as ").nth(1).unwrap();
+    let age = words.split_whitespace().next().unwrap();
+    let world = World::new();
+    world
+        .delta(["list-runs", "-r", ".", "--since", age])
+        .exits(0);
+}
+
+#[test]
 fn short_help_is_imperative_lines_under_80_columns() {
     for command in COMMANDS.into_iter().chain([""]) {
         let help = match command {
