@@ -8,14 +8,14 @@
 
 mod words;
 mod line;
-mod calls;
+mod recorded_calls;
 mod write;
 
 use crate::record::engine_log::Level;
 use crate::text::amounts::grouped;
 use crate::text::names::named_enum;
-pub(crate) use calls::RecordedCall;
 pub(crate) use line::{Line, quick_kind};
+pub(crate) use recorded_calls::RecordedCall;
 pub(crate) use words::{CompactionKind, CompactionReason, EvaluationEvent, EventKind, FlowEvent};
 pub use words::{FinishReason, InputType};
 pub(crate) use write::write_line;

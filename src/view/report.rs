@@ -11,7 +11,7 @@
 mod changes;
 mod writer;
 mod source;
-mod steps;
+mod flow_steps;
 mod events;
 mod rows;
 
@@ -38,7 +38,7 @@ const STYLE: &str = include_str!("report/report.css");
 const SCRIPT: &str = concat!(
     include_str!("report/read.js"),
     include_str!("report/rows.js"),
-    include_str!("report/steps.js"),
+    include_str!("report/flow_steps.js"),
     include_str!("report/overview.js"),
     include_str!("report/report.js"),
 );

@@ -4,7 +4,7 @@
 //! An answer that does not fit is sent back with its faults, as often as the agent allows. The agent's own
 //! journal has the messages, so that the count survives every kill of the engine.
 
-use super::attempts::AttemptState;
+use super::attempt_runs::AttemptState;
 use super::prepare::{BeginningStep, text_of};
 use super::programs::ActiveProgram;
 use super::{Need, RunPlace, SuspendedStep};

@@ -4,7 +4,7 @@
 //! the step goes on with it.
 
 use super::agents::ChildRunEnd;
-use super::attempts::AttemptState;
+use super::attempt_runs::AttemptState;
 use super::prepare::BeginningStep;
 use super::programs::ActiveProgram;
 use super::{FlowOptions, Need, RunPlace, SuspendedStep};

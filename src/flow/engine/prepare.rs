@@ -1,7 +1,7 @@
 //! Prepares programs: their files are there, and the beginnings of attempts are in the journal.
 
 use super::FlowEngine;
-use super::attempts::KeptRun;
+use super::attempt_runs::KeptRun;
 use super::programs::{ActiveProgram, WaitingProgram};
 use crate::error::Result;
 use crate::flow::context::helper::HelperQuestion;

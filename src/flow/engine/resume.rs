@@ -2,7 +2,7 @@
 //! missing are added.
 
 use super::FlowEngine;
-use super::attempts::KeptRun;
+use super::attempt_runs::KeptRun;
 use super::finish::{add_tool_calls, finish};
 use super::ready::wait_after;
 use super::remember::{begin_recall, store_items};

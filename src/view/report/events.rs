@@ -3,8 +3,8 @@
 //! Unaware of other events, but for the questions that came before an answer.
 
 use super::changes::{self, PayloadChange};
+use super::flow_steps::Attempts;
 use super::source::{SourceEvent, record_dir};
-use super::steps::Attempts;
 use super::writer::PageRecord;
 use crate::engine::observation::read_ends;
 use crate::record::event::{ActionStatus, EventKind, FinishReason, FlowEvent, Line};

@@ -5,8 +5,8 @@
 
 use super::Damaged;
 use super::events::{self, began, name_of};
+use super::flow_steps::Attempts;
 use super::source::SourceEvent;
-use super::steps::Attempts;
 use super::writer::Writer;
 use crate::error::Result;
 use crate::record::event::{EventKind, FlowEvent, Line};
