@@ -15,6 +15,7 @@ use crate::text::options::completion;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
 use crate::text::options::table::CommandTable;
+use crate::text::suggestion::nearest;
 use crate::unix::line_editor;
 use crate::view::stats_table::StatsArgs;
 use std::ffi::OsString;
@@ -344,24 +345,29 @@ fn replay_args(given: &ParsedCommand) -> Result<ReplayArgs> {
 }
 
 fn page(given: &ParsedCommand) -> Result<DeltaCommand> {
-    let Some(topic) = given.operand_text(0) else {
+    let words: Vec<_> = given
+        .operands
+        .iter()
+        .map(|word| word.to_string_lossy())
+        .collect();
+    let topic = words.join(" ");
+    if words.is_empty() {
         return match given.has("--search") {
             true => Err(Error::usage("help -k needs a word to search for")),
             false => Ok(DeltaCommand::ListPages),
         };
-    };
-    if let Some(page) = manual::find(&topic).filter(|_| !given.has("--search")) {
+    }
+    if let Some(page) = manual::find(&words.join("-")).filter(|_| !given.has("--search")) {
         return Ok(DeltaCommand::Page(page));
     }
     let found = manual::search(&topic);
-    if topic.trim().is_empty() || found.is_empty() {
+    if found.is_empty() {
         let names: Vec<String> = manual::PAGES.iter().map(Page::topic).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
-        return Err(unknown_word(
-            "no page about, and no line with,",
-            &topic,
-            &names,
-        ));
+        let known = names.iter().copied().chain(manual::index_words());
+        let near = nearest(&topic, known).map(|near| vec![near]);
+        let what = "nothing in the manual about";
+        return Err(unknown_word(what, &topic, &near.unwrap_or(names)));
     }
     Ok(DeltaCommand::FoundLines(found))
 }

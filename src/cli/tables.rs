@@ -443,8 +443,8 @@ const COMMAND_TABLES: [CommandTable; 26] = [
     },
     CommandTable {
         text: "List the pages of the manual, or print one: flow is the command, flow.5 the files \
-               of a flow. A word that is no page is searched for in all of them.",
-        operands: &[operand("PAGE", Other).optional()],
+               of a flow. Words that are no page are searched for in all of them.",
+        operands: &[operand("PAGE", Other).optional().repeatable()],
         options: &[&[flag("-k", "--search", "search all pages, also for the name of one")]],
         ..command("help", "print a page of the manual")
     },

@@ -3,6 +3,11 @@
 //! Unaware of how they are written; `man/render.sh` makes the text, and `man/check.sh` reports when it
 //! is stale. A new page is one line here.
 
+mod paragraphs;
+mod search;
+
+pub(crate) use search::{index_words, page_for, search};
+
 /// A page.
 #[derive(Debug)]
 pub struct Page {
@@ -104,20 +109,6 @@ impl Page {
         let about = name.split_once(" – ").map_or("", |(_, about)| about);
         about.split_whitespace().collect::<Vec<_>>().join(" ")
     }
-}
-
-/// The lines of all pages that have a text in them, in any case: `page: line`, one a line.
-pub(crate) fn search(text: &str) -> String {
-    let text = text.to_lowercase();
-    let of_page = |page: &'static Page| {
-        let text = text.clone();
-        let found = page
-            .text
-            .lines()
-            .filter(move |line| line.to_lowercase().contains(&text));
-        found.map(|line| format!("{}: {}\n", page.topic(), line.trim()))
-    };
-    PAGES.iter().flat_map(of_page).collect()
 }
 
 /// The list of all pages, one a line.

@@ -7,6 +7,9 @@ use unicode_width::UnicodeWidthStr;
 /// More columns than any terminal has.
 pub(crate) const WIDEST: usize = 500;
 
+/// No line of a help text is longer.
+const HELP_WIDTH: usize = 79;
+
 /// How many columns a line takes.
 pub(crate) fn columns_of(line: &str) -> usize {
     line.width()
@@ -46,6 +49,24 @@ pub(crate) fn cut_to_columns(line: &str, columns: usize) -> String {
         cut.push('…');
     }
     cut
+}
+
+/// Words in lines of [`HELP_WIDTH`], a margin before each.
+pub(crate) fn push_wrapped(out: &mut String, margin: &str, text: &str) {
+    let mut line = margin.to_owned();
+    for word in text.split_whitespace() {
+        let is_first = line.len() == margin.len();
+        if !is_first && line.chars().count() + 1 + word.chars().count() > HELP_WIDTH {
+            out.push_str(&line);
+            out.push('\n');
+            line.truncate(margin.len());
+        } else if !is_first {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    out.push_str(&line);
+    out.push('\n');
 }
 
 /// The beginning of a text, at most `bytes` long, cut between characters.

@@ -219,29 +219,55 @@ fn an_unknown_page_is_refused_with_the_nearest() {
 }
 
 #[test]
-fn a_word_that_is_no_page_is_searched_for() {
+fn words_that_are_no_page_are_searched_for() {
     let found = printed(&["help", "keep_requests"]);
-    for line in found.lines() {
-        let (page, line) = line.split_once(": ").unwrap();
-        assert!(printed(&["help", page]).contains(line), "{page}: {line}");
-        assert!(line.contains("keep_requests"), "{line}");
-    }
     assert!(
-        found.starts_with("run: ") || found.contains("\nrun: "),
+        found.starts_with("delta-agent(5) keep_requests: How many"),
         "{found}"
     );
-    assert!(found.contains("\nagent: "), "{found}");
-    // In any case; the name of a page only with -k.
-    assert_eq!(printed(&["help", "KEEP_REQUESTS"]), found);
-    assert_eq!(printed(&["help", "sandbox"]), page("sandbox"));
-    let lines = printed(&["help", "-k", "sandbox"]);
     assert!(
-        lines.starts_with("delta: ") && lines.contains("\ncoder: "),
-        "{lines}"
+        found.contains("\ndelta-run(1) --set key=value: "),
+        "{found}"
     );
+    // In any case; several words are one question.
+    assert_eq!(printed(&["help", "KEEP_REQUESTS"]), found);
+    let found = printed(&["help", "stop", "a", "run"]);
+    assert!(found.starts_with("delta-run(1) SIGNALS: "), "{found}");
+    assert_eq!(printed(&["help", "stop a run"]), found);
+    assert!(
+        found.ends_with("`delta help run` prints the first page)\n"),
+        "{found}"
+    );
+    // The name of a page only with -k.
+    assert_eq!(printed(&["help", "sandbox"]), page("sandbox"));
+    assert_eq!(printed(&["help", "list", "runs"]), page("list-runs"));
+    let lines = printed(&["help", "-k", "sandbox"]);
+    assert!(lines.starts_with("delta-sandbox(1): "), "{lines}");
     let world = World::new();
     world.delta(["help", "-k"]).refuses(2, "needs a word");
     world.delta(["help", "-k", "xyzzy"]).refuses(2, "xyzzy");
+    world
+        .delta(["help", "timeuot"])
+        .refuses(2, "did you mean 'timeout'?");
+}
+
+#[test]
+fn a_word_that_is_no_command_leads_to_the_manual() {
+    let world = World::new();
+    let hint = |word: &str, hint: &str| {
+        let message = format!("delta: unknown command '{word}'; {hint}\n");
+        assert_eq!(world.delta([word]).exits(2).stderr, message);
+    };
+    for word in ["stop", "kill", "undo", "cancel"] {
+        let task = "a task is given to `delta run`";
+        hint(word, &format!("see `delta help {word}`; {task}"));
+    }
+    hint(
+        "resume",
+        "did you mean `delta continue`? See also `delta help resume`; a task is given to `delta run`",
+    );
+    // A misspelt command comes first.
+    hint("modle", "did you mean 'model'?");
 }
 
 #[test]
@@ -301,7 +327,8 @@ fn short_help_and_the_page_name_the_same_options() {
 
 #[test]
 fn the_age_that_the_short_help_of_list_runs_shows_is_accepted() {
-    let help = printed(&["list-runs", "-h"]).replace('\n', " ");
+    let help = printed(&["list-runs", "-h"]);
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     let words = help.split("or an age such as ").nth(1).unwrap();
     let age = words.split_whitespace().next().unwrap();
     let world = World::new();

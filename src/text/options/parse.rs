@@ -7,6 +7,7 @@ use super::table::{
 };
 use crate::error::{Error, Result};
 use crate::text::ids::RunId;
+use crate::text::manual::page_for;
 use crate::text::options::short_help::usage_line;
 use crate::text::suggestion::nearest;
 use lexopt::{Arg, Parser};
@@ -97,25 +98,40 @@ fn command_names(program: &ProgramTable) -> Vec<&'static str> {
 fn unknown_command(program: &ProgramTable, name: &str) -> Error {
     let is_task = |row: &OperandRow| row.is_repeatable && row.value.kind == ValueKind::Text;
     let runs = |command: &&CommandTable| command.operands.last().is_some_and(is_task);
-    match program.commands.iter().find(runs) {
-        Some(command) if name.starts_with('@') || name.contains(char::is_whitespace) => {
-            Error::usage(format!(
-                "unknown command '{}'; a task is given to `{} {}`",
-                name.escape_debug(),
-                program.name,
-                command.name
-            ))
-        }
-        Some(command) if nearest(name, command_names(program)).is_none() => {
-            let unknown = unknown_word("unknown command", name, &command_names(program));
-            let (program, run) = (program.name, command.name);
-            Error::usage(format!(
-                "{}; a task is given to `{program} {run}`",
-                unknown.message
-            ))
-        }
-        _ => unknown_word("unknown command", name, &command_names(program)),
-    }
+    let listed = unknown_word("unknown command", name, &command_names(program));
+    let is_misspelt = nearest(name, command_names(program)).is_some();
+    let Some(command) = program.commands.iter().find(runs) else {
+        return listed;
+    };
+    let unknown = format!("unknown command '{}'", name.escape_debug());
+    let message = if name.starts_with('@') || name.contains(char::is_whitespace) {
+        unknown
+    } else if is_misspelt {
+        return listed;
+    } else if let Some(hint) = everyday_word(program, name) {
+        format!("{unknown}; {hint}")
+    } else {
+        listed.message
+    };
+    let (program, run) = (program.name, command.name);
+    Error::usage(format!("{message}; a task is given to `{program} {run}`"))
+}
+
+/// The way out for a word that the index of the manual has: the command that does it, or where to read.
+fn everyday_word(program: &ProgramTable, word: &str) -> Option<String> {
+    let help = program.command("help")?.name;
+    let (page, is_whole) = page_for(word)?;
+    let does_it = program
+        .command(page.name)
+        .filter(|_| is_whole && page.section == 1);
+    let (program, word) = (program.name, word.escape_debug());
+    Some(match does_it {
+        Some(command) => format!(
+            "did you mean `{program} {}`? See also `{program} {help} {word}`",
+            command.name
+        ),
+        None => format!("see `{program} {help} {word}`"),
+    })
 }
 
 fn asked(option: &OptionRow, command: Option<&'static CommandTable>) -> CommandLine {

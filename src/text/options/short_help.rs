@@ -2,9 +2,7 @@
 
 use super::table::{CommandTable, OperandRow, OptionRow, ProgramTable, ValueSpec};
 use crate::text::manual;
-
-/// No line is longer.
-const WIDTH: usize = 79;
+use crate::text::shorten::push_wrapped;
 
 /// Names of options that are longer have a line to themselves.
 const NAMES: usize = 26;
@@ -101,22 +99,4 @@ fn push_rows(out: &mut String, rows: &[(String, &str)]) {
             out.push_str(&format!("  {name}\n{text}"));
         }
     }
-}
-
-/// Words in lines of [`WIDTH`], a margin before each.
-fn push_wrapped(out: &mut String, margin: &str, text: &str) {
-    let mut line = margin.to_owned();
-    for word in text.split_whitespace() {
-        let is_first = line.len() == margin.len();
-        if !is_first && line.chars().count() + 1 + word.chars().count() > WIDTH {
-            out.push_str(&line);
-            out.push('\n');
-            line.truncate(margin.len());
-        } else if !is_first {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    out.push_str(&line);
-    out.push('\n');
 }
