@@ -15,6 +15,8 @@ pub(crate) struct SameCalls {
     before: Row,
     /// The calls of the newest answer, in order.
     answer: Vec<OneCall>,
+    /// The row has ended a start that had another limit, so that it ends none before the next answer.
+    is_excused: bool,
 }
 
 /// The last call of a row, and how many calls the row has.
@@ -41,8 +43,8 @@ pub(crate) struct LongRow<'r> {
 }
 
 impl SameCalls {
-    /// The calls of a run, as its journal has them.
-    pub(crate) fn of(run: &Run<'_>) -> Self {
+    /// The calls of a run, as its journal has them, in a start with this limit.
+    pub(crate) fn of(run: &Run<'_>, limit: u64) -> Self {
         let mut calls = Self::default();
         for turn in &run.turns {
             match turn {
@@ -62,6 +64,7 @@ impl SameCalls {
                 }
             }
         }
+        calls.is_excused = run.no_progress_at.is_some_and(|at| at != limit);
         calls
     }
 
@@ -73,6 +76,7 @@ impl SameCalls {
         for call in std::mem::take(&mut self.answer) {
             self.before.add(&call);
         }
+        self.is_excused = false;
         self.answer = calls
             .map(|(id, name, arguments)| OneCall {
                 id: id.to_owned(),
@@ -113,7 +117,7 @@ impl SameCalls {
         let mut row = self.before.clone();
         let lengths = self.answer.iter().map(|call| (row.add(call), call));
         let (length, call) = lengths.max_by_key(|(length, _)| *length)?;
-        (length >= limit).then(|| LongRow {
+        (length >= limit && !self.is_excused).then(|| LongRow {
             length,
             name: &call.name,
             arguments: &call.arguments,
@@ -183,7 +187,9 @@ mod tests {
 
     fn row_of(journal: &str) -> u64 {
         let run = state::read(journal.as_bytes(), Reading::default()).unwrap();
-        SameCalls::of(&run).long_row(1).map_or(0, |row| row.length)
+        SameCalls::of(&run, 1)
+            .long_row(1)
+            .map_or(0, |row| row.length)
     }
 
     #[test]

@@ -94,6 +94,10 @@ pub struct Run<'j> {
     pub fallback_asked: bool,
     /// A start had its first model chosen by something else than the agent's file.
     pub fallback_left_out: bool,
+    /// `same_call` of the newest start.
+    same_call: u64,
+    /// `same_call` of the start that ended with no progress, if nothing has been said or answered since.
+    pub no_progress_at: Option<u64>,
     /// Models whose services named a time before which they are not to be asked.
     pub not_before: Vec<NotBefore<'j>>,
     /// An old engine recorded some of it.

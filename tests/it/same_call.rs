@@ -65,6 +65,21 @@ fn a_message_or_a_higher_limit_goes_on_after_no_progress() {
 }
 
 #[test]
+fn a_lower_limit_goes_on_once_too_and_ends_after_the_next_same_call() {
+    let world = repeating(4);
+    world.model_says((1..=4).map(note));
+    world.run("go").exits(4);
+    world.model_says([Reply::error(400, "odd")]);
+    let lower = || world.go_on().args(["--set", "same_call=2"]);
+    lower().exits(4).says("model_refused");
+    // Nothing has been answered since.
+    world.model_says([note(5)]);
+    lower().exits(4).says("5 calls in a row");
+    lower().exits(4).says("no_progress");
+    assert_eq!(world.server.requests().len(), 6, "a request was sent");
+}
+
+#[test]
 fn the_other_calls_of_the_message_have_their_results_first() {
     let world = repeating(2);
     let same = json!({});

@@ -66,7 +66,8 @@ impl<'a> Limits<'a> {
 
     /// Counts the repeated calls that a run's journal has.
     pub(super) fn recall_calls(&mut self, run: &Run<'_>) {
-        self.same_calls = (self.ctx.agent.same_call > 0).then(|| SameCalls::of(run));
+        let limit = self.ctx.agent.same_call;
+        self.same_calls = (limit > 0).then(|| SameCalls::of(run, limit));
     }
 
     /// Counts an answer of the model.

@@ -20,6 +20,8 @@ struct RecordedConfig<'j> {
     #[serde(borrow)]
     llm: Option<RecordedLlm<'j>>,
     max_iterations: Option<u64>,
+    #[serde(borrow)]
+    same_call: Option<&'j RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -28,6 +30,10 @@ struct RecordedLlm<'j> {
     model: Option<&'j RawValue>,
     #[serde(borrow)]
     fallback: Option<&'j RawValue>,
+}
+
+fn number(json: &RawValue) -> Option<u64> {
+    json.get().parse().ok()
 }
 
 #[derive(Deserialize)]
@@ -75,6 +81,7 @@ impl<'j> Run<'j> {
                 self.turns.extend(self.unsaid.take().map(Turn::User));
                 let thought = self.thought(&line)?;
                 self.counts.add_answer(&line, &thought);
+                self.no_progress_at = None;
                 self.pauses.clear();
                 self.fallback_asked = false;
                 self.turns.push(Turn::Thought(thought));
@@ -121,6 +128,7 @@ impl<'j> Run<'j> {
         }
         self.unsaid = None;
         self.pauses.clear();
+        self.no_progress_at = None;
         self.counts.is_full = false;
         let (at, seq) = (line.timestamp, self.seq);
         self.turns
@@ -177,7 +185,11 @@ impl<'j> Run<'j> {
     }
 
     fn engine_end(&mut self, line: Box<Line<'j>>) {
-        self.counts.is_full |= line.stop_reason.as_deref() == Some("context_full");
+        match line.stop_reason.as_deref() {
+            Some("context_full") => self.counts.is_full = true,
+            Some("no_progress") => self.no_progress_at = Some(self.same_call),
+            _ => {}
+        }
         let open = self.calls_of_last_thought();
         let open = open.filter(|call| call.result.is_none());
         for request in open.filter_map(|call| call.request.as_mut()) {
@@ -246,6 +258,7 @@ impl<'j> Run<'j> {
             .and_then(|config| serde_json::from_str(config.get()).ok())
             .unwrap_or_default();
         self.max_iterations = config.max_iterations.or(self.max_iterations);
+        self.same_call = config.same_call.and_then(number).unwrap_or_default();
         let llm = config.llm?;
         self.fallback_left_out |= llm.fallback.is_some_and(|chain| chain.get() == "false");
         llm.model.map(|model| Cow::Borrowed(model.get()))
