@@ -206,7 +206,7 @@ impl<'a> Engine<'a> {
         self.limits.recall_calls(&run);
         recall_models(&mut self.talk, &run);
         self.talk.wire.recall(&run.remedies, &run.pauses);
-        self.talk.sizes.recall(&run, self.talk.wire.api());
+        self.talk.sizes.recall(&run, self.ctx.agent);
         if !run.compaction.is_none() {
             self.ctx.workspace.raise_layout()?;
         }

@@ -67,20 +67,21 @@ pub(crate) fn window_in_words(
             window: None,
         };
         let run = state::read(&bytes, reading).ok()?;
-        run.counts.window_of(llm.model_json().as_deref())
+        run.counts
+            .window_of(llm.model_json().as_deref(), llm.window)
     };
-    let words = match llm.window {
-        None if agent.compact.is_none() => return None,
-        Some(0) => "unknown (llm.window is 0)".to_owned(),
-        Some(window) => format!("{window} tokens (llm.window)"),
-        None => match learnt() {
-            Some(window) => format!("{window} tokens (a refusal of this run)"),
-            None if llm.command.is_some() => "unknown (llm.window is not set)".to_owned(),
-            None if environment.is_some_and(|it| it.is_openai(llm)) => {
-                "unknown (OpenAI does not give it; llm.window is not set)".to_owned()
-            }
-            None => "asked of the server".to_owned(),
-        },
+    if llm.window.is_none() && agent.compact.is_none() {
+        return None;
+    }
+    let words = match (learnt(), llm.window) {
+        (Some(window), _) => format!("{window} tokens (a refusal of this run)"),
+        (None, Some(0)) => "unknown (llm.window is 0)".to_owned(),
+        (None, Some(window)) => format!("{window} tokens (llm.window)"),
+        (None, None) if llm.command.is_some() => "unknown (llm.window is not set)".to_owned(),
+        (None, None) if environment.is_some_and(|it| it.is_openai(llm)) => {
+            "unknown (OpenAI does not give it; llm.window is not set)".to_owned()
+        }
+        (None, None) => "asked of the server".to_owned(),
     };
     Some(words)
 }

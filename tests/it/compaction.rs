@@ -298,6 +298,33 @@ fn a_refusal_teaches_the_window_and_the_conversation_is_shortened() {
 }
 
 #[test]
+fn what_a_refusal_has_taught_counts_at_later_starts_until_another_window_is_given() {
+    for given in ["window: 100000", "window: 0", "temperature: 0"] {
+        let world = world_of(Api::Chat)
+            .llm(given)
+            .top("compact: {}\nmax_iterations: 25");
+        let service = Service {
+            output: 900,
+            steps: 60,
+            ..Service::new(Api::Chat, 4000)
+        };
+        service.serve(&world);
+        world.run(TASK).exits(4);
+        world.run(TASK).exits(4);
+        let preview = |set: &str| {
+            let next = world.run(TASK).args(["--dry-run", "--set", set]);
+            next.exits(0)
+        };
+        preview("llm.top_p=1").says("4000 tokens (a refusal of this run)");
+        preview("llm.window=7000").says("7000 tokens (llm.window)");
+        world.run(TASK).exits(0);
+        let notes = world.latest().events("SYSTEM_MESSAGE");
+        let learnt = notes.iter().filter(|it| it["window"].is_u64()).count();
+        assert_eq!(learnt, 1, "{given}");
+    }
+}
+
+#[test]
 fn without_compact_a_conversation_that_is_too_long_names_both_ways_out() {
     let world = world_of(Api::Chat);
     let service = Service {
@@ -737,6 +764,23 @@ fn the_window_is_asked_of_the_server_once() {
     let looks = world.server.looks();
     let line = "GET /v1/models HTTP/1.1".to_owned();
     assert_eq!(looks, [(line, 1)], "after the first answer");
+}
+
+#[test]
+fn a_local_server_that_counts_nothing_is_asked_for_the_window_too() {
+    let world = world_of(Api::Chat).top("compact: {}");
+    let entry = json!({"id": "scripted", "max_model_len": 4000});
+    world.server.lists(json!({"data": [entry]}));
+    let (service, mut heard) = (Service::new(Api::Chat, 100_000), Heard::default());
+    world.server.answers(move |received| {
+        let reply = service.reply(received, &mut heard);
+        let mut answer: Value = serde_json::from_slice(reply.body()).unwrap();
+        answer.as_object_mut().unwrap().remove("usage");
+        completion(&answer)
+    });
+    world.run(TASK).exits(0);
+    assert_eq!(world.server.looks().len(), 1);
+    assert_eq!(compactions(&world)[0]["reason"], "size");
 }
 
 #[test]

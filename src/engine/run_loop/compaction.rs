@@ -114,11 +114,7 @@ pub(super) fn after_cut_off(engine: &mut Engine<'_>, answer: &Answer) -> Step<Op
 
 /// Notes what the service has counted for a request.
 pub(super) fn note_count(engine: &mut Engine<'_>, bytes: u64, usage: Tokens) -> Result<()> {
-    let api = engine.talk.wire.api();
-    let noted = engine
-        .talk
-        .sizes
-        .note_count(api, bytes, usage.prompt_tokens);
+    let noted = engine.talk.sizes.note_count(bytes, usage.prompt_tokens);
     let Some([bytes_before, before, bytes, now]) = noted else {
         return Ok(());
     };

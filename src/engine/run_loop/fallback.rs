@@ -89,7 +89,7 @@ pub(super) fn change_model(
         talk.chain.name.clone_from(&next.name);
         talk.model = model;
         talk.agent = next.agent;
-        talk.sizes.change_model(next.agent);
+        talk.sizes = talk.sizes.of_fallback(next.agent, &next.name);
         talk.wire = Wire::of_fallback(next.agent, talk.ctx.environment, &next.name);
         talk.builder.change_model(builder(next.agent));
         talk.transcript

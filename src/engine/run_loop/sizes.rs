@@ -9,7 +9,7 @@ use crate::config::api::Api;
 use crate::config::compact::CompactShares;
 use crate::config::llm::MESSAGES_MAX_TOKENS;
 use crate::record::event::{CompactionReason, Tokens};
-use crate::record::state::{CountedAnswer, Run};
+use crate::record::state::{CountedAnswer, RequestCounts, Run, fallback_model};
 
 /// The estimate of an answer, in tokens, if the request sets no limit.
 const USUAL_ANSWER: u64 = 4096;
@@ -32,16 +32,14 @@ pub(super) struct Sizes {
     /// The tokens that the model takes, request and answer together.
     pub(super) window: Option<u64>,
     has_looked: bool,
+    /// The model has answered in this run.
+    has_answered: bool,
     /// The limit of an answer, as requests carry it.
     answer_limit: Option<u64>,
+    /// As the state names it.
     model: Option<String>,
-    counted: Option<CountedAnswer>,
-    /// The estimate of the newest request that was shortened, or could not be.
-    compacted_to: Option<u64>,
-    /// The service has refused this conversation in an earlier start.
-    is_full: bool,
-    /// A warning says that the server counts too few tokens.
-    is_truncated: bool,
+    api: Api,
+    counts: RequestCounts,
     /// In this iteration.
     refusals: u32,
     was_cut_off: bool,
@@ -60,37 +58,42 @@ impl Sizes {
             is_asked,
             window: given.filter(|window| *window > 0),
             has_looked: given.is_some(),
+            has_answered: false,
             answer_limit: limit.or(usual),
             model: agent.llm.model_json(),
-            counted: None,
-            compacted_to: None,
-            is_full: false,
-            is_truncated: false,
+            api: agent.llm.api,
+            counts: RequestCounts::default(),
             refusals: 0,
             was_cut_off: false,
         }
     }
 
-    /// Forgets what is known of the model, because another one is asked from now on.
-    pub(super) fn change_model(&mut self, agent: &Agent) {
-        *self = Self {
-            compacted_to: self.compacted_to,
-            is_truncated: self.is_truncated,
+    /// The same for a model of this name that is asked in place of the first.
+    pub(super) fn of_fallback(&self, agent: &Agent, name: &str) -> Self {
+        let mut sizes = Self {
+            model: Some(fallback_model(name)),
             ..Self::new(agent, self.is_asked)
         };
+        sizes.take(self.counts.clone(), agent);
+        sizes.counts.is_full = false;
+        sizes
     }
 
     /// Goes on from what the journal knows of earlier starts.
-    pub(super) fn recall(&mut self, run: &Run<'_>, api: Api) {
-        let counts = &run.counts;
-        let is_asked = |it: &&CountedAnswer| it.model == self.model && it.api == api.name();
-        self.counted = counts.answer.as_ref().filter(is_asked).cloned();
-        if !self.has_looked {
-            self.window = counts.window_of(self.model.as_deref());
-        }
-        self.compacted_to = counts.compacted_to;
-        self.is_full = counts.is_full;
-        self.is_truncated = counts.is_truncated;
+    pub(super) fn recall(&mut self, run: &Run<'_>, agent: &Agent) {
+        self.has_answered = run.llm_calls > 0;
+        self.take(run.counts.clone(), agent);
+    }
+
+    fn take(&mut self, counts: RequestCounts, agent: &Agent) {
+        let learnt = counts.window_of(self.model.as_deref(), agent.llm.window);
+        self.window = learnt.or(self.window);
+        self.counts = counts;
+    }
+
+    fn counted(&self) -> Option<CountedAnswer> {
+        self.counts
+            .answer_of(self.model.as_deref(), self.api.name())
     }
 
     /// True if the next request may be shortened before it is sent.
@@ -105,7 +108,7 @@ impl Sizes {
 
     /// The estimate of a request, in tokens.
     pub(super) fn tokens(&self, bytes: u64) -> u64 {
-        let counted = self.counted.as_ref();
+        let counted = self.counted();
         let rate = counted.map_or(0.25, |it| it.prompt_tokens as f64 / it.request_bytes as f64);
         (bytes as f64 * rate.clamp(0.125, 1.0)).ceil() as u64
     }
@@ -129,7 +132,7 @@ impl Sizes {
     /// True once, when it is time to ask the server for the window. It reports none before it has loaded the model.
     pub(super) fn must_look(&mut self, is_local: bool, estimate: u64) -> bool {
         let is_time = match is_local {
-            true => self.counted.is_some(),
+            true => self.has_answered,
             false => estimate >= WORTH_ASKING,
         };
         let must = self.window.is_none() && !self.has_looked && is_time;
@@ -139,16 +142,16 @@ impl Sizes {
 
     /// Why a request of this estimate must be shortened, if it must.
     pub(super) fn reason(&mut self, estimate: u64) -> Option<CompactionReason> {
-        let was_full = std::mem::take(&mut self.is_full);
+        let was_full = std::mem::take(&mut self.counts.is_full);
         if std::mem::take(&mut self.is_asked) {
             return Some(CompactionReason::Asked);
         }
         let (shares, window) = (self.shares?, self.window?);
         let at = (shares.at * window as f64) as u64;
         let is_long = estimate >= at || estimate + self.answer_room(window) > window;
-        let has_grown = self
-            .compacted_to
-            .is_none_or(|before| estimate >= before.saturating_add(window / 10));
+        let compacted_to = self.counts.compacted_to;
+        let has_grown =
+            compacted_to.is_none_or(|before| estimate >= before.saturating_add(window / 10));
         // A server may have been given more room.
         (is_long && has_grown && !was_full).then_some(CompactionReason::Size)
     }
@@ -161,7 +164,7 @@ impl Sizes {
 
     /// True if the service has refused this conversation in an earlier start.
     pub(super) fn is_full(&self) -> bool {
-        self.is_full
+        self.counts.is_full
     }
 
     /// True if this answer was cut off because the window was full; once in an iteration.
@@ -179,26 +182,23 @@ impl Sizes {
 
     /// Notes the estimate of a request that was shortened, or could not be.
     pub(super) fn note_compaction(&mut self, estimate: u64) {
-        self.compacted_to = Some(estimate);
+        self.counts.compacted_to = Some(estimate);
     }
 
     /// Notes what the service has counted for a request. Returns the sizes of the request before and of this one, if
     /// that one was shorter and was counted as more; once in a run.
-    pub(super) fn note_count(&mut self, api: Api, bytes: u64, tokens: u64) -> Option<[u64; 4]> {
-        if tokens == 0 || bytes == 0 {
-            return None;
-        }
+    pub(super) fn note_count(&mut self, bytes: u64, tokens: u64) -> Option<[u64; 4]> {
+        self.has_answered = true;
         let now = CountedAnswer {
-            model: self.model.clone(),
-            api: api.name().to_owned(),
             request_bytes: bytes,
             prompt_tokens: tokens,
         };
-        let before = self.counted.replace(now)?;
-        let is_suspicious = !self.is_truncated
+        let (model, api) = (self.model.as_deref(), self.api.name());
+        let before = self.counts.add_answer(model, api, now)?;
+        let is_suspicious = !self.counts.is_truncated
             && bytes >= before.request_bytes + NOTABLE_BYTES
             && tokens.saturating_mul(10) <= before.prompt_tokens.saturating_mul(9);
-        self.is_truncated |= is_suspicious;
+        self.counts.is_truncated |= is_suspicious;
         let sizes = [before.request_bytes, before.prompt_tokens, bytes, tokens];
         is_suspicious.then_some(sizes)
     }

@@ -6,6 +6,7 @@
 use super::{Run, Thought, Turn};
 use crate::record::event::{CompactionKind, Line};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// How requests have the conversation in a shorter form.
 #[derive(Debug, Default)]
@@ -115,60 +116,93 @@ impl Run<'_> {
     }
 }
 
-/// Requests that services have counted or refused.
-#[derive(Debug, Default)]
+/// Requests that services have counted or refused, by the models that were asked: JSON, as in [`Thought::asked_model`].
+#[derive(Clone, Debug, Default)]
 pub struct RequestCounts {
-    /// The newest answer whose request has been counted.
-    pub(crate) answer: Option<CountedAnswer>,
-    /// The window that a refusal has shown, and the model that was asked, as JSON.
-    window: Option<(Option<String>, u64)>,
+    /// The newest answer of each model over each API whose request has been counted.
+    answers: BTreeMap<AskedModel, CountedAnswer>,
+    /// The windows that refusals have shown.
+    windows: BTreeMap<Option<String>, LearntWindow>,
+    /// `llm.window` of the newest start, until another model is asked in place of the first.
+    given_window: Option<u64>,
     /// The estimate of the newest request that has been shortened, or could not be.
     pub(crate) compacted_to: Option<u64>,
     /// The last end was that the conversation is too long, and nothing has been added to it since.
     pub(crate) is_full: bool,
-    /// It has been said that the server counts too few tokens.
+    /// A warning says that the server counts too few tokens.
     pub(crate) is_truncated: bool,
 }
 
+/// A model as JSON, and its API as agent.yaml names it.
+type AskedModel = (Option<String>, String);
+
 /// An answer whose request has been counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CountedAnswer {
-    /// The model that was asked, as JSON.
-    pub model: Option<String>,
-    /// As agent.yaml names it.
-    pub api: String,
     pub request_bytes: u64,
     pub prompt_tokens: u64,
 }
 
+#[derive(Clone, Copy, Debug)]
+struct LearntWindow {
+    window: u64,
+    /// `llm.window` at that time.
+    given: Option<u64>,
+}
+
 impl RequestCounts {
-    pub(super) fn add_answer(&mut self, line: &Line<'_>, thought: &Thought<'_>) {
+    /// A start of an engine has this `llm.window`; none: another model is asked.
+    pub(super) fn begin(&mut self, given_window: Option<u64>) {
+        self.given_window = given_window;
+    }
+
+    pub(super) fn add_thought(&mut self, line: &Line<'_>, thought: &Thought<'_>) {
         self.is_full = false;
         let Some(usage) = line.usage else { return };
-        let Some(request_bytes) = usage.request_bytes.filter(|bytes| *bytes > 0) else {
-            return;
+        let model = thought.asked_model.as_deref();
+        let counted = CountedAnswer {
+            request_bytes: usage.request_bytes.unwrap_or_default(),
+            prompt_tokens: usage.prompt_tokens,
         };
-        if usage.prompt_tokens > 0 {
-            self.answer = Some(CountedAnswer {
-                model: thought.asked_model.as_deref().map(str::to_owned),
-                api: thought.api().into_owned(),
-                request_bytes,
-                prompt_tokens: usage.prompt_tokens,
-            });
+        self.add_answer(model, &thought.api(), counted);
+    }
+
+    /// Notes what a service has counted for a request. Returns the request before to the same model.
+    pub(crate) fn add_answer(
+        &mut self,
+        asked_model: Option<&str>,
+        api: &str,
+        counted: CountedAnswer,
+    ) -> Option<CountedAnswer> {
+        if counted.request_bytes == 0 || counted.prompt_tokens == 0 {
+            return None;
         }
+        let asked = (asked_model.map(str::to_owned), api.to_owned());
+        self.answers.insert(asked, counted)
     }
 
     pub(super) fn add_note(&mut self, line: &Line<'_>, asked_model: Option<&str>) {
         if let Some(window) = line.window.filter(|window| *window > 0) {
-            self.window = Some((asked_model.map(str::to_owned), window));
+            let learnt = LearntWindow {
+                window,
+                given: self.given_window,
+            };
+            self.windows.insert(asked_model.map(str::to_owned), learnt);
         }
         self.compacted_to = line.tokens_before.or(self.compacted_to);
         self.is_truncated |= line.is_truncated == Some(true);
     }
 
-    /// The window that a refusal of this model has shown.
-    pub(crate) fn window_of(&self, asked_model: Option<&str>) -> Option<u64> {
-        let (model, window) = self.window.as_ref()?;
-        (model.as_deref() == asked_model).then_some(*window)
+    /// The newest answer of this model whose request has been counted.
+    pub(crate) fn answer_of(&self, asked_model: Option<&str>, api: &str) -> Option<CountedAnswer> {
+        let asked = (asked_model.map(str::to_owned), api.to_owned());
+        self.answers.get(&asked).copied()
+    }
+
+    /// The window that a refusal of this model has shown, unless a person has given another since.
+    pub(crate) fn window_of(&self, asked_model: Option<&str>, given: Option<u64>) -> Option<u64> {
+        let learnt = self.windows.get(&asked_model.map(str::to_owned))?;
+        let is_known = given.is_some_and(|window| window > 0);
+        (!is_known || learnt.given == given).then_some(learnt.window)
     }
 }

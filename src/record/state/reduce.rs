@@ -30,6 +30,8 @@ struct RecordedLlm<'j> {
     model: Option<&'j RawValue>,
     #[serde(borrow)]
     fallback: Option<&'j RawValue>,
+    #[serde(borrow)]
+    window: Option<&'j RawValue>,
 }
 
 fn number(json: &RawValue) -> Option<u64> {
@@ -80,7 +82,7 @@ impl<'j> Run<'j> {
                 self.end = None;
                 self.turns.extend(self.unsaid.take().map(Turn::User));
                 let thought = self.thought(&line)?;
-                self.counts.add_answer(&line, &thought);
+                self.counts.add_thought(&line, &thought);
                 self.no_progress_at = None;
                 self.pauses.clear();
                 self.fallback_asked = false;
@@ -106,6 +108,7 @@ impl<'j> Run<'j> {
                 let to = line.changed_to();
                 self.asked_model = Some(Cow::Owned(fallback_model(&to)));
                 self.fallback_asked = true;
+                self.counts.begin(None);
                 if let (Some(model), Some(until)) = (line.from, line.until) {
                     let why = line.why.unwrap_or_default();
                     self.not_before.push(NotBefore { model, why, until });
@@ -259,7 +262,10 @@ impl<'j> Run<'j> {
             .unwrap_or_default();
         self.max_iterations = config.max_iterations.or(self.max_iterations);
         self.same_call = config.same_call.and_then(number).unwrap_or_default();
-        let llm = config.llm?;
+        let llm = config.llm;
+        let window = llm.as_ref().and_then(|llm| llm.window);
+        self.counts.begin(window.and_then(number));
+        let llm = llm?;
         self.fallback_left_out |= llm.fallback.is_some_and(|chain| chain.get() == "false");
         llm.model.map(|model| Cow::Borrowed(model.get()))
     }
