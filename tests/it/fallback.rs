@@ -415,3 +415,39 @@ fn a_kill_after_the_change_asks_the_first_again() {
     world.model_says([text("done")]);
     world.run("go").exits(0).prints("done\n");
 }
+
+#[test]
+fn an_entry_whose_window_is_too_small_is_passed_over_unless_conversations_are_shortened() {
+    for (compact, is_asked) in [("", false), ("compact: {}", true)] {
+        let (world, other) = with_other(", window: 900");
+        let world = world.top(compact);
+        let long = json!({"role": "assistant", "content": "x".repeat(9000), "tool_calls": [
+            {"id": "a", "type": "function", "function": {"name": "note", "arguments": "{}"}}]});
+        world.model_says([message(&long), quota()]);
+        other.says([text("done"), text("done")]);
+        let end = world.run("go");
+        match is_asked {
+            true => drop(end.exits(0)),
+            false => drop(end.exits(4).says("its window of 900 tokens is too small")),
+        }
+        assert_eq!(!other.requests().is_empty(), is_asked);
+    }
+}
+
+#[test]
+fn what_a_refusal_of_an_entry_has_taught_counts_at_later_starts() {
+    let (world, other) = with_other("");
+    let world = world.top("max_iterations: 1");
+    let long = json!({"role": "assistant", "content": "x".repeat(9000), "tool_calls": [
+        {"id": "a", "type": "function", "function": {"name": "note", "arguments": "{}"}}]});
+    world.model_says([message(&long)]);
+    world.run("go").exits(4);
+    world.model_says([quota()]);
+    let words = "This model's maximum context length is 900 tokens";
+    other.says([Reply::error(400, words)]);
+    world.run("go").exits(4).says("context_full");
+    world.model_says([quota()]);
+    let again = world.run("go").exits(4);
+    again.says("its window of 900 tokens is too small");
+    assert_eq!(other.requests().len(), 1);
+}

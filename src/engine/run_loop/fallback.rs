@@ -77,7 +77,13 @@ pub(super) fn change_model(
             .iter()
             .rfind(|(name, _)| *name == next.name);
         let waits = waits.map(|(_, until)| format!("its service named {until}"));
-        if let Some(why) = next.obstacle.take().or(waits) {
+        let sizes = talk.sizes.of_fallback(next.agent, &next.name);
+        let conversation = talk.transcript.messages().len() as u64;
+        let is_small = sizes.too_small_for(conversation);
+        let is_small = is_small.map(|window| {
+            format!("its window of {window} tokens is too small for this conversation")
+        });
+        if let Some(why) = next.obstacle.take().or(waits).or(is_small) {
             log.record_note(Level::Warn, &format!("{} is passed over: {why}", next.name))?;
             continue;
         }
@@ -89,7 +95,7 @@ pub(super) fn change_model(
         talk.chain.name.clone_from(&next.name);
         talk.model = model;
         talk.agent = next.agent;
-        talk.sizes = talk.sizes.of_fallback(next.agent, &next.name);
+        talk.sizes = sizes;
         talk.wire = Wire::of_fallback(next.agent, talk.ctx.environment, &next.name);
         talk.builder.change_model(builder(next.agent));
         talk.transcript

@@ -118,6 +118,12 @@ impl Sizes {
         self.answer_limit.unwrap_or(USUAL_ANSWER).min(window / 4)
     }
 
+    /// The window that is known, if it is too small for a conversation of this many bytes, which is not shortened.
+    pub(super) fn too_small_for(&self, bytes: u64) -> Option<u64> {
+        let is_small = |window: &u64| !self.is_on() && self.tokens(bytes) > *window;
+        self.window.filter(is_small)
+    }
+
     /// The most that a request for a summary may have, if the window is known. Its answer takes less than others.
     pub(super) fn summary_limit(&self) -> Option<u64> {
         let window = self.window?;
