@@ -5,7 +5,9 @@
 
 use crate::error::{At, Result};
 use crate::record::invocations::Requests;
-use crate::record::recording::{RecordedCheck, RecordedCompaction, RecordedResult, Recording};
+use crate::record::recording::{
+    RecordedCheck, RecordedCompaction, RecordedFallback, RecordedResult, Recording,
+};
 use std::path::PathBuf;
 
 /// A recording that is being played back.
@@ -67,6 +69,19 @@ impl Playback {
     pub(crate) fn compactions(&mut self) -> Vec<RecordedCompaction> {
         let step = self.recording.steps.get_mut(self.given);
         step.map_or_else(Vec::new, |step| std::mem::take(&mut step.compactions))
+    }
+
+    /// The model that gave the next answer in place of the first.
+    pub(crate) fn fallback(&self) -> Option<RecordedFallback> {
+        self.recording.steps.get(self.given)?.fallback.clone()
+    }
+
+    /// How many answers were given before the first model was asked again in place of another; none: until the end.
+    pub(crate) fn next_return(&self) -> Option<usize> {
+        let steps = &self.recording.steps;
+        let is_return =
+            |at: &usize| steps[at - 1].fallback.is_some() && steps[*at].fallback.is_none();
+        (self.given + 1..steps.len()).find(is_return)
     }
 
     /// The recorded answer to a request.

@@ -60,6 +60,16 @@ pub(crate) struct RecordedStep {
     pub hooks: Vec<(String, String)>,
     /// The compactions between the answer before this one and this one.
     pub compactions: Vec<RecordedCompaction>,
+    /// The model that gave it in place of the first.
+    pub fallback: Option<RecordedFallback>,
+}
+
+/// A model that was asked in place of the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedFallback {
+    pub name: String,
+    /// How the model before it failed.
+    pub why: String,
 }
 
 /// A compaction of the conversation.
@@ -148,7 +158,7 @@ impl Recording {
     fn gather(&mut self, own_name: Option<&str>) {
         let (mut parts, mut steps) = (Vec::<Exchange>::new(), Vec::<RecordedStep>::new());
         let (mut inherited, mut hooks, mut compactions) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut iteration, mut said_at) = (0, Vec::new());
+        let (mut iteration, mut said_at, mut fallback) = (0, Vec::new(), None);
         let mut found_own = false;
         for (start, line) in lines(&self.journal) {
             match line.kind {
@@ -161,6 +171,7 @@ impl Recording {
                     }
                     // Hooks of an iteration that did not come about: it has been begun anew.
                     hooks.clear();
+                    fallback = None;
                 }
                 EventKind::UserMessage => {
                     said_at.push(line.timestamp.as_deref().unwrap_or_default().to_owned());
@@ -174,6 +185,7 @@ impl Recording {
                     let mut step = step(&line, iteration);
                     step.hooks = std::mem::take(&mut hooks);
                     step.compactions = std::mem::take(&mut compactions);
+                    step.fallback.clone_from(&fallback);
                     steps.push(step);
                 }
                 EventKind::ActionResult => {
@@ -182,6 +194,12 @@ impl Recording {
                         let result = step.results.entry(id.to_owned());
                         result.or_insert_with(|| outcome(&line));
                     }
+                }
+                EventKind::ModelChanged => {
+                    fallback = Some(RecordedFallback {
+                        name: line.changed_to().into_owned(),
+                        why: line.why.unwrap_or_default().into_owned(),
+                    });
                 }
                 EventKind::Compaction => compactions.extend(compaction(&line, &said_at)),
                 EventKind::Acceptance => {

@@ -174,10 +174,7 @@ impl Launch<'_> {
             compacts: self.compacts,
             shows_text: self.shows_text && stderr_is_terminal(),
         };
-        let chain = agents.iter().zip(&self.agent.llm.fallback);
-        let mut others: VecDeque<Candidate<'_>> = chain
-            .map(|(agent, entry)| self.candidate(&ctx, agent, &entry.after))
-            .collect();
+        let mut others = self.candidates(&ctx, &agents);
         if !others.is_empty() {
             // None may print what another was given.
             let models = others.iter_mut().filter_map(|it| it.model.as_mut());
@@ -261,6 +258,18 @@ impl Launch<'_> {
         Ok((model, name))
     }
 
+    /// The models that are asked in place of the first, of [`with_fallbacks`].
+    pub(crate) fn candidates<'m>(
+        &'m self,
+        ctx: &RunContext<'_>,
+        agents: &'m [Agent],
+    ) -> VecDeque<Candidate<'m>> {
+        let chain = agents.iter().zip(&self.agent.llm.fallback);
+        chain
+            .map(|(agent, entry)| self.candidate(ctx, agent, &entry.after))
+            .collect()
+    }
+
     /// A model that is asked in place of the first: that of this agent.
     fn candidate<'m>(
         &'m self,
@@ -294,7 +303,7 @@ pub(crate) fn leaves_out_fallback(agent: &Agent, environment: &Environment) -> b
 }
 
 /// The agent with each of the models that are asked in place of the first.
-fn with_fallbacks(agent: &Agent) -> Vec<Agent> {
+pub(crate) fn with_fallbacks(agent: &Agent) -> Vec<Agent> {
     let each = agent.llm.fallback.iter();
     let with = |entry: &Fallback| Agent {
         llm: entry.llm.clone(),

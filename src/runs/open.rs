@@ -164,6 +164,12 @@ impl RunStart<'_> {
         })
     }
 
+    /// Adds the start of another engine to the journal of a run that this process owns.
+    pub(crate) fn begin_again(&self, open: &mut OpenRun) {
+        let event = self.event(&open.metadata, true);
+        open.journal.add(open.metadata.iterations, &event);
+    }
+
     fn event<'e>(&'e self, metadata: &'e Metadata, resumed: bool) -> Event<'e> {
         let task = self.task.as_deref().or(metadata.initial_message.as_deref());
         start_event(metadata, task.unwrap_or_default(), &self.config, resumed)

@@ -451,3 +451,41 @@ fn what_a_refusal_of_an_entry_has_taught_counts_at_later_starts() {
     again.says("its window of 900 tokens is too small");
     assert_eq!(other.requests().len(), 1);
 }
+
+#[test]
+fn a_replay_asks_the_models_that_were_asked() {
+    for more in ["", ", api: messages"] {
+        let (world, other) = with_other(more);
+        let world = world.top("max_iterations: 3");
+        let thinks = |id: &str| {
+            let call = json!({"id": id, "type": "function", "function": {"name": "note", "arguments": "{}"}});
+            message(
+                &json!({"role": "assistant", "content": null, "reasoning_content": id, "tool_calls": [call]}),
+            )
+        };
+        world.model_says([thinks("a"), Reply::error(503, "down")]);
+        if more.is_empty() {
+            other.says([thinks("b"), thinks("c")]);
+        } else {
+            let mut n = 0;
+            other.answers(move |received| {
+                n += 1;
+                let said = Said {
+                    thinking: format!("about {n}"),
+                    calls: vec![(format!("m{n}"), "note".to_owned(), json!({}))],
+                    ..Said::default()
+                };
+                reply(services::Api::Messages, received, &said)
+            });
+        }
+        world.run("go").exits(4);
+        world.model_says([thinks("d"), text("done")]);
+        world.run("go").exits(0);
+        assert_eq!(other.requests().len(), 2);
+        let replay = || world.delta(["replay", "-w", "ws", "LATEST"]);
+        replay().exits(0).prints("identical: 5 requests\n");
+        // Whatever the environment says of it now.
+        let replayed = replay().env("DELTA_NO_FALLBACK", "1");
+        replayed.exits(0).prints("identical: 5 requests\n");
+    }
+}

@@ -17,7 +17,7 @@ use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
 use crate::runs::find::{NEWEST, find_run};
 use crate::runs::inspect::{RecordedSettings, is_live};
-use crate::runs::launch::Launch;
+use crate::runs::launch::{Launch, with_fallbacks};
 use crate::runs::open::{Inherited, OpenRun};
 use crate::runs::origin::require_own_run;
 use crate::runs::overrides::load_recorded;
@@ -31,7 +31,7 @@ use crate::unix::terminal::{Screen, Tone, print};
 use crate::view::effects::EffectList;
 use crate::view::request_diff::first;
 use serde_json::{Map, Value};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
@@ -166,9 +166,14 @@ fn repeat(launch: &Launch<'_>, playback: &mut Playback) -> Result<Option<Ending>
         target += part.answers;
         while playback.given() < target {
             let before = playback.given();
-            let left = (target - before) as u64;
+            let back = playback.next_return().filter(|back| *back <= target);
+            let left = (back.unwrap_or(target) - before) as u64;
             let ending;
             (ending, open) = engine(launch, open, left, playback)?;
+            if back == Some(playback.given()) {
+                launch.start().begin_again(&mut open);
+                open.journal.flush()?;
+            }
             // The engine may have been ended by a hook, as in the recorded run, which went on.
             if playback.divergence.is_some() || playback.given() == before {
                 return Ok(Some(ending));
@@ -239,7 +244,8 @@ fn engine(
     };
     let ctx = launch.context(&open.run);
     let model = Model::Recorded(playback);
-    let chain = Chain::new(String::new(), VecDeque::new());
+    let agents = with_fallbacks(launch.agent);
+    let chain = Chain::new(String::new(), launch.candidates(&ctx, &agents));
     let journal = (open.journal, open.record);
     let ended = Engine::new(&ctx, journal, open.metadata, options, (model, chain))?.run();
     let ending = ended.ending.clone();

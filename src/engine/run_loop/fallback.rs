@@ -4,7 +4,7 @@
 //! service alone, its key and its reasoning, is never sent to another.
 
 use super::builder;
-use super::chain::FailedModel;
+use super::chain::{Candidate, FailedModel};
 use super::conversation::Conversation;
 use super::limits::Limits;
 use super::outcome::Step;
@@ -23,6 +23,9 @@ use crate::unix::terminal::Tone;
 pub(super) fn recall_models(talk: &mut Conversation<'_>, run: &Run<'_>) {
     if run.fallback_asked {
         talk.invocations.give_up_open();
+    }
+    if talk.model.playback().is_some() {
+        return;
     }
     let chain = &mut talk.chain;
     if run.fallback_left_out && talk.agent.llm.chain != ChainSource::CommandLine {
@@ -60,6 +63,21 @@ pub(super) fn skip_first(
     }
 }
 
+/// In a replay, switches to the model that gave the next answer in the recorded run.
+pub(super) fn play_model(talk: &mut Conversation<'_>, log: &mut RunLog<'_>) -> Result<()> {
+    let recorded = talk.model.playback().and_then(|it| it.fallback());
+    let Some(recorded) = recorded.filter(|it| it.name != talk.chain.name) else {
+        return Ok(());
+    };
+    let mut others = talk.chain.others.iter();
+    let at = others.position(|other| other.name == recorded.name);
+    if let Some(next) = at.and_then(|at| talk.chain.others.remove(at)) {
+        record_change(talk, log, (&recorded.why, None), &next.name)?;
+        go_on_to(talk, &next);
+    }
+    Ok(())
+}
+
 /// Switches to the next model that the chain allows after this failure. Ends the run if no model is left.
 pub(super) fn change_model(
     talk: &mut Conversation<'_>,
@@ -90,17 +108,16 @@ pub(super) fn change_model(
         let Some(model) = next.model.take() else {
             continue;
         };
-        record_change(talk, log, &failed, &next.name)?;
+        let why = format!("{}: {}", failed.how.name(), failed.why);
+        record_change(talk, log, (&why, failed.until), &next.name)?;
+        let name = &talk.chain.name;
+        let text = format!("{}; asking {} instead of {name}", failed.why, next.name);
+        talk.ctx.log.line(Level::Warn, &text);
+        log.print_progress(&[(Tone::Bad, &text)]);
         talk.chain.failed.push(failed);
-        talk.chain.name.clone_from(&next.name);
+        go_on_to(talk, &next);
         talk.model = model;
-        talk.agent = next.agent;
         talk.sizes = sizes;
-        talk.wire = Wire::of_fallback(next.agent, talk.ctx.environment, &next.name);
-        talk.builder.change_model(builder(next.agent));
-        talk.transcript
-            .change_form(fallback_form(&next.agent.llm, &next.name));
-        talk.invocations.give_up_open();
         limits.change_rules(next.spending);
         return Ok(());
     }
@@ -108,23 +125,30 @@ pub(super) fn change_model(
     Err(talk.chain.ending().into())
 }
 
+/// Makes requests for another model from now on.
+fn go_on_to<'a>(talk: &mut Conversation<'a>, next: &Candidate<'a>) {
+    talk.chain.name.clone_from(&next.name);
+    talk.agent = next.agent;
+    talk.wire = Wire::of_fallback(next.agent, talk.ctx.environment, &next.name);
+    talk.builder.change_model(builder(next.agent));
+    talk.transcript
+        .change_form(fallback_form(&next.agent.llm, &next.name));
+    talk.invocations.give_up_open();
+}
+
 fn record_change(
     talk: &Conversation<'_>,
     log: &mut RunLog<'_>,
-    failed: &FailedModel,
+    (why, until): (&str, Option<Timestamp>),
     to: &str,
 ) -> Result<()> {
     talk.ctx.workspace.raise_layout()?;
-    let until = failed.until.map(|until| until.to_string());
+    let until = until.map(|until| until.to_string());
     log.add(&Event::ModelChanged {
         from: &talk.chain.name,
         to,
-        why: &format!("{}: {}", failed.how.name(), failed.why),
+        why,
         until: until.as_deref(),
     });
-    log.make_durable()?;
-    let text = format!("{}; asking {to} instead of {}", failed.why, talk.chain.name);
-    talk.ctx.log.line(Level::Warn, &text);
-    log.print_progress(&[(Tone::Bad, &text)]);
-    Ok(())
+    log.make_durable()
 }

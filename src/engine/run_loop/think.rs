@@ -4,7 +4,7 @@ use super::Engine;
 use super::calls::run_calls;
 use super::compaction;
 use super::conversation::{Answered, ModelReply};
-use super::fallback::{change_model, skip_first};
+use super::fallback::{change_model, play_model, skip_first};
 use super::hook_points::{after_response, before_request, run_hooks};
 use super::open_call::OpenCall;
 use super::outcome::{Ending, Halt, Step, halt_on};
@@ -72,6 +72,7 @@ fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
         log, limits, talk, ..
     } = engine;
     skip_first(talk, log, limits)?;
+    play_model(talk, log)?;
     let mut was_full = engine.talk.sizes.is_full();
     let request = engine.talk.build_request(&mut engine.log)?;
     let mut request = compaction::before_request(engine, request)?;
