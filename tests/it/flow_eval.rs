@@ -885,3 +885,35 @@ fn a_signal_while_a_grader_judges_leaves_the_judgement_to_the_next_start() {
     command().exits(0);
     assert_eq!(world.lines("notes").len(), 1);
 }
+
+#[test]
+fn models_of_fallback_are_asked_only_where_the_suite_says_so_and_the_trial_lists_them() {
+    for (says_so, status, models) in [
+        ("", "not_measured", json!([])),
+        ("fallback: true, ", "passed", json!(["second"])),
+    ] {
+        let other = Server::start();
+        other.may_stay_unasked();
+        let world = World::new();
+        let url = world.server.url();
+        let entry = format!("{{model: second, base_url: '{}'}}", other.url());
+        let world = world.llm(&format!(
+            "base_url: {url}\nmax_retries: 0\nfallback: [{entry}]"
+        ));
+        world
+            .server
+            .answers(|_| Reply::error(429, "pay").status(402));
+        other.says([text("yes")]);
+        let suite = format!(
+            "suites: [{{name: s, target: {{agent: ../agent}}, {says_so}cases: [{{input: hi, expected: yes}}]}}]"
+        );
+        world.write("e/evaluations.yaml", suite);
+        let outcome = eval(&world).args(["--format", "jsonl"]).end();
+        let line: Value = serde_json::from_slice(&outcome.stdout).unwrap();
+        assert_eq!(
+            (&line["status"], &line["models"]),
+            (&json!(status), &models)
+        );
+        assert_eq!(record(&world).events("TRIAL_END")[0]["models"], models);
+    }
+}

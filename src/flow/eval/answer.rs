@@ -163,6 +163,8 @@ pub(super) struct Spending {
     pub tokens: Option<u64>,
     /// Attempts to reach the model behind the first of each request.
     pub retries: u32,
+    /// The models that have answered, in the order of their first answers.
+    pub models: Vec<String>,
 }
 
 /// Reads the ledger of a trial's run.
@@ -172,11 +174,13 @@ pub(super) fn read_spending(run: &Path) -> Spending {
         return Spending::default();
     };
     let all = tally.all();
+    let (retries, models) = attempts_in(&path);
     Spending {
         // Without a price nothing is known of the cost.
         cost: Some(all.cost()).filter(|cost| *cost > 0.0),
         tokens: Some(all.tokens()),
-        retries: count_retries(&path),
+        retries,
+        models,
     }
 }
 
@@ -185,16 +189,25 @@ pub(super) fn read_spending(run: &Path) -> Spending {
 struct LedgerLine {
     kind: String,
     attempt: u64,
+    model: Option<String>,
+    tokens: u64,
 }
 
-fn count_retries(path: &Path) -> u32 {
+/// How many attempts of a ledger repeat another, and the models that have answered.
+fn attempts_in(path: &Path) -> (u32, Vec<String>) {
     let text = files::read_regular(path).unwrap_or_default();
-    let lines = text.split(|byte| *byte == b'\n');
-    let retries = lines.filter(|line| {
+    let (mut retries, mut models) = (0u32, Vec::new());
+    for line in text.split(|byte| *byte == b'\n') {
         let line: LedgerLine = serde_json::from_slice(line).unwrap_or_default();
-        line.kind == "reserve" && line.attempt > 1
-    });
-    u32::try_from(retries.count()).unwrap_or(u32::MAX)
+        if line.kind == "reserve" {
+            retries = retries.saturating_add(u32::from(line.attempt > 1));
+        }
+        let answered = line
+            .model
+            .filter(|_| line.kind == "settle" && line.tokens > 0);
+        models.extend(answered.filter(|model| !models.contains(model)));
+    }
+    (retries, models)
 }
 
 /// The digest of an output, by which trials that are identical are found.

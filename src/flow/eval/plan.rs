@@ -241,6 +241,7 @@ pub(crate) fn trials_of(
                 .map(|tokens| tokens.min(MOST)),
             duration_ms: end.map(|end| end.duration_ms.min(MOST)),
             retries: end.map_or(0, |end| end.retries),
+            models: end.map_or_else(Vec::new, |end| end.models.clone()),
             output_hash: end.and_then(|end| end.output_sha256.clone()),
             seed: Some(seed_of(&suite.name, case, plan.number).into()),
         });

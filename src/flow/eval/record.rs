@@ -51,6 +51,8 @@ pub(crate) struct TrialEnd {
     pub tokens: Option<u64>,
     /// Repeated attempts to reach the model.
     pub retries: u32,
+    /// Those that have answered.
+    pub models: Vec<String>,
     pub output_sha256: Option<String>,
     /// The directory of records, from the run's directory. The result is in it.
     pub execution_ref: String,

@@ -11,7 +11,7 @@ mod trial_process;
 mod progress;
 mod judge;
 
-use super::answer::{TargetOutcome, digest_output, read_answer, read_spending};
+use super::answer::{Spending, TargetOutcome, digest_output, read_answer, read_spending};
 use super::naming::{PlannedTrial, seed_of};
 use super::plan::PlannedSuite;
 use super::record::{self, ANSWERED, EvaluationRecord, RESULT, TrialEnd, TrialResult, TrialStart};
@@ -355,7 +355,12 @@ impl<'e> Runner<'e> {
             }
             Err(error) => {
                 let message = error.message(&program.argv[0]);
-                self.end_target(trial, &io, target::not_started(message), 0)
+                self.end_target(
+                    trial,
+                    &io,
+                    target::not_started(message),
+                    Spending::default(),
+                )
             }
         }
     }
@@ -433,7 +438,7 @@ impl<'e> Runner<'e> {
         };
         let spent = read_spending(&run);
         (answer.result.cost, answer.result.tokens) = (spent.cost, spent.tokens);
-        self.end_target(trial, &io, answer, spent.retries)
+        self.end_target(trial, &io, answer, spent)
     }
 
     /// The limits of the evaluation that trials may have met.
@@ -450,7 +455,7 @@ impl<'e> Runner<'e> {
         trial: TrialIx,
         io: &Path,
         answer: TargetOutcome,
-        retries: u32,
+        spent: Spending,
     ) -> Result<()> {
         let (status, is_config) = match &answer.end {
             TargetEnd::Open => return Ok(()),
@@ -467,7 +472,8 @@ impl<'e> Runner<'e> {
             duration_ms: answer.result.duration_ms,
             cost: answer.result.cost,
             tokens: answer.result.tokens,
-            retries,
+            retries: spent.retries,
+            models: spent.models,
             output_sha256: is_answered.then(|| digest_output(&answer.result.output)),
             execution_ref: reference(&self.place.run.path, io).into_owned(),
         };

@@ -42,6 +42,8 @@ pub(crate) struct Trial {
     pub duration_ms: Option<u64>,
     /// Attempts that ended not measured before this one.
     pub retries: u32,
+    /// The models that have answered, in the order of their first answers.
+    pub models: Vec<String>,
     /// SHA-256 of the output, by which trials that are identical are found.
     pub output_hash: Option<String>,
     /// What its model was asked to draw with.

@@ -132,6 +132,7 @@ pub(crate) fn trial(setting: &str, case: &str, number: u32, outcome: TrialOutcom
         tokens: Some(100),
         duration_ms: Some(u64::from(number) * 1000),
         retries: 0,
+        models: Vec::new(),
         output_hash: Some(format!("{setting}-{case}-{number}")),
         seed: Some(u64::from(number)),
     }

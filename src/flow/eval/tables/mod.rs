@@ -48,6 +48,7 @@ pub(crate) fn jsonl(suite: &str, trial: &Trial) -> String {
         .put("workspace", &trial.workspace)
         .put("cost", &trial.cost)
         .put("duration_ms", &trial.duration_ms)
+        .put("models", &trial.models)
         .put("tokens", &trial.tokens)
         .put("retries", &trial.retries)
         .put("seed", &trial.seed)

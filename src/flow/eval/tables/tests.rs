@@ -277,6 +277,7 @@ fn json_lines_have_the_members_of_the_manual_first() {
             "workspace",
             "cost",
             "duration_ms",
+            "models",
             "tokens",
             "retries",
             "seed",
