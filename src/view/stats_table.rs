@@ -268,7 +268,7 @@ fn tools(runs: &[Counted]) -> BTreeSet<&str> {
 
 /// One line for each run. The columns of flows and of tools follow those that every run has.
 fn csv(runs: &[Counted]) -> String {
-    const COLUMNS: [&str; 23] = [
+    const COLUMNS: [&str; 25] = [
         "run_id",
         "agent_name",
         "status",
@@ -292,6 +292,8 @@ fn csv(runs: &[Counted]) -> String {
         "tool_calls",
         "tool_failures",
         "tool_bytes",
+        "compactions",
+        "compaction_tokens",
     ];
     const OF_TOOL: [&str; 5] = ["calls", "failures", "median_ms", "longest_ms", "bytes"];
     let tools = tools(runs);
@@ -353,8 +355,15 @@ impl Counted {
         ];
         cells.extend(before.map(|number| number.to_string()));
         cells.push(cost);
-        let breaks = figures.prefix_breaks.len() as u64;
-        cells.extend([breaks, tool_calls, failures, bytes].map(|number| number.to_string()));
+        let after = [
+            figures.prefix_breaks.len() as u64,
+            tool_calls,
+            failures,
+            bytes,
+            figures.compactions,
+            figures.compaction_tokens,
+        ];
+        cells.extend(after.map(|number| number.to_string()));
         cells
     }
 }

@@ -922,6 +922,22 @@ fn views_show_a_compaction() {
     let stats: Value =
         serde_json::from_str(&shown(&["stats", "-w", "ws", "--format", "json"])).unwrap();
     assert_eq!(stats[0]["compactions"], compactions(&world).len());
+    let csv = shown(&["stats", "-w", "ws", "--format", "csv"]);
+    let (head, figures) = csv.split_once('\n').unwrap();
+    let columns = head.split(',').zip(figures.trim_end().split(','));
+    let of = |name: &str| {
+        columns
+            .clone()
+            .find(|it| it.0 == name)
+            .unwrap()
+            .1
+            .to_owned()
+    };
+    assert_eq!(of("compactions"), compactions(&world).len().to_string());
+    assert_eq!(
+        of("compaction_tokens"),
+        stats[0]["compaction_tokens"].to_string()
+    );
     let thoughts = world.latest().events("THOUGHT");
     let total: u64 = thoughts
         .iter()
