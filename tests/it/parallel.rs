@@ -369,6 +369,56 @@ fn five_sub_agents_at_once_survive_a_kill_at_any_line_with_each_effect_once() {
 }
 
 #[test]
+fn five_sub_agents_at_once_survive_a_kill_at_any_system_call_with_each_effect_once() {
+    if !installed(&["strace"]) {
+        return;
+    }
+    const ALL: [&str; 5] = ["1", "2", "3", "4", "5"];
+    let begin = || {
+        let world = with_subagents("");
+        world.server.answers(|request| working(request, &ALL));
+        world
+    };
+    let world = begin();
+    let trace = ["strace", "-qq", "-o", "trace", "-e", "trace=all"];
+    world.run("go").under(&trace).exits(0);
+    // Many take minutes.
+    let all = kills(&world.lines("trace"), given_or("DELTA_KILLS", 3));
+    let mut killed = 0;
+    for (at, inject) in all.iter().enumerate() {
+        let world = begin();
+        let start = || world.run("go").args(["--run-id", "job"]);
+        // The engine alone, or every process that comes so far.
+        let follow: &[&str] = if at % 2 == 0 { &[] } else { &["-f"] };
+        let args = ["-qq", "-o", "/dev/null", "-e", "trace=all", "-e", inject];
+        let strace = [&["strace"], follow, &args].concat();
+        let mut ended = start().under(&strace).end();
+        killed += usize::from(ended.code() != Some(0));
+        for _ in 0..20 {
+            if ended.code() == Some(0) {
+                break;
+            }
+            // A child that is still ending keeps its run.
+            ended = start().end();
+        }
+        ended.exits(0).prints("done\n");
+        let mut log = world.lines("log");
+        log.sort_unstable();
+        let mut once = log.clone();
+        once.dedup();
+        assert_eq!(log, once, "{inject}");
+        let messages = world.server.last().messages();
+        let results = messages.iter().filter(|it| it["role"] == "tool");
+        let ids: Vec<&Value> = results.clone().map(|it| &it["tool_call_id"]).collect();
+        assert_eq!(ids, ALL, "{inject}");
+        let mut each = ALL.iter().zip(results);
+        let has_worked = each.all(|(n, it)| it["content"] == format!("worked {n}\n"));
+        assert!(has_worked || !follow.is_empty(), "{inject}");
+    }
+    assert!(killed * 2 > all.len(), "{killed} of {} hit", all.len());
+}
+
+#[test]
 fn of_several_suspended_sub_agents_the_most_demanding_decides() {
     let world = with_subagents("max_iterations: 2\n");
     world.server.answers(|request| {

@@ -39,6 +39,8 @@ pub use server::{
     text,
 };
 pub use shown::{Shown, in_markdown, path, run_shown};
-pub use system::{Fifo, alive, copy_program, eventually, files_below, given_or, seed, with_time};
+pub use system::{
+    Fifo, alive, copy_program, eventually, files_below, given_or, kills, seed, with_time,
+};
 pub use terminal::Terminal;
 pub use world::{World, shell_word};

@@ -2,6 +2,7 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, CWD, Mode, OFlags, StatVfsMountFlags};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -203,6 +204,22 @@ pub fn processes_of(home: &Path) -> Vec<u32> {
 pub fn given_or(variable: &str, usual: usize) -> usize {
     let given = std::env::var(variable).ok();
     given.and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// So many places, evenly spread, at which to kill a program whose system calls strace has logged: words for strace.
+pub fn kills(log: &[String], count: usize) -> Vec<String> {
+    let mut seen = HashMap::new();
+    let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let names = log.iter().filter_map(|line| Some(line.split_once('(')?.0));
+    let place = |name| {
+        let n = seen.entry(name).or_insert(0);
+        *n += 1;
+        format!("inject={name}:signal=KILL:when={n}")
+    };
+    let all: Vec<String> = names.filter(is_name).map(place).collect();
+    let step = (all.len() / (count + 1)).max(1);
+    let spread = all.into_iter().skip(step).step_by(step);
+    spread.take(count).collect()
 }
 
 /// The seed in `DELTA_TEST_SEED`, or another one each time; messages name it.
