@@ -17,7 +17,7 @@ const SUMMARY: &str = "Seven apples were counted so far";
 struct Service {
     api: Api,
     window: usize,
-    /// In which words it refuses what is longer; none: it drops the beginning in silence.
+    /// In which words it refuses what is longer, with status 0 in a stream; none: it drops the beginning in silence.
     refusal: Option<(u16, &'static str)>,
     /// How many answers end the run.
     steps: usize,
@@ -66,7 +66,18 @@ impl Service {
             heard.most_refusals = heard.most_refusals.max(heard.refusals_in_a_row);
             let words = words.replace("WINDOW", &self.window.to_string());
             let error = json!({"type": "invalid_request_error", "message": words});
-            return completion(&json!({"type": "error", "error": error})).status(status);
+            let body = json!({"type": "error", "error": error});
+            return match (status, self.api) {
+                (0, Api::Chat) => streamed(&format!("data: {body}\n\n")),
+                (0, Api::Messages) => streamed(&format!("event: error\ndata: {body}\n\n")),
+                (0, Api::Responses) => {
+                    let error = json!({"code": "context_length_exceeded", "message": words});
+                    let response = json!({"id": "r", "status": "failed", "error": error});
+                    let event = json!({"type": "response.failed", "response": response});
+                    streamed(&format!("event: response.failed\ndata: {event}\n\n"))
+                }
+                _ => completion(&body).status(status),
+            };
         }
         heard.refusals_in_a_row = 0;
         let said = if asks_for_summary(&received.body) {
@@ -250,7 +261,7 @@ fn requests_without_a_compaction_between_them_begin_with_the_same_bytes() {
 
 #[test]
 fn a_refusal_teaches_the_window_and_the_conversation_is_shortened() {
-    let words: [(Api, u16, &'static str); 6] = [
+    let words: [(Api, u16, &'static str); 9] = [
         (
             Api::Messages,
             400,
@@ -273,9 +284,24 @@ fn a_refusal_teaches_the_window_and_the_conversation_is_shortened() {
         ),
         (Api::Chat, 413, "too large"),
         (Api::Chat, 200, "prompt is too long"),
+        (
+            Api::Chat,
+            0,
+            "This model's maximum context length is WINDOW tokens",
+        ),
+        (
+            Api::Messages,
+            0,
+            "prompt is too long: 9000 tokens > WINDOW maximum",
+        ),
+        (Api::Responses, 0, "the input is too long"),
     ];
     for (api, status, words) in words {
         let world = world_of(api).top("compact: {}\nmax_iterations: 60");
+        let world = match status {
+            0 => world.llm("stream: true"),
+            _ => world,
+        };
         let service = Service {
             refusal: Some((status, words)),
             output: 900,
@@ -295,6 +321,35 @@ fn a_refusal_teaches_the_window_and_the_conversation_is_shortened() {
             false => assert!((6000..=8400).contains(&learnt), "{words}: {learnt}"),
         }
     }
+}
+
+#[test]
+fn a_refusal_by_a_program_teaches_the_window_too() {
+    let script = r#"#!/bin/sh
+cat > ../request
+say() { printf '{"choices":[{"message":{"role":"assistant",%s},"finish_reason":"%s"}]}' "$1" "$2"; exit; }
+if [ $(wc -c < ../request) -gt 16000 ]; then
+    echo 'prompt is too long: 9000 tokens > 4000 maximum' >&2
+    exit 1
+fi
+grep -q 'Write a summary' ../request && say '"content":"SUMMARY"' stop
+echo >> ../answers
+n=$(wc -l < ../answers)
+[ $n -lt 30 ] || say '"content":"done"' stop
+say '"content":null,"tool_calls":[{"id":"c'$n'","type":"function","function":{"name":"fill","arguments":"{\"bytes\":900}"}}]' tool_calls
+"#;
+    let world = World::with_tools(PRINT)
+        .llm("command: ['${AGENT_HOME}/model.sh']")
+        .top("compact: {}");
+    world.script("agent/model.sh", &script.replace("SUMMARY", SUMMARY));
+    world.run(TASK).exits(0).prints("done\n");
+    assert_eq!(compactions(&world)[0]["reason"], "refused");
+    let notes = world.latest().events("SYSTEM_MESSAGE");
+    let learnt: Vec<u64> = notes
+        .iter()
+        .filter_map(|it| it["window"].as_u64())
+        .collect();
+    assert_eq!(learnt, [4000]);
 }
 
 #[test]
@@ -322,6 +377,39 @@ fn what_a_refusal_has_taught_counts_at_later_starts_until_another_window_is_give
         let learnt = notes.iter().filter(|it| it["window"].is_u64()).count();
         assert_eq!(learnt, 1, "{given}");
     }
+}
+
+#[test]
+fn the_same_command_after_context_full_sends_the_request_once_more() {
+    let world = world_of(Api::Chat).top("compact: {at: 0.9, to: 0.8, keep: 0.7}");
+    let full = Arc::new(Mutex::new(true));
+    let is_full = Arc::clone(&full);
+    let (service, mut heard) = (Service::new(Api::Chat, 100_000), Heard::default());
+    let service = Service {
+        output: 900,
+        steps: 21,
+        ..service
+    };
+    world.server.answers(move |received| {
+        let refuses = heard.answers == 20 && *is_full.lock().unwrap();
+        let said = "the request exceeds the context window";
+        match refuses && !asks_for_summary(&received.body) {
+            true => Reply::error(400, said),
+            false => service.reply(received, &mut heard),
+        }
+    });
+    world.run(TASK).exits(4).says("cannot be shortened further");
+    assert_eq!(world.latest().ending().1.as_deref(), Some("context_full"));
+    let (events, sent) = (compactions(&world).len(), world.server.requests().len());
+    assert_eq!(events, 3, "what could still be shortened stays");
+    for again in 1..=2 {
+        world.run(TASK).exits(4).says("cannot be shortened further");
+        assert_eq!(world.server.requests().len(), sent + again);
+    }
+    assert_eq!(compactions(&world).len(), events);
+    *full.lock().unwrap() = false;
+    world.run(TASK).exits(0).prints("done\n");
+    assert_eq!(compactions(&world).len(), events);
 }
 
 #[test]
@@ -764,6 +852,36 @@ fn the_window_is_asked_of_the_server_once() {
     let looks = world.server.looks();
     let line = "GET /v1/models HTTP/1.1".to_owned();
     assert_eq!(looks, [(line, 1)], "after the first answer");
+}
+
+#[test]
+fn each_service_gives_the_window_in_its_own_place() {
+    let ollama = json!({"data": [{"id": "scripted"}], "models": [{"name": "scripted", "context_length": 4000}]});
+    let messages = json!({"id": "scripted", "max_input_tokens": 4000});
+    let cases: [(Api, Value, &[&str]); 2] = [
+        (Api::Messages, messages, &["/v1/models/scripted"]),
+        (Api::Chat, ollama, &["/v1/models", "/api/ps"]),
+    ];
+    for (api, list, paths) in cases {
+        let world = world_of(api).top("compact: {}");
+        world.server.lists(list);
+        let service = Service {
+            output: 900,
+            steps: 20,
+            ..Service::new(api, 4000)
+        };
+        let heard = service.serve(&world);
+        world.run(TASK).exits(0);
+        assert_eq!(heard.lock().unwrap().most_refusals, 0);
+        assert_eq!(compactions(&world)[0]["reason"], "size");
+        let looks = world.server.looks().into_iter();
+        let looks: Vec<String> = looks.map(|(line, _)| line).collect();
+        let lines: Vec<String> = paths
+            .iter()
+            .map(|path| format!("GET {path} HTTP/1.1"))
+            .collect();
+        assert_eq!(looks, lines);
+    }
 }
 
 #[test]

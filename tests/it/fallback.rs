@@ -453,6 +453,30 @@ fn what_a_refusal_of_an_entry_has_taught_counts_at_later_starts() {
 }
 
 #[test]
+fn without_fallback_in_the_environment_no_other_model_is_asked_at_later_starts_either() {
+    let (world, other) = with_other("");
+    world.model_says([quota(), quota()]);
+    let first = world.run("go").env("DELTA_NO_FALLBACK", "1");
+    first.exits(4).says("scripted insufficient_quota");
+    world.run("go").exits(4);
+    assert_eq!(other.requests().len(), 0);
+}
+
+#[test]
+fn a_chain_that_was_left_out_is_not_asked_after_an_answer_that_was_still_to_be_judged() {
+    let (world, other) = with_other("");
+    let world = world.top("accept: [{command: [sh, -c, 'exit $(cat ../verdict)']}]");
+    world.write("verdict", "75");
+    world.model_says([text("one")]);
+    let first = world.run("go").env("DELTA_NO_FALLBACK", "1");
+    first.exits(75).says("accept");
+    world.write("verdict", "1");
+    world.model_says([quota()]);
+    world.run("go").exits(4).says("scripted insufficient_quota");
+    assert_eq!(other.requests().len(), 0);
+}
+
+#[test]
 fn a_replay_asks_the_models_that_were_asked() {
     for more in ["", ", api: messages"] {
         let (world, other) = with_other(more);

@@ -459,3 +459,15 @@ fn where_there_is_nothing_to_migrate_that_is_said() {
         .exits(2)
         .says("unexpected argument 'ws'");
 }
+
+#[test]
+fn a_later_layout_stays_as_it_is() {
+    let world = World::unasked();
+    for number in ["1.2", "1.3"] {
+        world.write("ws/.delta/schema_version.txt", "1.1\n");
+        world.write("ws/.delta/VERSION", format!("{number}\n"));
+        world.adopt("ws");
+        world.delta(["migrate", "--adopt", "-w", "ws"]).exits(0);
+        assert_eq!(world.read("ws/.delta/VERSION"), format!("{number}\n"));
+    }
+}

@@ -209,3 +209,73 @@ impl Sizes {
         is_suspicious.then_some(sizes)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(window: Option<u64>) -> Sizes {
+        let mut agent = Agent {
+            compact: Some(CompactShares::default()),
+            ..Agent::default()
+        };
+        agent.llm.window = window;
+        Sizes::new(&agent, false)
+    }
+
+    #[test]
+    fn estimates_follow_the_newest_count_within_bounds() {
+        let mut sizes = sizes(None);
+        assert_eq!(sizes.tokens(1000), 250);
+        for (tokens, estimate) in [(500, 500), (1, 125), (9000, 1000)] {
+            sizes.note_count(1000, tokens);
+            assert_eq!(sizes.tokens(1000), estimate);
+        }
+        sizes.note_count(1000, 0);
+        assert_eq!(sizes.tokens(1000), 1000, "a server that counts nothing");
+    }
+
+    #[test]
+    fn a_request_is_too_long_at_its_share_or_without_room_for_an_answer() {
+        let size = Some(CompactionReason::Size);
+        assert_eq!(sizes(None).reason(1_000_000), None);
+        let mut known = sizes(Some(100_000));
+        assert_eq!(known.reason(79_999), None);
+        assert_eq!(known.reason(80_000), size);
+        known.answer_limit = Some(90_000);
+        assert_eq!((known.reason(75_000), known.reason(75_001)), (None, size));
+    }
+
+    #[test]
+    fn the_next_compaction_waits_until_the_conversation_has_grown() {
+        let mut sizes = sizes(Some(100_000));
+        sizes.note_compaction(85_000);
+        assert_eq!(sizes.reason(94_999), None);
+        assert_eq!(sizes.reason(95_000), Some(CompactionReason::Size));
+        sizes.counts.is_full = true;
+        assert_eq!(sizes.reason(99_000), None, "the service is asked first");
+        assert_eq!(sizes.reason(99_000), Some(CompactionReason::Size));
+    }
+
+    #[test]
+    fn refusals_of_one_iteration_come_to_an_end() {
+        let mut sizes = sizes(None);
+        let tries = (0..9).filter(|_| sizes.add_refusal(false)).count();
+        assert_eq!(tries as u32, MOST_REFUSALS - 1);
+        sizes.begin_iteration();
+        assert!(sizes.add_refusal(false) && !sizes.add_refusal(true));
+    }
+
+    #[test]
+    fn a_server_elsewhere_is_asked_for_the_window_once_and_a_local_one_after_an_answer() {
+        let mut elsewhere = sizes(None);
+        assert!(!elsewhere.must_look(false, WORTH_ASKING - 1));
+        assert!(elsewhere.must_look(false, WORTH_ASKING));
+        assert!(!elsewhere.must_look(false, WORTH_ASKING));
+        let mut local = sizes(None);
+        assert!(!local.must_look(true, 1_000_000));
+        local.note_count(1000, 0);
+        assert!(local.must_look(true, 0) && !local.must_look(true, 0));
+        assert!(!sizes(Some(0)).must_look(false, 1_000_000));
+    }
+}

@@ -135,3 +135,114 @@ fn saved_in(run: &Run<'_>, turn: &Turn<'_>) -> u64 {
     });
     saved.sum::<usize>() as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::state::{self, Reading};
+    use serde_json::{Value, json};
+
+    const FORM: Form = Form::Chat(None);
+
+    /// A message, and iterations with a call each, whose observations have so many bytes.
+    fn journal(observations: &[usize]) -> String {
+        let mut lines = vec![json!({"type": "USER_MESSAGE", "content": "go"})];
+        for (at, bytes) in observations.iter().enumerate() {
+            let id = format!("c{at}");
+            let call =
+                json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
+            lines.push(json!({"type": "THOUGHT", "content": "", "tool_calls": [call]}));
+            lines.push(
+                json!({"type": "ACTION_RESULT", "action_id": id, "execution_ref": "io/x",
+                "observation_content": "o".repeat(*bytes)}),
+            );
+        }
+        text(&lines)
+    }
+
+    fn text(lines: &[Value]) -> String {
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    fn read(journal: &str) -> Run<'_> {
+        state::read(journal.as_bytes(), Reading::default()).unwrap()
+    }
+
+    /// The plan for a window of so many tokens, each of a byte.
+    fn planned(run: &Run<'_>, window: u64) -> CompactionPlan {
+        let sizes = turn_sizes(run, &FORM);
+        let aim = Aim {
+            shares: CompactShares::default(),
+            window,
+            before: sizes.iter().sum(),
+            rate: 1.0,
+        };
+        plan(run, &sizes, &aim)
+    }
+
+    #[test]
+    fn long_observations_are_cleared_where_that_is_enough_and_else_there_is_a_summary() {
+        let long = journal(&[3000; 6]);
+        let CompactionPlan::Clear(part, after) = planned(&read(&long), 20_000) else {
+            panic!("no short form");
+        };
+        assert_eq!((part.turns, part.iteration), (6, 5));
+        assert!(after < 10_000, "{after}");
+        let short = journal(&[900; 20]);
+        let CompactionPlan::Summary(part) = planned(&read(&short), 20_000) else {
+            panic!("no summary");
+        };
+        assert_eq!((part.turns, part.seq), (18, 35));
+    }
+
+    #[test]
+    fn the_newest_iteration_stays_however_long_it_is() {
+        assert_eq!(
+            planned(&read(&journal(&[50_000])), 1000),
+            CompactionPlan::Nothing
+        );
+        let two = journal(&[9000, 50_000]);
+        let CompactionPlan::Summary(part) = planned(&read(&two), 90_000) else {
+            panic!("no summary");
+        };
+        assert_eq!(part.turns, 2);
+    }
+
+    #[test]
+    fn what_has_been_summarized_is_not_summarized_again() {
+        let journal = journal(&[900; 6]);
+        let summary =
+            json!({"type": "COMPACTION", "by": "summary", "through_seq": 11, "summary": "s"});
+        let journal = journal + &text(&[summary]);
+        let run = read(&journal);
+        assert_eq!(run.summarized_turns(), 6);
+        assert_eq!(planned(&run, 3000), CompactionPlan::Nothing);
+    }
+
+    #[test]
+    fn parts_are_whole_iterations_before_the_newest_turn() {
+        for seed in 0..300 {
+            let mut random = fastrand::Rng::with_seed(seed);
+            let each: Vec<usize> = (0..random.usize(0..12))
+                .map(|_| random.usize(0..4000))
+                .collect();
+            let mut journal = journal(&each);
+            if random.bool() {
+                journal += &text(&[json!({"type": "USER_MESSAGE", "content": "more"})]);
+            }
+            let run = read(&journal);
+            let before: u64 = turn_sizes(&run, &FORM).iter().sum();
+            match planned(&run, random.u64(500..40_000)) {
+                CompactionPlan::Nothing => {}
+                CompactionPlan::Clear(part, _) | CompactionPlan::Summary(part) => {
+                    assert!(part.turns < run.turns.len(), "seed {seed}");
+                    let last = &run.turns[part.turns - 1];
+                    assert!(matches!(last, Turn::Thought(it) if it.last_seq == part.seq));
+                }
+            }
+            if let CompactionPlan::Clear(_, after) = planned(&run, 20_000) {
+                assert!(after < before, "seed {seed}");
+            }
+        }
+    }
+}
