@@ -3,18 +3,17 @@
 use super::confirmations::consent;
 use super::executed::remember_executed_files;
 use super::group::{
-    EndedCall, GroupDone, Planned, is_parallel, print_command, record_run, run_group,
+    EndedCall, GroupDone, Planned, is_parallel, plan, print_command, record_run, run_group,
 };
 use super::hook_points::run_hooks;
 use super::open_call::{Barred, MOST_CALLS, OpenCall};
 use super::outcome::Step;
 use super::questions::{ask, ask_first, withdraw_question};
-use super::recovery::{Recovered, recover_call, suspended_by};
-use super::results::{past_guard, record_refusal, replay_result};
+use super::recovery::suspended_by;
+use super::results::{record_refusal, replay_result};
 use super::sandbox_note::{note_length, print_note};
 use super::{Engine, Ready, tool_named};
 use crate::config::agent::HookEvent;
-use crate::engine::run_context::RunContext;
 use crate::engine::tool_call;
 use crate::record::event::Event;
 use crate::record::stop_reason::Suspension;
@@ -73,17 +72,11 @@ fn run_call(engine: &mut Engine<'_>, call: &OpenCall) -> Step<()> {
     {
         return ask(engine, call, question, response.clone());
     }
-    if let Some(started) = &call.started {
-        return match recover_call(engine, call, started)? {
-            Recovered::Done => Ok(()),
-            Recovered::RunAgain(ready, call_id) => run_guarded(engine, call, ready, call_id),
-        };
-    }
-    if asks_a_person {
+    let agent = engine.ctx.agent;
+    if call.started.is_none() && asks_a_person {
         return ask_first(engine, call);
     }
-    let agent = engine.ctx.agent;
-    let Some(tool) = tool_named(agent, &call.name) else {
+    if call.started.is_none() && tool_named(agent, &call.name).is_none() {
         let all = agent.tools.iter().chain(&engine.ask_human);
         let names: Vec<&str> = all.map(|tool| tool.name.as_str()).collect();
         let said = call
@@ -96,31 +89,11 @@ fn run_call(engine: &mut Engine<'_>, call: &OpenCall) -> Step<()> {
             names.join(", ")
         );
         return Ok(record_refusal(engine, call, &text)?);
-    };
-    match call.bind(engine.ctx, tool) {
-        Ok(bound) => run_guarded(engine, call, (tool, bound), RunContext::new_call_id()),
-        Err(text) => Ok(record_refusal(engine, call, &text)?),
     }
-}
-
-/// Lets the guard look at a call, and a person if one must confirm it, then runs it.
-fn run_guarded(
-    engine: &mut Engine<'_>,
-    call: &OpenCall,
-    (tool, bound): Ready<'_>,
-    call_id: String,
-) -> Step<()> {
-    let Some((bound, questions)) = past_guard(engine, call, Some(tool), bound)? else {
-        return Ok(());
-    };
-    let planned = Planned {
-        call,
-        tool,
-        bound,
-        call_id,
-        questions,
-    };
-    run_consented(engine, planned)
+    match plan(engine, call)? {
+        Some(planned) => run_consented(engine, planned),
+        None => Ok(()),
+    }
 }
 
 /// Runs a call that its guards have passed, once a person agrees who must.

@@ -103,7 +103,10 @@ pub(super) fn run_group<'c, 'a: 'c>(
 }
 
 /// The call as it will run, after its guards. None: it has its result, or must wait.
-fn plan<'c, 'a: 'c>(engine: &mut Engine<'a>, call: &'c OpenCall) -> Step<Option<Planned<'c>>> {
+pub(super) fn plan<'c, 'a: 'c>(
+    engine: &mut Engine<'a>,
+    call: &'c OpenCall,
+) -> Step<Option<Planned<'c>>> {
     let agent = engine.ctx.agent;
     let ready = match (&call.started, tool_named(agent, &call.name)) {
         (Some(started), _) => match recover_call(engine, call, started)? {
