@@ -71,6 +71,7 @@ pub(super) fn write(
         let sizes = &engine.talk.sizes;
         if sizes.tokens(bytes) > sizes.summary_limit().unwrap_or(u64::MAX).min(most) {
             left_out += 1;
+            halt_on(engine.must_end())?;
             continue;
         }
         let sees = see_compactions(engine.ctx);
