@@ -217,7 +217,7 @@ mod tests {
             );
         };
         let n = random.u32(..);
-        match random.u8(0..11) {
+        match random.u8(0..12) {
             10 => {
                 let through = u64::from(n) % ends;
                 let by = ["clear", "summary", "other"][n as usize / 7 % 3];
@@ -229,6 +229,7 @@ mod tests {
                     ),
                 );
             }
+            11 => line("MODEL_CHANGED", &format!("\"to\":\"m{}\"", n % 2)),
             0 => line("USER_MESSAGE", &format!("\"content\":\"say {n}\"")),
             1 => line("SYSTEM_MESSAGE", "\"level\":\"INFO\",\"content\":\"x\""),
             2 => line(
@@ -292,7 +293,7 @@ mod tests {
                 window,
             };
             let form = match random.bool() {
-                true => Form::Chat(Some("\"m1\"".to_owned())),
+                true => Form::Chat(Some(["\"m1\"", "[\"m1\"]"][random.usize(..2)].to_owned())),
                 false => Form::Neutral,
             };
             let mut kept = MessageCache::new(form.clone(), reading);

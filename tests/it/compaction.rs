@@ -2,6 +2,7 @@
 
 use crate::harness::services::*;
 use crate::harness::*;
+use crate::report::{page, records};
 use serde_json::{Value, json};
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -1072,6 +1073,10 @@ fn views_show_a_compaction() {
         .iter()
         .filter(|it| it["extra"]["purpose"] == "compaction");
     assert_eq!(made.next().unwrap()["message"], SUMMARY);
+    let page = records(&page(&world, "ws"));
+    let mut folds = page.iter().filter(|it| it["details"] == SUMMARY);
+    let text = folds.next().unwrap()["text"].as_str().unwrap().to_owned();
+    assert!(text.starts_with("compacted: "), "{text}");
     let number = event["iteration"].as_u64().unwrap();
     let aside = shown(&["request", "-w", "ws", "LATEST", &format!("{number}c")]);
     assert!(asks_for_summary(aside.as_bytes()));
