@@ -45,7 +45,7 @@ impl TooLong {
         let body = &body[..body.len().min(LONGEST_EXCERPT)];
         let said = String::from_utf8_lossy(body).to_lowercase();
         let n_ctx = error_json(body).and_then(|json| window(json.get("error")?.get("n_ctx")));
-        let mut numbers = BEFORE_WINDOW.iter();
+        let mut numbers = BEFORE_WINDOW.iter().filter(|_| says_so(&said));
         let said_window = numbers.find_map(|words| number_behind(&said, words));
         Self {
             window: n_ctx.or(said_window),
@@ -67,8 +67,7 @@ impl TooLong {
     pub(crate) fn of(body: &[u8]) -> Option<Self> {
         let part = &body[..body.len().min(LONGEST_EXCERPT)];
         let said = String::from_utf8_lossy(part).to_lowercase();
-        let says = || WORDS.iter().any(|words| said.contains(words));
-        Self::by_code(body).or_else(|| says().then(|| Self::read(body)))
+        Self::by_code(body).or_else(|| says_so(&said).then(|| Self::read(body)))
     }
 
     /// The refusal in what came in place of an answer, if that is an error.
@@ -77,6 +76,11 @@ impl TooLong {
         let is_error = error.get("error").is_some_and(|error| !error.is_null());
         is_error.then(|| Self::of(body)).flatten()
     }
+}
+
+/// True if an error says that the request is too long for the model. A page of a proxy has other numbers.
+fn says_so(said: &str) -> bool {
+    WORDS.iter().any(|words| said.contains(words))
 }
 
 /// A server's error as JSON; of a large one, the members that say something.
@@ -187,6 +191,12 @@ mod tests {
         ] {
             assert_eq!(TooLong::of(other.as_bytes()), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_page_of_a_proxy_names_no_window() {
+        let page = b"<html> <h1> 413 Request Entity Too Large</h1> <hr> 1048576</html>";
+        assert_eq!(TooLong::read(page), TooLong::default());
     }
 
     #[test]
