@@ -325,6 +325,20 @@ fn a_refusal_teaches_the_window_and_the_conversation_is_shortened() {
 }
 
 #[test]
+fn a_conversation_is_shortened_where_the_service_counts_far_more_than_the_estimate() {
+    let world = world_of(Api::Chat).top("compact: {}\nmax_iterations: 60");
+    let service = Service {
+        refusal: Some((400, "prompt is too long: 200001 tokens > 200000 maximum")),
+        output: 900,
+        steps: 30,
+        ..Service::new(Api::Chat, 4000)
+    };
+    service.serve(&world);
+    world.run(TASK).exits(0).prints("done\n");
+    assert!(!compactions(&world).is_empty());
+}
+
+#[test]
 fn a_refusal_by_a_program_teaches_the_window_too() {
     let script = r#"#!/bin/sh
 cat > ../request

@@ -227,9 +227,15 @@ fn shorten(
     let run = read(engine, &journal)?;
     let bytes = engine.talk.measure(&mut request)?;
     let before = engine.talk.sizes.tokens(bytes);
+    let mut shares = engine.talk.sizes.shares().unwrap_or_default();
+    let window = engine.talk.sizes.window.unwrap_or(before);
+    if reason == CompactionReason::Refused && before < window {
+        // The service counts more than the estimate.
+        shares.keep *= before as f64 / window as f64;
+    }
     let aim = Aim {
-        shares: engine.talk.sizes.shares().unwrap_or_default(),
-        window: engine.talk.sizes.window.unwrap_or(before),
+        shares,
+        window,
         before,
         rate: before as f64 / request.bytes.len().max(1) as f64,
     };
