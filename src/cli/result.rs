@@ -5,6 +5,7 @@ use crate::cli::args::Common;
 use crate::engine::question::Question;
 use crate::engine::run_loop::Ending;
 use crate::error::{Error, Exit, Result};
+use crate::record::feed::{Feed, SCHEMA_VERSION};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::stop_reason::StopReason;
@@ -15,13 +16,10 @@ use crate::text::disguise::printable;
 use crate::text::json::Object;
 use crate::text::options::format::OutputFormat;
 use crate::text::shell::shell_quoted;
-use crate::unix::terminal::{Screen, Tone, end_text, print, print_json, print_value};
+use crate::unix::terminal::{Screen, Tone, end_text, print, print_json};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::path::Path;
-
-/// The version of the JSON object.
-const SCHEMA_VERSION: &str = "2.0";
 
 /// Prints the result of a command that works on a run, or its error if an object was asked for, and then
 /// seals the run.
@@ -36,25 +34,41 @@ pub(crate) fn print_outcome_once(done: Result<RunResult>, common: &Common) -> Re
 
 fn print_with_hints(done: Result<RunResult>, common: &Common, is_repeatable: bool) -> Result<Exit> {
     let screen = Screen::new(common.quiet, common.verbose);
-    let printed =
-        done.and_then(|result| print_result(result, common.format, screen, is_repeatable));
-    print_error_object(printed, common.format)
+    let printed = done.and_then(|result| print_result(result, common, screen, is_repeatable));
+    let printed = printed.map_err(Error::of_run);
+    if let Err(failed) = &printed
+        && common.format == OutputFormat::Json
+    {
+        print_object(common.feed.as_deref(), None, |object| error(object, failed))?;
+    }
+    printed
 }
 
-/// Prints the error of a command that works on a run as an object, if one was asked for.
-pub(crate) fn print_error_object(done: Result<Exit>, format: OutputFormat) -> Result<Exit> {
-    let done = done.map_err(Error::of_run);
-    if let Err(failed) = &done
-        && format == OutputFormat::Json
-    {
-        error(failed)?;
+/// Prints an object, alone or as the last of the lines of a run that a program follows.
+fn print_object(
+    feed: Option<&Feed>,
+    run: Option<(&str, &str)>,
+    members: impl FnOnce(&mut Object<'_>),
+) -> Result<()> {
+    let mut line = Vec::new();
+    let mut object = Object::begin(&mut line);
+    if feed.is_some() {
+        object.put("type", "result");
     }
-    done
+    members(&mut object);
+    object.end();
+    line.push(b'\n');
+    let Some(feed) = feed else {
+        return print_json(&line);
+    };
+    feed.begin(run);
+    feed.add(&line);
+    Ok(())
 }
 
 fn print_result(
     result: RunResult,
-    format: OutputFormat,
+    common: &Common,
     screen: Screen,
     is_repeatable: bool,
 ) -> Result<Exit> {
@@ -65,7 +79,8 @@ fn print_result(
         true => end_text(),
         false => {
             let question = (result.question.as_ref(), awaited);
-            print_ending(format, ending, metadata, question)?;
+            let form = (common.format, common.feed.as_deref());
+            print_ending(form, ending, metadata, question)?;
         }
     }
     let exit = ending.exit;
@@ -93,7 +108,9 @@ pub(crate) fn print_answer(result: RunResult, screen: Screen) -> Result<Exit> {
     let (ending, metadata) = (&result.ending, &result.metadata);
     match ending.status {
         Status::Completed if is_on_stdout(&result) => end_text(),
-        Status::Completed => print_ending(OutputFormat::Text, ending, metadata, (None, None))?,
+        Status::Completed => {
+            print_ending((OutputFormat::Text, None), ending, metadata, (None, None))?;
+        }
         Status::WaitingForInput => explain(screen, &result, false),
         _ if ending.exit == Exit::Interrupt => {
             screen.warn("stopped; the next message goes on from here");
@@ -116,13 +133,18 @@ pub(crate) fn print_answer(result: RunResult, screen: Screen) -> Result<Exit> {
 
 /// Prints how a run ended. `question` is the one that is open, `awaited` the run that it waits for.
 fn print_ending(
-    format: OutputFormat,
+    (format, feed): (OutputFormat, Option<&Feed>),
     ending: &Ending,
     metadata: &Metadata,
     (question, awaited): (Option<&Question>, Option<&RunSnapshot>),
 ) -> Result<()> {
     match format {
-        OutputFormat::Json => print_json(&object(ending, metadata, question, awaited)),
+        OutputFormat::Json => {
+            let run = (metadata.run_id.as_str(), metadata.work_dir.as_str());
+            print_object(feed, Some(run), |object| {
+                describe(object, ending, metadata, (question, awaited));
+            })
+        }
         OutputFormat::Text if ending.status == Status::Completed => {
             let newline = if ending.text.ends_with('\n') {
                 ""
@@ -276,14 +298,13 @@ fn continue_command(metadata: &Metadata, run: &RunDir) -> Vec<String> {
     command
 }
 
-fn object(
+/// The members of the object that describes how a run ended.
+fn describe(
+    object: &mut Object<'_>,
     ending: &Ending,
     metadata: &Metadata,
-    question: Option<&Question>,
-    awaited: Option<&RunSnapshot>,
-) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut object = Object::begin(&mut out);
+    (question, awaited): (Option<&Question>, Option<&RunSnapshot>),
+) {
     object
         .put("schema_version", SCHEMA_VERSION)
         .put("run_id", &metadata.run_id)
@@ -333,9 +354,6 @@ fn object(
             "metadata",
             &json!({"agent_name": metadata.agent_name, "workspace_path": metadata.work_dir}),
         );
-    object.end();
-    out.push(b'\n');
-    out
 }
 
 /// The command that answers a run's question.
@@ -360,9 +378,9 @@ fn interaction(question: &Question) -> Value {
     })
 }
 
-/// Prints an error as an object.
-fn error(error: &Error) -> Result<()> {
-    let object = json!({
+/// The members of an object for an error.
+fn error(object: &mut Object<'_>, error: &Error) {
+    object.members(&json!({
         "schema_version": SCHEMA_VERSION,
         "run_id": null,
         "status": null,
@@ -371,6 +389,5 @@ fn error(error: &Error) -> Result<()> {
         "error": {"type": error.kind(), "message": error.message},
         "metrics": null,
         "metadata": null,
-    });
-    print_value(&object)
+    }));
 }

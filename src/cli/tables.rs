@@ -13,8 +13,8 @@ use crate::text::options::table::ValueKind::{
     Bytes, Command, Directory, File, Number, Other, Pair, Run, RunId, Text, Words, Workspace,
 };
 use crate::text::options::table::{
-    CommandTable, FORMATS, HELP, OptionRow, ProgramTable, TABLE_FORMATS, VERSION, command, flag,
-    names, operand, renamed, valued,
+    CommandTable, FEED_FORMATS, FORMATS, HELP, OptionRow, ProgramTable, TABLE_FORMATS, VERSION,
+    command, flag, names, operand, renamed, valued,
 };
 use crate::unix::line_editor;
 
@@ -43,7 +43,13 @@ const ENGINE: &[OptionRow] = &[
     flag("-i", "--interactive", "ask questions at the terminal"),
     flag("-v", "--verbose", "show what the model and the tools say"),
     flag("-q", "--quiet", "print nothing but the result, warnings and errors"),
-    valued("", "--format", "", FORMATS, "print text (default) or one JSON object"),
+];
+
+// One row a line.
+#[rustfmt::skip]
+const FEED: &[OptionRow] = &[
+    valued("", "--format", "", FEED_FORMATS, "print text (default), one JSON object, or every event as it is recorded"),
+    flag("", "--deltas", "with --format jsonl: print the text of answers as it arrives, too"),
 ];
 
 const STATUS_NAMES: [&str; 5] = [
@@ -155,7 +161,7 @@ const COMMAND_TABLES: [CommandTable; 26] = [
             OUTPUT_SCHEMA,
             ACCEPT,
             renamed("--task", "-m (--message)"),
-        ], ENGINE],
+        ], ENGINE, FEED],
         ..command("run", "start a run of an agent, or resume it")
     },
     CommandTable {
@@ -193,7 +199,7 @@ const COMMAND_TABLES: [CommandTable; 26] = [
             ADOPT,
             flag("", "--force", "skip damaged lines, and ignore another host's claim"),
             flag("", "--compact", "shorten the conversation first, however long it is"),
-        ], ENGINE],
+        ], ENGINE, FEED],
         ..command("continue", "resume a run, answer its question, or send another message")
     },
     CommandTable {
@@ -333,6 +339,7 @@ const COMMAND_TABLES: [CommandTable; 26] = [
             OUTPUT_SCHEMA,
             ACCEPT,
             valued("", "--run-id", "ID", RunId, "name the new run"),
+            valued("", "--format", "", FORMATS, "print text (default) or one JSON object"),
         ], ENGINE],
         ..command("fork", "start a run from the first iterations of another")
     },

@@ -112,6 +112,14 @@ impl Agent {
             .any(|wrapper| !wrapper.is_empty())
     }
 
+    /// Has answers streamed, where nothing else is said, if something shows their text as it arrives.
+    pub(crate) fn show_text(&mut self, is_shown: bool) {
+        self.llm.is_shown |= is_shown;
+        for other in &mut self.llm.fallback {
+            other.llm.is_shown |= is_shown;
+        }
+    }
+
     /// How long one start of the engine may take.
     pub(crate) fn longest_start(&self) -> Option<Duration> {
         let seconds = self.limits.seconds.min(1 << 32);
@@ -143,6 +151,8 @@ keys! {
         /// The models that are asked in its place, in order.
         fallback: Vec<Fallback>,
         chain: ChainSource,
+        /// Something shows answers as they are made.
+        is_shown: bool,
     }
     keys {
         model: Option<String> = key("model", Text, "The model's name. Without it and without command: the model of -M, or of DELTA_MODEL.")
@@ -225,7 +235,7 @@ impl Llm {
         match self.stream {
             Streaming::Always => true,
             Streaming::Never => false,
-            Streaming::Auto => self.api != Api::Chat || stderr_is_terminal(),
+            Streaming::Auto => self.is_shown || self.api != Api::Chat || stderr_is_terminal(),
         }
     }
 

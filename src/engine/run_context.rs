@@ -15,6 +15,7 @@ use crate::unix::procfs::CALL_ID;
 use crate::unix::signals::Signals;
 use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ pub(crate) struct RunContext<'a> {
     /// How deep this run is nested; 0 for one that a person started.
     pub depth: u32,
     /// The run's engine.log.
-    pub log: Log,
+    pub log: Rc<Log>,
     /// What [`LEDGERS`] is for the run's programs; none: nothing is spent here.
     pub ledgers: RefCell<Option<String>>,
 }

@@ -45,6 +45,7 @@ use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Model;
 use crate::record::engine_log::Level;
 use crate::record::event::Event;
+use crate::record::feed::Feed;
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::state::{self, Reading, Turn, Unreadable};
@@ -61,6 +62,7 @@ use limits::Limits;
 use open_call::OpenCall;
 use outcome::{Halt, Step, halt_on};
 use run_log::RunLog;
+use std::rc::Rc;
 use think::{ThoughtOutcome, think};
 
 /// How one start of the engine is to behave.
@@ -86,6 +88,8 @@ pub(crate) struct Options {
     pub compacts: bool,
     /// Print the text of answers on the terminal as it arrives, where it is streamed and no hook may change it.
     pub shows_text: bool,
+    /// A program that follows the run.
+    pub feed: Option<Rc<Feed>>,
 }
 
 /// One start of the engine on one run.
@@ -115,8 +119,10 @@ impl<'a> Engine<'a> {
         (model, chain): (Model<'a>, Chain<'a>),
     ) -> Result<Self> {
         let (rules, screen) = (options.spending.take(), options.screen);
-        let shows_text = options.shows_text && !has_hook(ctx, HookEvent::PostLlmResponse);
-        let streamed = StreamedText::new(shows_text, screen);
+        let is_final = !has_hook(ctx, HookEvent::PostLlmResponse);
+        let heard = options.feed.take();
+        let heard = heard.filter(|feed| feed.has_deltas && is_final);
+        let streamed = StreamedText::new(options.shows_text && is_final, screen, heard);
         let reading = (options.lenient, options.compacts);
         let talk = Conversation::new(ctx, (model, chain), reading, streamed)?;
         let hooks = Hooks::new(ctx)?;

@@ -3,8 +3,10 @@
 //! Unaware of what the answer is for. A text that is whole is compared before anybody prints it once more.
 
 use crate::model::wire::Heard;
+use crate::record::feed::Feed;
 use crate::text::disguise::printable;
 use crate::unix::terminal::{Screen, end_text, print_piece};
+use std::rc::Rc;
 
 /// The part of the current answer that is on the terminal.
 pub(crate) struct StreamedText {
@@ -12,29 +14,58 @@ pub(crate) struct StreamedText {
     is_on: bool,
     screen: Screen,
     text: String,
+    /// A program that gets the text, too.
+    feed: Option<Rc<Feed>>,
+    iteration: u64,
+    /// From 1, of this iteration.
+    attempt: u64,
+    /// The attempt has brought text.
+    has_text: bool,
 }
 
 impl StreamedText {
-    pub(crate) fn new(is_on: bool, screen: Screen) -> Self {
+    pub(crate) fn new(is_on: bool, screen: Screen, feed: Option<Rc<Feed>>) -> Self {
         Self {
             is_on,
             screen,
             text: String::new(),
+            feed,
+            iteration: 0,
+            attempt: 1,
+            has_text: false,
         }
     }
 
     /// Makes ready for another answer.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin(&mut self, iteration: u64) {
         self.text.clear();
+        if self.iteration == iteration {
+            self.begin_attempt();
+        } else {
+            (self.iteration, self.attempt, self.has_text) = (iteration, 1, false);
+        }
+    }
+
+    /// What was heard of the iteration's answer is void.
+    fn begin_attempt(&mut self) {
+        self.attempt += u64::from(std::mem::take(&mut self.has_text));
     }
 
     /// Prints a piece of text. Until the first one, messages about the wait may use the terminal.
     pub(crate) fn hear(&mut self, heard: &Heard<'_>) {
         match heard {
-            Heard::Text(words) if self.is_on => self.print(words),
-            Heard::Text(_) => {}
+            Heard::Text(words) => {
+                if let Some(feed) = &self.feed {
+                    feed.add_text(self.iteration, self.attempt, words);
+                    self.has_text = true;
+                }
+                if self.is_on {
+                    self.print(words);
+                }
+            }
             Heard::Reasoning(_) | Heard::Call(_) => end_text(),
             Heard::Anew => {
+                self.begin_attempt();
                 end_text();
                 if !std::mem::take(&mut self.text).is_empty() {
                     self.screen

@@ -7,6 +7,7 @@
 
 use crate::error::{At, Error, Result, may_fail};
 use crate::record::event::{self, Event, EventKind};
+use crate::record::feed::Feed;
 use crate::record::reader::{Tail, check_length, read_whole};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
@@ -16,6 +17,7 @@ use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// How long others may hold a shared lock to see whether a journal is owned.
@@ -28,6 +30,8 @@ pub(crate) struct Journal {
     path: PathBuf,
     /// How long the file is.
     len: u64,
+    /// How long it was when it was opened, without a torn line.
+    found: u64,
     /// The number of the last event, in the file or pending.
     seq: u64,
     pending: Vec<u8>,
@@ -39,6 +43,8 @@ pub(crate) struct Journal {
     left: JournalStamp,
     /// Another process has written the file since it was opened.
     changed: bool,
+    /// Gets what is appended.
+    feed: Option<Rc<Feed>>,
 }
 
 /// Changes with every write to a file, as finely as the kernel's clock for files permits.
@@ -139,6 +145,7 @@ impl Journal {
             file,
             path: path.to_owned(),
             len: meta.len(),
+            found: meta.len(),
             identity: identity(meta),
             left: JournalStamp::of(meta),
             changed: false,
@@ -146,6 +153,7 @@ impl Journal {
             pending: Vec::new(),
             synced: false,
             sync: true,
+            feed: None,
         }
     }
 
@@ -166,6 +174,14 @@ impl Journal {
     /// Numbers of new events follow this one.
     pub(crate) fn continue_after(&mut self, seq: u64) {
         self.seq = seq;
+    }
+
+    /// Gives a program what has been appended since the journal was opened, and what will be. `content` is all that
+    /// the file holds.
+    pub(crate) fn feed(&mut self, feed: Rc<Feed>, content: &[u8]) {
+        let appended = content.get(self.found as usize..).unwrap_or_default();
+        feed.add(appended.trim_ascii_start());
+        self.feed = Some(feed);
     }
 
     /// Sets whether `sync` reaches the disk (the default).
@@ -219,9 +235,13 @@ impl Journal {
             // Part of it may be there: a torn line in the middle would damage the journal.
             may_fail(self.file.set_len(self.len));
         }
-        self.pending.clear();
+        let lines = std::mem::take(&mut self.pending);
         written.at("write", &self.path)?;
-        self.remember_stamp()
+        self.remember_stamp()?;
+        if let Some(feed) = &self.feed {
+            feed.add(lines.trim_ascii_start());
+        }
+        Ok(())
     }
 
     fn remember_stamp(&mut self) -> Result<()> {
@@ -327,6 +347,7 @@ impl Journal {
             }
             Tail::Torn(bytes) => {
                 self.len -= bytes;
+                self.found = self.len;
                 self.file.set_len(self.len).at("cut", &self.path)?;
                 self.remember_stamp()
             }

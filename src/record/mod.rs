@@ -7,6 +7,7 @@ pub(crate) mod event;
 pub(crate) mod legacy;
 pub(crate) mod reader;
 pub(crate) mod call_ids;
+pub(crate) mod feed;
 pub(crate) mod journal;
 pub(crate) mod spending;
 pub mod state;

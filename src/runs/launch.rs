@@ -16,6 +16,7 @@ use crate::model::http::Http;
 use crate::model::program::Program;
 use crate::record::engine_log::{Level, Log};
 use crate::record::event::Event;
+use crate::record::feed::Feed;
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
@@ -27,6 +28,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The agent, the run and the settings of an engine's start.
@@ -52,6 +54,8 @@ pub(crate) struct Launch<'a> {
     pub is_chat: bool,
     /// At a terminal, print the text of answers as it arrives.
     pub shows_text: bool,
+    /// A program that follows the run.
+    pub feed: Option<Rc<Feed>>,
     /// None: nothing is spent.
     pub spending: Option<SpendingRules>,
 }
@@ -148,12 +152,17 @@ impl Launch<'_> {
     ) -> Result<RunResult> {
         let OpenRun {
             run,
-            journal,
+            mut journal,
             metadata,
             record,
             is_ours,
         } = open;
         let ctx = self.context(&run);
+        if let Some(feed) = &self.feed {
+            feed.note_in(&ctx.log);
+            feed.begin(Some((run.id.as_str(), &metadata.work_dir)));
+            journal.feed(Rc::clone(feed), &record);
+        }
         let agents = with_fallbacks(self.agent);
         let (mut model, name) = self.first_model(&ctx)?;
         if !self.is_chat {
@@ -173,6 +182,7 @@ impl Launch<'_> {
             spending: self.spending.clone(),
             compacts: self.compacts,
             shows_text: self.shows_text && stderr_is_terminal(),
+            feed: self.feed.clone(),
         };
         let mut others = self.candidates(&ctx, &agents);
         if !others.is_empty() {
@@ -198,7 +208,7 @@ impl Launch<'_> {
             run: run.clone(),
             environment: self.environment,
             depth: run_context::depth().0,
-            log: self.log(run),
+            log: Rc::new(self.log(run)),
             ledgers: RefCell::default(),
         }
     }

@@ -25,6 +25,7 @@ use crate::unix::signals::Signals;
 use crate::unix::terminal::Screen;
 use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The process's signals, and the screen for remarks.
@@ -144,7 +145,7 @@ fn build(
         environment: &environment,
         depth: depth().0,
         // Nothing is written, so there is nothing to report.
-        log: Log::new("/dev/null".into(), Level::Error, Vec::new()),
+        log: Rc::new(Log::new("/dev/null".into(), Level::Error, Vec::new())),
         ledgers: RefCell::default(),
     };
     let mut messages = Vec::new();

@@ -16,6 +16,7 @@ use crate::config::environment::Environment;
 use crate::config::pricing::GivenBudget;
 use crate::engine::account::SpendingRules;
 use crate::error::{At, Error, Result};
+use crate::record::feed::Feed;
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::own_workspaces::{self, workspaces_dir};
@@ -29,6 +30,7 @@ use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone};
 use serde_json::{Map, Value};
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -52,6 +54,8 @@ pub(crate) struct RunRequest<'a> {
     pub is_chat: bool,
     /// At a terminal, print the text of answers as it arrives.
     pub shows_text: bool,
+    /// A program that follows the run.
+    pub feed: Option<Rc<Feed>>,
     pub max_iterations: Option<u64>,
     /// Replaces the agent's for this start.
     pub budget: Option<GivenBudget>,
@@ -135,7 +139,10 @@ impl RunRequest<'_> {
 
     /// The agent with the overrides that a run was begun with.
     pub(crate) fn agent_of(&self, found: &RunSnapshot) -> Result<(Agent, Map<String, Value>)> {
-        load_recorded(&self.agent.home, found.recorded(), self.given, self.screen)
+        let recorded = found.recorded();
+        let (mut agent, set) = load_recorded(&self.agent.home, recorded, self.given, self.screen)?;
+        agent.show_text(self.feed.as_ref().is_some_and(|feed| feed.has_deltas));
+        Ok((agent, set))
     }
 
     /// The agent's own workspaces that hold what this command was interrupted in.
@@ -441,6 +448,7 @@ impl RunRequest<'_> {
             checks_answers: !self.is_chat,
             is_chat: self.is_chat,
             shows_text: self.shows_text,
+            feed: self.feed.clone(),
             spending: Some(SpendingRules::of(agent, self.budget)?),
         })
     }

@@ -57,7 +57,7 @@ macro_rules! named_enum {
             Unknown(std::borrow::Cow<'a, str>),
         }
 
-        #[allow(dead_code, reason = "some never outlive what they are read from")]
+        #[allow(dead_code, reason = "some are never listed, or never outlive what they are read from")]
         impl<'a> $Enum<'a> {
             /// The name in files.
             pub(crate) fn name(&self) -> &str {
@@ -67,6 +67,9 @@ macro_rules! named_enum {
                     Self::Unknown(name) => name,
                 }
             }
+
+            /// The names of the variants, without those of groups.
+            pub(crate) const NAMES: &'static [&'static str] = &[$($name),*];
 
             /// The variant of a name that is not unknown.
             pub(crate) fn known(name: &str) -> Option<$Enum<'static>> {

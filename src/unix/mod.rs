@@ -16,6 +16,7 @@ pub(crate) mod landlock;
 pub(crate) mod seccomp;
 pub(crate) mod namespaces;
 pub(crate) mod supervisor;
+pub(crate) mod timed_output;
 pub(crate) mod terminal;
 pub(crate) mod typed;
 pub(crate) mod line_editor;

@@ -91,7 +91,7 @@ fn a_format_that_is_none_is_refused() {
 fn a_wrong_word_is_answered_with_the_right_ones_once() {
     refuses(
         &["run", "-m", "go", "--format", "yaml"],
-        &["--format: unknown value 'yaml'; it is one of text, json\n"],
+        &["--format: unknown value 'yaml'; it is one of text, json, jsonl\n"],
     );
     refuses(
         &["run", "-m", "go", "--format", "jsno"],

@@ -104,8 +104,8 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
             "dirs: --work-dir=agent/workspaces/W002/ --work-dir=agent/workspaces/W001/ --work-dir=ws/",
         ),
         ("run -m ", ":"),
-        ("run --format ", ": text json"),
-        ("run --format=", ": --format=text --format=json"),
+        ("run --format ", ": text json jsonl"),
+        ("run --format=", ": --format=text --format=json --format=jsonl"),
         ("run -w ws --run-id ", ": beta alpha"),
         ("continue -w ws --run-id ", ": beta alpha"),
         ("log -w ws ", ": beta alpha LATEST"),
@@ -267,9 +267,9 @@ fn bash_offers_words_runs_directories_and_values() {
         .collect();
     dirs.sort();
     assert_eq!(dirs, ["a b", "agent"]);
-    // Readline makes three words of --format=j.
-    assert_eq!(of(&["delta", "run", "--format", "=", "j"]), "json");
-    assert_eq!(of(&["delta", "run", "--format", "="]), "text,json");
+    // Readline makes three words of --format=t.
+    assert_eq!(of(&["delta", "run", "--format", "=", "t"]), "text");
+    assert_eq!(of(&["delta", "run", "--format", "="]), "text,json,jsonl");
     assert_eq!(of(&["delta", "log", "--work-dir", "=", "w"]), "ws");
     // Known ones first, and nothing that only leads to them.
     let said = of(&["delta", "run", "--agent", "=", "agent", "-w", ""]);
@@ -323,7 +323,7 @@ fn fish_offers_words_runs_directories_and_values() {
         of_agent,
         "agent/workspaces/W001/,agent/workspaces/open/,agent/workspaces/W002/"
     );
-    assert_eq!(of("delta run --format=j"), "--format=json");
+    assert_eq!(of("delta run --format=t"), "--format=text");
     assert_eq!(of("delta log --work-dir=w"), "--work-dir=ws/");
     assert_eq!(of("delta log --work-dir=ws "), "beta,alpha,LATEST");
     fs::rename(world.path("ws"), world.path("a b/ws")).unwrap();
@@ -361,7 +361,7 @@ const LINES: [(&str, &str); 11] = [
     ("delta run @co", "delta run @coder "),
     ("delta log -w ag", "delta log -w agent/"),
     ("delta log -w w", "delta log -w ws/"),
-    ("delta run --format=j", "delta run --format=json "),
+    ("delta run --format=t", "delta run --format=text "),
     ("delta log --work-dir=w", "delta log --work-dir=ws/"),
     ("delta log -w a\\ ", "delta log -w a\\ b/"),
     (

@@ -55,6 +55,7 @@ mod flow_eval_load;
 mod flow_examples;
 #[cfg(feature = "flow")]
 mod flow_files;
+mod feed;
 mod flow_forged;
 mod effects;
 #[cfg(feature = "flow")]

@@ -3,6 +3,7 @@
 use crate::cli::message::{GivenAgent, given_agent, message_parts};
 use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::error::{Error, Result};
+use crate::record::feed::Feed;
 use crate::runs::overrides::is_budget;
 use crate::runs::task::GivenPart;
 use crate::text::json;
@@ -12,6 +13,7 @@ use crate::text::timestamp::Timestamp;
 use crate::unix::files::absolute;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::rc::Rc;
 
 /// Options that `run`, `continue` and `fork` share.
 #[derive(Debug, Default)]
@@ -26,9 +28,16 @@ pub(crate) struct Common {
     pub verbose: bool,
     pub quiet: bool,
     pub format: OutputFormat,
+    /// Every event is printed as it is recorded.
+    pub feed: Option<Rc<Feed>>,
 }
 
 impl Common {
+    /// The text of answers is printed as it arrives, for a program.
+    pub(crate) fn has_deltas(&self) -> bool {
+        self.feed.as_ref().is_some_and(|feed| feed.has_deltas)
+    }
+
     /// The text of answers is shown as it arrives, where there is a terminal.
     pub(crate) fn shows_text(&self) -> bool {
         self.format == OutputFormat::Text && !self.quiet
@@ -197,7 +206,21 @@ fn common(given: &ParsedCommand) -> Result<Common> {
         verbose: given.has("--verbose"),
         quiet: given.has("--quiet"),
         format: given.format(),
+        feed: feed(given)?,
     })
+}
+
+/// The lines that `--format jsonl` prints.
+fn feed(given: &ParsedCommand) -> Result<Option<Rc<Feed>>> {
+    if given.command.name == "fork" {
+        return Ok(None);
+    }
+    let has_deltas = given.has("--deltas");
+    match given.text("--format").as_deref() {
+        Some("jsonl") => Ok(Some(Feed::new(has_deltas))),
+        _ if has_deltas => Err(Error::usage("--deltas needs --format jsonl")),
+        _ => Ok(None),
+    }
 }
 
 pub(super) fn check_verbosity(given: &ParsedCommand) -> Result<()> {

@@ -295,6 +295,7 @@ impl Chat<'_> {
             interactive: true,
             is_chat: true,
             shows_text: !common.quiet || io::stdout().is_terminal(),
+            feed: None,
             max_iterations: common.max_iterations,
             budget: common.budget,
             signals: Arc::clone(&self.signals),
@@ -349,6 +350,7 @@ impl Chat<'_> {
             checks_answers: false,
             is_chat: true,
             shows_text: !common.quiet || io::stdout().is_terminal(),
+            feed: None,
             spending: Some(SpendingRules::of(&agent, common.budget)?),
         };
         launch.resume(found, message, None, lock)

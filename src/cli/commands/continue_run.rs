@@ -68,7 +68,8 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     }
     let recorded = (id.as_str(), found.metadata.agent_home.as_str());
     let home = agent_of_run(wanted.agent.as_deref(), recorded, &workspace)?;
-    let (agent, set) = load_recorded(&home, found.recorded(), &wanted.set, screen)?;
+    let (mut agent, set) = load_recorded(&home, found.recorded(), &wanted.set, screen)?;
+    agent.show_text(common.has_deltas());
     if wanted.compact && agent.context.window().is_some() {
         return Err(Error::config(
             "--compact: context.yaml shortens the conversation, too, with max_iterations of its journal; omit one",
@@ -91,6 +92,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         checks_answers: true,
         is_chat: false,
         shows_text: common.shows_text(),
+        feed: common.feed.clone(),
         spending: Some(SpendingRules::of(&agent, common.budget)?),
     };
     if let Some(question) = found.question.as_ref().filter(|_| !found.has_ended()) {

@@ -96,6 +96,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
         checks_answers: true,
         is_chat: false,
         shows_text: common.shows_text(),
+        feed: None,
         spending: Some(rules),
     };
     let from = Parent {

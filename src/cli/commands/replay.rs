@@ -74,6 +74,7 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
         checks_answers: true,
         is_chat: false,
         shows_text: false,
+        feed: None,
         spending: None,
     };
     if !wanted.executes_nothing {
@@ -241,6 +242,7 @@ fn engine(
         spending: None,
         compacts: false,
         shows_text: false,
+        feed: None,
     };
     let ctx = launch.context(&open.run);
     let model = Model::Recorded(playback);

@@ -71,7 +71,8 @@ fn with_request<T>(
     }
     let found = find_agent(&wanted.agent)?;
     let task = Task::read(&common.message, &signals)?;
-    let (agent, set) = load_with_overrides(&found.home, Map::new(), &wanted.set, screen)?;
+    let (mut agent, set) = load_with_overrides(&found.home, Map::new(), &wanted.set, screen)?;
+    agent.show_text(common.has_deltas());
     // What is missing is reported before anything is created; without a model, that is the model.
     if agent.llm.has_model() {
         SpendingRules::of(&agent, common.budget)?;
@@ -93,6 +94,7 @@ fn with_request<T>(
         interactive: common.interactive,
         is_chat: false,
         shows_text: common.shows_text(),
+        feed: common.feed.clone(),
         max_iterations: common.max_iterations,
         budget: common.budget,
         signals,

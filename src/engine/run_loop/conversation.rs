@@ -148,7 +148,7 @@ impl<'a> Conversation<'a> {
         aside: Option<&[u8]>,
     ) -> Step<ModelReply> {
         let mut sent = self.render(&mut request)?;
-        self.streamed.begin();
+        self.streamed.begin(log.iteration);
         let mut usual_limit = None;
         loop {
             let began = Instant::now();

@@ -24,7 +24,8 @@ impl OutputFormat {
     /// The format for a word that the parser has accepted.
     pub(crate) fn of_word(word: Option<&str>) -> Self {
         match word {
-            Some("json") => Self::Json,
+            // One object ends the lines.
+            Some("json" | "jsonl") => Self::Json,
             _ => Self::Text,
         }
     }

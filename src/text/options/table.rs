@@ -93,6 +93,9 @@ pub(crate) enum ValueKind {
 /// How results are printed.
 pub(crate) const FORMATS: ValueKind = ValueKind::Words(&["text", "json"]);
 
+/// How results are printed, or all that leads to one.
+pub(crate) const FEED_FORMATS: ValueKind = ValueKind::Words(&["text", "json", "jsonl"]);
+
 /// How tables are printed.
 pub(crate) const TABLE_FORMATS: ValueKind = ValueKind::Words(&["text", "json", "csv"]);
 
