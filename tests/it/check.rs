@@ -357,3 +357,26 @@ fn a_setting_that_check_would_warn_of_brings_the_same_warning() {
     world.write("agent/agent.yaml", yaml);
     world.delta(["check", "agent"]).exits(0).says(warning);
 }
+
+#[test]
+fn an_unknown_kind_and_a_path_that_is_no_parameter_are_warned_of_and_harmless() {
+    let world = World::with_tools(
+        "- {name: a, description: d, exec: 'cat -- ${f}', kind: raed, path: file}\n\
+         - {name: b, description: d, exec: 'cat -- ${f}', kind: other, path: f}",
+    );
+    assert_eq!(
+        world.advice(),
+        [
+            "agent.yaml:6: tool \"a\": kind: 'raed' is unknown; did you mean read?",
+            "agent.yaml:6: tool \"a\": path: there is no parameter file; name one of the tool's",
+        ]
+    );
+    world.model_says([text("done")]);
+    let run = world.run("go").exits(0);
+    run.does_not_say("kind");
+    let offered = String::from_utf8_lossy(&world.server.last().body).into_owned();
+    assert!(!offered.contains("raed"), "{offered}");
+    let config = &world.latest().events("ENGINE_START")[0]["config"];
+    assert_eq!(config["tools"][1]["kind"], "other");
+    assert_eq!(config["tools"][1]["path"], "f");
+}

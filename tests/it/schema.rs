@@ -112,7 +112,7 @@ const EVERYTHING: [(&str, &str); 3] = [
            stdin: text, timeout_ms: 0, max_output_bytes: 0, wrapper: [], env: {A: b, C: 1, D: true}, \
            on_resume: {check: ['true'], timeout_ms: 1}, confirm: Sure?, pass_api_key: true}\n\
          - {name: b, description: d, shell: 'ls ${x:raw}', parameters: [{name: x, raw: true}], on_resume: retry, \
-           effect: none, parallel: 2}\n\
+           effect: none, parallel: 2, kind: search, path: x}\n\
          - {name: c, description: d, command: [ls], parameters: [{name: x, inject_as: option, option_name: --x}, \
            {name: y, inject_as: stdin}]}\n\
          - {name: d, description: d, exec: 'delta run -m ${t}', subagent: true, pass_api_key: true}\n\

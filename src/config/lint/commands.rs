@@ -4,9 +4,10 @@
 //! the first words of a command make the case plain.
 
 use crate::config::tool::argv_template::is_identifier;
-use crate::config::tool::definition::{AGENT_HOME, CWD, OnResume, Tool, is_script};
+use crate::config::tool::definition::{AGENT_HOME, CWD, KINDS, OnResume, Tool, is_script};
 use crate::config::tool::effect::options_of_run;
 use crate::config::tool::shell_lexer::find_placeholders;
+use crate::text::suggestion::nearest;
 use serde_json::Value;
 
 /// What a nested run is shut off from behind the wrapper of a sandbox.
@@ -26,6 +27,7 @@ pub(super) fn advise_on(
         let message = "has no description; the model is shown its command instead";
         advice.push(("description", message.to_owned()));
     }
+    advice.extend(about_display(tool));
     let script = item.get("shell").and_then(Value::as_str);
     for name in script.map(raw_names).unwrap_or_default() {
         let message = format!(
@@ -81,6 +83,25 @@ pub(super) fn advise_on(
                  of being read by the model; say subagent: false if that is not what it is for";
             advice.push((form_of(item), message.to_owned()));
         }
+    }
+    advice
+}
+
+/// Advice about what programs show of a call.
+fn about_display(tool: &Tool) -> Vec<(&'static str, String)> {
+    let mut advice = Vec::new();
+    let unknown = |it: &&str| !KINDS.contains(it);
+    if let Some(kind) = tool.kind.as_deref().filter(unknown) {
+        let hint = match nearest(kind, KINDS) {
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("the kinds are {}", KINDS.join(", ")),
+        };
+        advice.push(("kind", format!("kind: '{kind}' is unknown; {hint}")));
+    }
+    let is_missing = |it: &&str| tool.parameters.iter().all(|one| one.name != **it);
+    if let Some(path) = tool.path.as_deref().filter(is_missing) {
+        let message = format!("path: there is no parameter {path}; name one of the tool's");
+        advice.push(("path", message));
     }
     advice
 }

@@ -12,6 +12,11 @@ pub(crate) const AGENT_HOME: &str = "AGENT_HOME";
 /// The engine's variable for the workspace. No parameter has this name.
 pub(crate) const CWD: &str = "CWD";
 
+/// The kinds of tools that editors distinguish: those of the Agent Client Protocol.
+pub(crate) const KINDS: [&str; 8] = [
+    "read", "edit", "delete", "move", "search", "execute", "fetch", "other",
+];
+
 keys! {
     /// A tool, however it was written.
     ///
@@ -53,6 +58,8 @@ keys! {
             "True if the command receives the variables with the API key, as a command that runs an agent must."),
         parallel: Option<u64> = key("parallel", Count(0, None),
             "The most calls that run at once, of consecutive calls in one message to tools that have this key. Default: 0, one after another."),
+        kind: Option<String> = key("kind", Words(&KINDS, None), "The kind of the tool, for programs that show its calls. The model does not see it."),
+        path: Option<String> = key("path", Text, "The parameter that names the file of a call, for programs that show it."),
     }
     read by hand {
         key("name", Text, "The name by which the model calls the tool.").required(),
