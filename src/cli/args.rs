@@ -36,6 +36,8 @@ pub(crate) enum DeltaCommand {
     Run(RunArgs),
     Chat(ChatArgs),
     Continue(ContinueArgs),
+    /// Serve an editor.
+    Acp(GivenAgent),
     Setup(SetupArgs),
     Models(GivenAgent),
     Init {
@@ -212,13 +214,8 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
             key_stdin: given.has("--key-stdin"),
             yes: given.has("--yes"),
         }),
-        "models" => match (given_agent(given)?, given.operand_text(0)) {
-            ((_, false), Some(word)) => {
-                let message = format!("models: '{word}' does not name an agent, as @NAME does");
-                return Err(Error::usage(message));
-            }
-            ((agent, _), _) => DeltaCommand::Models(agent),
-        },
+        "models" => DeltaCommand::Models(only_agent(given)?),
+        "acp" => DeltaCommand::Acp(only_agent(given)?),
         "init" => {
             let template = given.text("--template");
             let all = templates::ALL.into_iter();
@@ -273,6 +270,18 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
         },
         _ => page(given)?,
     })
+}
+
+/// The agent of a command that has no other operand.
+fn only_agent(given: &ParsedCommand) -> Result<GivenAgent> {
+    match (given_agent(given)?, given.operand_text(0)) {
+        ((_, false), Some(word)) => {
+            let name = given.command.name;
+            let message = format!("{name}: '{word}' does not name an agent, as @NAME does");
+            Err(Error::usage(message))
+        }
+        ((agent, _), _) => Ok(agent),
+    }
 }
 
 fn mcp_args(given: &ParsedCommand) -> Result<McpArgs> {

@@ -23,4 +23,5 @@ pub(crate) mod expand;
 pub(crate) mod skills;
 pub(crate) mod sandbox;
 pub(crate) mod mcp;
+pub(crate) mod acp;
 pub(crate) mod complete;

@@ -3,8 +3,8 @@
 use crate::VERSION;
 use crate::cli::args::{DeltaCommand as Command, parse_args};
 use crate::cli::commands::{
-    chat, check, complete, continue_run, diff, expand, export, flow, fork, init, list_runs, log,
-    mcp, migrate, model, models, prune, replay, report, request, run, sandbox, setup, skills,
+    acp, chat, check, complete, continue_run, diff, expand, export, flow, fork, init, list_runs,
+    log, mcp, migrate, model, models, prune, replay, report, request, run, sandbox, setup, skills,
 };
 use crate::cli::tables::DELTA;
 use crate::coder::tool;
@@ -40,6 +40,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::Run(wanted) => run::run_agent(&wanted),
         Command::Chat(wanted) => chat::chat(&wanted),
         Command::Continue(wanted) => continue_run::continue_run(&wanted),
+        Command::Acp(agent) => acp::serve(agent),
         Command::Setup(wanted) => setup::set_up(&wanted),
         Command::Models(agent) => models::print_models(&agent),
         Command::Init { dir, template, yes } => init::create_agent(&dir, template, yes),

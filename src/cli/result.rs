@@ -357,7 +357,7 @@ fn describe(
 }
 
 /// The command that answers a run's question.
-fn answer_command(asking: &RunSnapshot) -> String {
+pub(crate) fn answer_command(asking: &RunSnapshot) -> String {
     let question = asking.question.as_ref();
     let mut command = continue_command(&asking.metadata, &asking.run);
     name_question(&mut command, question);

@@ -32,7 +32,7 @@ pub(crate) static DELTA: ProgramTable = ProgramTable {
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 26] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 27] = names(&COMMAND_TABLES);
 
 // One row a line.
 #[rustfmt::skip]
@@ -139,7 +139,7 @@ const WORK_DIR: OptionRow = valued(
 );
 
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 26] = [
+const COMMAND_TABLES: [CommandTable; 27] = [
     CommandTable {
         text: "Give TASK to an agent: to @NAME, to the one in a directory (-a), or to $DELTA_AGENT, else to \
                @coder. A named agent works in the current directory.\n\n\
@@ -443,6 +443,13 @@ const COMMAND_TABLES: [CommandTable; 26] = [
             flag("", "--json", "call: print the structured result, if there is one"),
         ]],
         ..command("mcp", "use the tools of MCP servers as commands")
+    },
+    CommandTable {
+        text: "Serve an editor over the Agent Client Protocol, on the standard input and output. A session is a run \
+               in the directory that the editor names.",
+        operands: &[operand("@NAME", Text).optional()],
+        options: &[&[valued("-a", "--agent", "AGENT", Directory, "serve @NAME, or the agent in a directory")]],
+        ..command("acp", "serve an editor over the Agent Client Protocol")
     },
     CommandTable {
         is_raw: true,

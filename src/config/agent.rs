@@ -169,7 +169,7 @@ keys! {
             "The API by which the model is asked: chat completions, OpenAI's Responses, Anthropic's Messages."),
         key("headers", Own, "Headers sent with each request. {env: NAME} is the value of a variable, a secret."),
         key("stream", Auto,
-            "Receive answers as they are made. auto: yes, but for chat completions only if stderr is a terminal, and not from a \
+            "Receive answers as they are made. auto: yes, but for chat completions only if stderr is a terminal or --deltas is given, and not from a \
              service that refuses it.").harmless(),
         key("cache", Words(&words(&CacheTime::ALL), Some("5m")),
             "Of messages: how long the service is asked to keep the beginnings of requests."),

@@ -1,6 +1,6 @@
 //! What a start appends to the journal, line for line on stdout, for a program that follows it.
 //!
-//! Unaware of what the lines say. A reader that goes away, or does not read, ends nothing: the rest is left out.
+//! Unaware of what the lines say. A reader that leaves or stalls does not affect the run; it gets nothing more.
 
 use crate::record::engine_log::{Level, Log};
 use crate::record::event::EventKind;
@@ -43,7 +43,7 @@ impl Feed {
 
     /// Notes in this log when the reader is gone.
     pub(crate) fn note_in(&self, log: &Rc<Log>) {
-        // There is one run.
+        // A feed has one run.
         crate::error::may_fail(self.log.set(Rc::clone(log)));
     }
 

@@ -30,7 +30,6 @@ use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone};
 use serde_json::{Map, Value};
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -55,7 +54,7 @@ pub(crate) struct RunRequest<'a> {
     /// At a terminal, print the text of answers as it arrives.
     pub shows_text: bool,
     /// A program that follows the run.
-    pub feed: Option<Rc<Feed>>,
+    pub feed: Option<std::rc::Rc<Feed>>,
     pub max_iterations: Option<u64>,
     /// Replaces the agent's for this start.
     pub budget: Option<GivenBudget>,

@@ -54,6 +54,7 @@ pub const PAGES: &[Page] = pages![
     "migrate" 1 "delta-migrate",
     "model" 1 "delta-model",
     "mcp" 1 "delta-mcp",
+    "acp" 1 "delta-acp",
     "flow" 1 "delta-flow",
     "help" 1 "delta-help",
     "sessions" 1 "delta-sessions",

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
-/// A pipe, a socket or a terminal that is ready takes so many bytes at once: `PIPE_BUF`.
+/// Bytes that a pipe, a socket or a terminal takes at once when it is ready: `PIPE_BUF`.
 pub(crate) const READY_BYTES: usize = 4096;
 
 /// Writes all of it.

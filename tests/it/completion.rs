@@ -105,7 +105,10 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
         ),
         ("run -m ", ":"),
         ("run --format ", ": text json jsonl"),
-        ("run --format=", ": --format=text --format=json --format=jsonl"),
+        (
+            "run --format=",
+            ": --format=text --format=json --format=jsonl",
+        ),
         ("run -w ws --run-id ", ": beta alpha"),
         ("continue -w ws --run-id ", ": beta alpha"),
         ("log -w ws ", ": beta alpha LATEST"),

@@ -17,6 +17,7 @@
 mod harness;
 
 mod accept;
+mod acp;
 mod advice;
 mod architecture;
 mod broken_agents;
