@@ -99,9 +99,10 @@ fn every_example_is_in_the_table_and_has_a_page_that_is_run() {
 
 #[test]
 fn every_command_of_a_page_can_be_given_twice() {
-    let needs: [(&str, &[&str]); 10] = [
+    let needs: [(&str, &[&str]); 11] = [
         ("calculator", &["bc"]),
         ("code-reviewer", &["git"]),
+        ("drivers", &["jq"]),
         ("hooks", &["python3", "git"]),
         ("memory-folding", &["python3"]),
         ("orchestration/approval", &["python3"]),

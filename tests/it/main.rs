@@ -58,6 +58,7 @@ mod flow_examples;
 mod flow_files;
 mod feed;
 mod flow_forged;
+mod drivers;
 mod effects;
 #[cfg(feature = "flow")]
 mod flow_agents;

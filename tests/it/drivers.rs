@@ -1,0 +1,294 @@
+//! `examples/drivers`: a run as the events of other programs, line by line.
+
+use crate::harness::*;
+use serde_json::{Value, json};
+use std::path::Path;
+
+const TOOLS: &str = "\
+- {name: say, exec: 'echo ${word}'}
+- {name: write, exec: 'tee ${path}', stdin: content, confirm: true}
+- {name: files_get, command: [delta, mcp, call, files, get], input: json}";
+
+fn source(name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    root.join("examples/drivers")
+        .join(name)
+        .display()
+        .to_string()
+}
+
+impl World {
+    fn driven(&self, driver: &str, words: &[&str], prompt: &str) -> Delta {
+        let own = Path::new(env!("CARGO_BIN_EXE_delta")).parent().unwrap();
+        let path = std::env::var("PATH").unwrap();
+        std::fs::create_dir_all(self.workspace()).unwrap();
+        Delta::of(source(driver), self.home())
+            .args(words)
+            .cwd(self.workspace())
+            .env("PATH", format!("{}:{path}", own.display()))
+            .env("DELTA_AGENT", self.path("agent"))
+            .stdin(prompt)
+    }
+}
+
+fn lines(outcome: &Outcome) -> Vec<Value> {
+    let text = String::from_utf8(outcome.stdout.clone()).unwrap();
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn say(reasoning: &str) -> Reply {
+    message(&json!({
+        "role": "assistant", "content": "I say it", "reasoning_content": reasoning,
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "say", "arguments": "{\"word\":\"hi\"}"}}],
+    }))
+}
+
+fn write(id: &str) -> Reply {
+    call(id, "write", &json!({"path": "a", "content": "x"}))
+}
+
+#[test]
+fn codex_has_a_thread_of_turns_with_the_same_items_each_time() {
+    if !installed(&["jq"]) {
+        return;
+    }
+    let world = World::with_tools(TOOLS);
+    world.model_says([
+        say("hm"),
+        text("done"),
+        write("c2"),
+        text("no more"),
+        write("c3"),
+        text("written"),
+    ]);
+    let first = world.driven(
+        "codex/codex",
+        &[
+            "exec",
+            "--experimental-json",
+            "--model",
+            "m",
+            "--sandbox",
+            "read-only",
+        ],
+        "go",
+    );
+    let printed = lines(&first.exits(0));
+    let thread = world.latest().id();
+    let usage = |turns: u64| {
+        json!({
+            "input_tokens": 100 * turns, "cached_input_tokens": 0, "cache_write_input_tokens": 0,
+            "output_tokens": 10 * turns, "reasoning_output_tokens": 0,
+        })
+    };
+    let item = |item: Value| json!({"type": "item.completed", "item": item});
+    let command = json!({"id": "item_2", "type": "command_execution", "command": "echo hi"});
+    let with = |more: Value| {
+        let mut item = command.clone();
+        item.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        item
+    };
+    assert_eq!(
+        printed,
+        [
+            json!({"type": "thread.started", "thread_id": thread}),
+            json!({"type": "turn.started"}),
+            item(json!({"id": "item_0", "type": "reasoning", "text": "hm"})),
+            item(json!({"id": "item_1", "type": "agent_message", "text": "I say it"})),
+            json!({"type": "item.started", "item": with(json!({"aggregated_output": "", "status": "in_progress"}))}),
+            item(with(
+                json!({"aggregated_output": "hi\n", "exit_code": 0, "status": "completed"})
+            )),
+            item(json!({"id": "item_3", "type": "agent_message", "text": "done"})),
+            json!({"type": "turn.completed", "usage": usage(2)}),
+        ]
+    );
+    assert_eq!(world.server.last().json()["model"], "m");
+
+    let resume = [
+        "exec",
+        "--json",
+        "--cd",
+        ".",
+        "--skip-git-repo-check",
+        "resume",
+        &thread,
+    ];
+    let question = lines(&world.driven("codex/codex", &resume, "more").exits(0));
+    assert_eq!(question[2]["item"]["id"], "item_4");
+    assert_eq!(question[2]["item"]["type"], "error");
+    assert_eq!(question[3]["type"], "turn.failed");
+    assert_eq!(question.len(), 4);
+    let refused = lines(&world.driven("codex/codex", &resume, "no").exits(0));
+    let call = &refused[2]["item"];
+    assert_eq!(
+        (&call["id"], &call["status"]),
+        (&json!("item_5"), &json!("failed"))
+    );
+    assert_eq!(call.get("exit_code"), None);
+    assert_eq!(refused.last().unwrap()["usage"], usage(4));
+    world.driven("codex/codex", &resume, "write").exits(0);
+    let written = lines(&world.driven("codex/codex", &resume, "yes").exits(0));
+    let kinds: Vec<&Value> = written.iter().map(|it| &it["item"]["type"]).collect();
+    assert_eq!(
+        kinds[2..6],
+        [
+            "command_execution",
+            "command_execution",
+            "file_change",
+            "agent_message"
+        ]
+    );
+    let change = json!([{"path": "a", "kind": "update"}]);
+    assert_eq!(written[4]["item"]["changes"], change);
+}
+
+#[test]
+fn codex_says_what_cannot_start_and_what_ends_early() {
+    if !installed(&["jq"]) {
+        return;
+    }
+    let world = World::with_tools(TOOLS).top("max_iterations: 1");
+    world.model_says([say("")]);
+    let limited = lines(
+        &world
+            .driven("codex/codex", &["exec", "--json", "go"], "")
+            .exits(0),
+    );
+    assert_eq!(limited.last().unwrap()["type"], "turn.failed");
+    let none = world
+        .driven("codex/codex", &["exec", "--json", "resume", "none"], "go")
+        .exits(1);
+    let none = lines(&none);
+    assert_eq!(none[0]["type"], "error");
+    assert_eq!(none.len(), 1);
+    world
+        .driven("codex/codex", &["exec", "--nonsense"], "go")
+        .refuses(2, "--nonsense");
+    world
+        .driven("codex/codex", &["login"], "go")
+        .refuses(2, "only exec");
+}
+
+#[test]
+fn claude_has_a_line_for_each_message() {
+    if !installed(&["jq"]) {
+        return;
+    }
+    let world = World::with_tools(TOOLS);
+    world.model_says([say("hm"), text("done"), write("c2"), text("no more")]);
+    let user = |text: &str| json!({"type": "user", "message": {"role": "user", "content": text}});
+    let input = format!(
+        "{}\n{}\n{}\n{}\n",
+        json!({"type": "control_request", "request_id": "r", "request": {"subtype": "initialize"}}),
+        user("go"),
+        json!({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": "write"}]}}),
+        user("no"),
+    );
+    let words = [
+        "--output-format",
+        "stream-json",
+        "--verbose",
+        "--input-format",
+        "stream-json",
+        "--setting-sources=",
+    ];
+    let printed = lines(&world.driven("claude/claude", &words, &input).exits(0));
+    let run = world.latest().id();
+    let kinds: Vec<String> = printed
+        .iter()
+        .map(|it| {
+            let word = |name: &str| it[name].as_str().unwrap_or_default().to_owned();
+            format!("{} {}", word("type"), word("subtype"))
+                .trim_end()
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "control_response",
+            "system init",
+            "assistant",
+            "user",
+            "assistant",
+            "result success",
+            "system init",
+            "assistant",
+            "result error_during_execution",
+            "system init",
+            "system permission_denied",
+            "user",
+            "assistant",
+            "result success",
+        ]
+    );
+    let mut ids: Vec<&str> = printed[1..]
+        .iter()
+        .map(|it| it["uuid"].as_str().unwrap())
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(
+        ids.len(),
+        printed.len() - 1,
+        "each line has an id of its own"
+    );
+    assert!(printed[1..].iter().all(|it| it["session_id"] == run));
+    assert_eq!(printed[1]["tools"], json!(["say", "write", "files_get"]));
+    let content = &printed[2]["message"]["content"];
+    assert_eq!(content[0], json!({"type": "text", "text": "I say it"}));
+    assert_eq!(
+        content[1],
+        json!({"type": "tool_use", "id": "c1", "name": "say", "input": {"word": "hi"}})
+    );
+    assert_eq!(printed[2]["message"]["stop_reason"], "tool_use");
+    let result = &printed[3]["message"]["content"][0];
+    assert_eq!(
+        *result,
+        json!({"type": "tool_result", "tool_use_id": "c1", "content": "hi\n", "is_error": false})
+    );
+    assert_eq!(printed[5]["result"], "done");
+    assert_eq!(printed[5]["num_turns"], 2);
+    assert!(
+        printed[8]["errors"][0]
+            .as_str()
+            .unwrap()
+            .contains("'--question'")
+    );
+    assert_eq!(printed[13]["permission_denials"][0]["tool_use_id"], "c2");
+}
+
+#[test]
+fn claude_names_the_limit_that_ended_a_turn() {
+    if !installed(&["jq"]) {
+        return;
+    }
+    let world = World::with_tools(TOOLS);
+    world.model_says([say("")]);
+    let words = [
+        "-p",
+        "go",
+        "--output-format",
+        "stream-json",
+        "--max-turns",
+        "1",
+        "--model",
+        "m",
+    ];
+    let printed = lines(&world.driven("claude/claude", &words, "").exits(0));
+    let last = printed.last().unwrap();
+    assert_eq!(last["subtype"], "error_max_turns");
+    assert_eq!(last["terminal_reason"], "max_turns");
+    assert_eq!(last["is_error"], true);
+    assert_eq!(world.server.last().json()["model"], "m");
+}
+
+#[test]
+fn drivers_run_as_shown() {
+    as_shown("drivers", &["jq"]);
+}
