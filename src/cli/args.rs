@@ -16,6 +16,7 @@ use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
 use crate::text::options::table::CommandTable;
 use crate::text::suggestion::nearest;
+use crate::unix::doors::Door;
 use crate::unix::line_editor;
 use crate::view::stats_table::StatsArgs;
 use std::ffi::OsString;
@@ -166,6 +167,12 @@ pub(crate) struct SandboxArgs {
     pub no_network: bool,
     /// Unix sockets stay allowed without a network.
     pub allow_unix: bool,
+    /// Hosts that can be reached although there is no network.
+    pub doors: Vec<Door>,
+    /// Those that the environment lists, too.
+    pub doors_from_env: bool,
+    /// Where connections are recorded; none: in the directory of the execution, inside a run.
+    pub log: Option<PathBuf>,
     /// Fail where the kernel cannot enforce it all.
     pub strict: bool,
     /// The command and its arguments; never empty.
@@ -318,6 +325,11 @@ fn sandbox_args(given: &ParsedCommand) -> Result<SandboxArgs> {
             name.starts_with(b"~") && name != b"~"
         })
     };
+    if given.has("--log") && !given.has("--allow-host") && !given.has("--allow-hosts-from-env") {
+        return Err(Error::usage(
+            "sandbox: --log needs --allow-host, which it records the use of",
+        ));
+    }
     if let Some(path) = hide.iter().find(is_other_home) {
         let path = path.display();
         return Err(Error::usage(format!(
@@ -332,9 +344,21 @@ fn sandbox_args(given: &ParsedCommand) -> Result<SandboxArgs> {
         hide,
         no_network: given.has("--no-network"),
         allow_unix: given.has("--allow-unix"),
+        doors: given_doors(given)?,
+        doors_from_env: given.has("--allow-hosts-from-env"),
+        log: given.path("--log"),
         strict: given.has("--strict"),
         command: given.operands.clone(),
     })
+}
+
+/// The doors of `--allow-host`.
+pub(super) fn given_doors(given: &ParsedCommand) -> Result<Vec<Door>> {
+    let each = given.texts("--allow-host").into_iter();
+    let read = each.map(|text| {
+        Door::parse(&text).map_err(|why| Error::usage(format!("--allow-host '{text}': {why}")))
+    });
+    read.collect()
 }
 
 fn replay_args(given: &ParsedCommand) -> Result<ReplayArgs> {

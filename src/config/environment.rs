@@ -39,6 +39,10 @@ const GIVEN_KEY: &str = "DELTA_PROVIDER_KEY";
 /// The variable that names the model of agents that name none.
 pub(crate) const MODEL: &str = "DELTA_MODEL";
 
+/// The variable that lists the hosts that tools may reach without a network, with blanks between. It counts only in the
+/// process's environment and the person's own file.
+pub(crate) const ALLOW_HOSTS: &str = "DELTA_ALLOW_HOSTS";
+
 /// The variables that can hold the engine's key, for any API. All but the first are vendors'.
 pub(crate) const KEY_NAMES: [&str; 3] = ["DELTA_API_KEY", "OPENAI_API_KEY", "ANTHROPIC_API_KEY"];
 

@@ -70,7 +70,7 @@ pub(crate) fn run_server(arguments: Vec<OsString>) -> Result<u8> {
         return Err(Error::new(Exit::Terminate, "the client is gone"));
     }
     run_in_session(
-        |_, _| {},
+        |_, _| None,
         |keeper| {
             await_keeper(keeper);
             let error = std::process::Command::new(&program).args(words).exec();

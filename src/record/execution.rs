@@ -11,6 +11,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+/// The variable that names the directory of an execution to the tool that is executed.
+pub(crate) const EXECUTION_DIR: &str = "DELTA_EXECUTION_DIR";
+
+/// The file in it with a line for each connection to a host.
+pub(crate) const NETWORK_LOG: &str = "network.jsonl";
+
 /// The standard input of a program.
 pub(crate) enum Stdin<'s> {
     /// `/dev/null`.

@@ -75,6 +75,8 @@ pub(crate) struct Grants<'a> {
     pub ro: &'a [PathBuf],
     /// TCP.
     pub network: bool,
+    /// TCP within a network namespace that has nothing but a loopback interface.
+    pub loopback: bool,
     /// Unix sockets of other processes, wherever they are.
     pub unix: bool,
     /// True if this process has network interfaces too, so that only Landlock keeps it from TCP.
@@ -175,9 +177,10 @@ fn create(grants: &Grants<'_>) -> std::result::Result<RulesetCreated, RulesetErr
         .handle_access(AccessFs::from_all(WHOLE))?
         .scope(Scope::Signal)?;
     if !grants.network {
-        rules = rules
-            .handle_access(AccessNet::from_all(WHOLE))?
-            .scope(Scope::AbstractUnixSocket)?;
+        rules = rules.scope(Scope::AbstractUnixSocket)?;
+    }
+    if !grants.network && !grants.loopback {
+        rules = rules.handle_access(AccessNet::from_all(WHOLE))?;
     }
     if !grants.unix {
         // Not even strictly: seccomp does it on older kernels.

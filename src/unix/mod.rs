@@ -18,6 +18,7 @@ pub(crate) mod namespaces;
 pub(crate) mod supervisor;
 pub(crate) mod timed_output;
 pub(crate) mod terminal;
+pub(crate) mod doors;
 pub(crate) mod typed;
 pub(crate) mod line_editor;
 pub(crate) mod line_history;

@@ -38,6 +38,8 @@ pub(crate) struct Entered {
     pub open: Vec<String>,
     /// True if the process still has the network interfaces it had.
     pub has_network: bool,
+    /// Why there is no user namespace, if one was needed.
+    pub obstacle: Option<String>,
 }
 
 impl View {
@@ -151,6 +153,7 @@ impl View {
         let mut entered = Entered {
             open: Vec::new(),
             has_network: self.has_network,
+            obstacle: None,
         };
         if wanted.is_empty() {
             request_ids(keeper, false)?;
@@ -164,6 +167,7 @@ impl View {
             let why = format!("the kernel provides no user namespace: {}", reason(&e));
             entered.open.extend(self.all_open(network, &why));
             entered.has_network = true;
+            entered.obstacle = Some(why);
             return Ok(entered);
         }
         request_ids(keeper, true)?;

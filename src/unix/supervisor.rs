@@ -2,7 +2,8 @@
 //!
 //! The *front* is the process that was started. It stays in its process group and receives the signals meant for the
 //! command. The *keeper* is its child, outside that group: when the front is killed, it kills the command's group.
-//! Both forward signals, hold no standard streams, and end as the command ended.
+//! Both forward signals, hold no standard streams, and end as the command ended. While it waits, the keeper can serve
+//! the command.
 //!
 //! Unaware of what the command is and how it is restricted. The front and the keeper are not restricted.
 
@@ -17,7 +18,8 @@ use signal_hook::consts::{
 use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
 /// Signals to forward, except those that were ignored when this process started.
@@ -25,14 +27,17 @@ const FORWARDED: [i32; 9] = [
     SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, SIGTSTP, SIGCONT,
 ];
 
+/// Serves the command until a descriptor can be read.
+pub(crate) type Serve = Box<dyn FnMut(BorrowedFd<'_>)>;
+
 /// Calls `execute` in a new session, to replace its process with the command or return an error. The keeper calls
-/// `attend` with the id of that process. Their streams are connected; `execute` must pass its own to [`await_keeper`]
-/// last. After the command has ended, the keeper calls `inspect`, if given, which may print on stderr and returns whether
-/// success is to become failure; for this it keeps stderr open.
+/// `attend` with the id of that process, and from then on what this returns. Their streams are connected; `execute` must
+/// pass its own to [`await_keeper`] last. After the command has ended, the keeper calls `inspect`, if given, which may
+/// print on stderr and returns whether success is to become failure. For both it keeps stderr open.
 ///
 /// Returns in each of the three processes: the command's exit code, or why it was not executed.
 pub(crate) fn run_in_session(
-    attend: impl FnOnce(Pid, &UnixStream),
+    attend: impl FnOnce(Pid, &UnixStream) -> Option<Serve>,
     execute: impl FnOnce(UnixStream) -> Error,
     inspect: Option<impl FnOnce() -> bool>,
 ) -> Result<u8> {
@@ -43,7 +48,7 @@ pub(crate) fn run_in_session(
         let mut signals = catch_signals(ignored).map_err(not_started)?;
         drop((front_end, keeper_end));
         release_stdio(false);
-        return await_exit(&Ward::Keeper(keeper), &mut signals).map(end_like);
+        return await_exit(&Ward::Keeper(keeper), &mut signals, None).map(end_like);
     }
     drop(front_end);
     signal_on_death_of(front, Signal::CONT)?;
@@ -53,11 +58,12 @@ pub(crate) fn run_in_session(
     if let Some(command) = fork_child().map_err(not_started)? {
         drop(theirs);
         let mut signals = catch_signals(ignored).map_err(not_started)?;
-        release_stdio(inspect.is_some());
-        attend(command, &ours);
+        let service = attend(command, &ours).map(|serve| Service::new(serve, ignored));
+        let service = service.transpose().map_err(not_started)?;
+        release_stdio(inspect.is_some() || service.is_some());
         await_end(&mut keeper_end);
         drop(ours);
-        let status = await_exit(&Ward::Command { command, front }, &mut signals)?;
+        let status = await_exit(&Ward::Command { command, front }, &mut signals, service)?;
         let has_failed = inspect.is_some_and(|inspect| inspect());
         return Ok(end_like(status).max(has_failed.into()));
     }
@@ -162,13 +168,39 @@ impl Ward {
 
 /// Starts to catch the signals to forward. Ignored ones stay ignored, also in the command.
 fn catch_signals(ignored: u64) -> io::Result<Signals> {
-    let is_heeded = |signal: &i32| ignored >> (signal - 1) & 1 == 0;
-    let caught = FORWARDED.into_iter().filter(is_heeded);
-    Signals::new(caught.chain([SIGCHLD]))
+    Signals::new(caught_signals(ignored))
 }
 
-/// Forwards signals until the child ends.
-fn await_exit(ward: &Ward, signals: &mut Signals) -> Result<WaitIdStatus> {
+fn caught_signals(ignored: u64) -> impl Iterator<Item = i32> {
+    let is_heeded = move |signal: &i32| ignored >> (signal - 1) & 1 == 0;
+    FORWARDED.into_iter().filter(is_heeded).chain([SIGCHLD])
+}
+
+/// What the keeper does while it waits.
+struct Service {
+    serve: Serve,
+    /// Can be read after each signal that is caught.
+    woken: UnixStream,
+}
+
+impl Service {
+    /// Made after the handlers, so that they have noted a signal when this wakes.
+    fn new(serve: Serve, ignored: u64) -> io::Result<Self> {
+        let (woken, wake) = UnixStream::pair()?;
+        woken.set_nonblocking(true)?;
+        for signal in caught_signals(ignored) {
+            signal_hook::low_level::pipe::register(signal, wake.try_clone()?)?;
+        }
+        Ok(Self { serve, woken })
+    }
+}
+
+/// Forwards signals until the child ends, and serves it meanwhile.
+fn await_exit(
+    ward: &Ward,
+    signals: &mut Signals,
+    mut service: Option<Service>,
+) -> Result<WaitIdStatus> {
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     loop {
         let status = process::waitid(process::WaitId::Pid(ward.pid()), ended);
@@ -176,8 +208,16 @@ fn await_exit(ward: &Ward, signals: &mut Signals) -> Result<WaitIdStatus> {
             return Ok(status);
         }
         ward.kill_orphans();
-        for signal in signals.wait() {
+        let caught = match service {
+            Some(_) => signals.pending(),
+            None => signals.wait(),
+        };
+        for signal in caught {
             ward.forward(signal);
+        }
+        if let Some(Service { serve, woken }) = &mut service {
+            serve(woken.as_fd());
+            may_fail(woken.read(&mut [0; 64]));
         }
     }
 }

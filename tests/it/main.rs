@@ -38,6 +38,7 @@ mod damage;
 mod deadline;
 mod diff;
 mod docs;
+mod doors;
 mod environment;
 mod everyday;
 mod example_approval;

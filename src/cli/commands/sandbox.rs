@@ -1,16 +1,22 @@
 //! `delta sandbox`: restricts a child process, which then executes the command.
 
+mod doors;
+
 use crate::cli::args::SandboxArgs;
 use crate::config::person;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
 use crate::record::run_dir::{NOTE, OPEN_HERE};
 use crate::record::workspace::Workspace;
+use crate::unix::doors::{Proxy, proxy_variables};
 use crate::unix::git_dir::{AbsentFile, decisive_paths, is_git_dir};
 use crate::unix::landlock::{Grants, is_system_path, restrict};
 use crate::unix::namespaces::{View, map_ids};
+use crate::unix::supervisor::Serve;
 use crate::unix::terminal::Screen;
 use crate::unix::{files, seccomp, supervisor};
+use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
+use rustix::process::Pid;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -31,27 +37,49 @@ const NEVER_RESTRICTED: &str = "mode, owner, times and extended attributes of th
 
 /// Runs the command and returns its exit code.
 pub(crate) fn run_sandboxed(wanted: &SandboxArgs) -> Result<u8> {
-    let (view, absent) = plan_view(wanted);
+    let open = doors::wanted_doors(wanted)?;
+    let network = match (open.is_empty(), wanted.no_network) {
+        (false, _) => Network::Doors,
+        (true, true) => Network::None,
+        (true, false) => Network::All,
+    };
+    let (view, absent) = plan_view(wanted, network);
+    let plan = doors::plan(wanted, open)?;
     let inspect = (!absent.is_empty()).then_some(|| put_aside_new(&absent));
-    let execute = |keeper| match prepare(wanted, &view, &keeper) {
+    let attend = |command: Pid, peer: &UnixStream| {
+        map_ids(command, peer);
+        let mut proxy = Proxy::start(plan?, peer)?;
+        let serve: Serve = Box::new(move |other: BorrowedFd<'_>| proxy.serve_until(other));
+        Some(serve)
+    };
+    let execute = |keeper| match prepare(wanted, network, &view, &keeper) {
         Ok(command) => {
             supervisor::await_keeper(keeper);
             execute(command)
         }
         Err(error) => error,
     };
-    supervisor::run_in_session(map_ids, execute, inspect)
+    supervisor::run_in_session(attend, execute, inspect)
+}
+
+/// What the command can reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Network {
+    All,
+    None,
+    /// What is open, from a network namespace that has a loopback interface.
+    Doors,
 }
 
 /// The plan of what to protect, and the files that would belong to it but do not exist, so that they cannot be protected.
-fn plan_view(wanted: &SandboxArgs) -> (View, Vec<AbsentFile>) {
+fn plan_view(wanted: &SandboxArgs, network: Network) -> (View, Vec<AbsentFile>) {
     let canonical = |paths: &[PathBuf]| -> Vec<PathBuf> {
         let paths = paths.iter().filter_map(|path| path.canonicalize().ok());
         paths.collect()
     };
     let writable = canonical(&wanted.rw);
     make_workspace(&writable);
-    let mut view = View::new(!wanted.no_network);
+    let mut view = View::new(network == Network::All);
     let mut all_absent = Vec::new();
     for dir in &writable {
         for (name, read_only) in PROTECTED {
@@ -129,7 +157,12 @@ fn put_aside_new(absent: &[AbsentFile]) -> bool {
 }
 
 /// Restricts this process irrevocably.
-fn prepare(wanted: &SandboxArgs, view: &View, keeper: &UnixStream) -> Result<Command> {
+fn prepare(
+    wanted: &SandboxArgs,
+    network: Network,
+    view: &View,
+    keeper: &UnixStream,
+) -> Result<Command> {
     let note = Note::new();
     let links = view.links.iter();
     let mut open: Vec<String> = links
@@ -142,19 +175,25 @@ fn prepare(wanted: &SandboxArgs, view: &View, keeper: &UnixStream) -> Result<Com
         let message = format!("sandbox: user namespace without ids: {}", reason(&e));
         Error::new(Exit::NotSetUp, message)
     })?;
+    let port = match network {
+        Network::Doors => Some(doors::open_doors(keeper, entered.obstacle.as_deref())?),
+        Network::All | Network::None => None,
+    };
     open.extend(entered.open);
-    let unix = !wanted.no_network || wanted.allow_unix;
+    let has_network = network == Network::All;
+    let unix = has_network || wanted.allow_unix;
     let enforced = restrict(&Grants {
         rw: &wanted.rw,
         ro: &wanted.ro,
-        network: !wanted.no_network,
+        network: has_network,
+        loopback: network == Network::Doors,
         unix,
         has_interfaces: entered.has_network,
         strict: wanted.strict,
     })?;
     open.extend(enforced.missing.into_iter().map(str::to_owned));
     let has_unix = unix || enforced.unix;
-    if !seccomp::apply(!wanted.no_network, has_unix) {
+    if !seccomp::apply(has_network, has_unix) {
         let sockets = if has_unix { "" } else { ", Unix sockets" };
         open.push(format!(
             "terminal input and limits of other processes{sockets} (the kernel has no seccomp)"
@@ -173,6 +212,7 @@ fn prepare(wanted: &SandboxArgs, view: &View, keeper: &UnixStream) -> Result<Com
         .ok_or_else(|| Error::usage("sandbox needs a command"))?;
     let mut command = Command::new(program);
     command.args(arguments);
+    command.envs(port.into_iter().flat_map(proxy_variables));
     let temporary = temporary(wanted).map_err(|error| Error {
         exit: Exit::NotSetUp,
         ..error

@@ -1,0 +1,128 @@
+//! The doors of `delta sandbox`: which are open, and where their use is recorded.
+
+use crate::cli::args::SandboxArgs;
+use crate::config::environment::ALLOW_HOSTS;
+use crate::error::{At, Error, Exit, Result, reason};
+use crate::model::http::RESOLVE_COMMAND;
+use crate::record::execution::{EXECUTION_DIR, NETWORK_LOG};
+use crate::unix::doors::{Door, Plan, Upstreams, find_obstacle, open_inside, read_doors};
+use crate::unix::files;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// The doors that the command line and, if it says so, the environment open.
+///
+/// # Errors
+/// A word of the environment's is no door.
+pub(super) fn wanted_doors(wanted: &SandboxArgs) -> Result<Vec<Door>> {
+    let listed = std::env::var(ALLOW_HOSTS)
+        .ok()
+        .filter(|_| wanted.doors_from_env);
+    let listed = read_doors(&listed.unwrap_or_default());
+    let listed = listed.map_err(|why| Error::usage(format!("{ALLOW_HOSTS}: {why}")))?;
+    Ok([&*wanted.doors, &*listed].concat())
+}
+
+/// The plan for the proxy of these doors; none without any. It is made before anything is restricted.
+pub(super) fn plan(wanted: &SandboxArgs, doors: Vec<Door>) -> Result<Option<Plan>> {
+    if doors.is_empty() {
+        return Ok(None);
+    }
+    refuse_sockets()?;
+    let in_run = std::env::var_os(EXECUTION_DIR).map(PathBuf::from);
+    let in_run = in_run.map(|dir| dir.join(NETWORK_LOG));
+    let log = wanted.log.clone().or(in_run);
+    let log = log.map(|path| open_log(&path)).transpose();
+    let log = log.map_err(|error| Error {
+        exit: Exit::NotSetUp,
+        message: format!("sandbox: {}", error.message),
+        ..error
+    })?;
+    let program = std::env::current_exe().at("find", Path::new("delta"))?;
+    Ok(Some(Plan {
+        doors,
+        log,
+        upstreams: Upstreams::new(|name| std::env::var(name).ok()),
+        resolver: vec![
+            program.to_string_lossy().into_owned(),
+            RESOLVE_COMMAND.to_owned(),
+        ],
+    }))
+}
+
+fn open_log(path: &Path) -> Result<File> {
+    let mut options = OpenOptions::new();
+    let options = options.append(true).create(true).mode(0o600);
+    let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+    let opened = options.custom_flags(flags.bits().cast_signed()).open(path);
+    let file = opened.at("open", path)?;
+    match file.metadata().at("read", path)?.is_file() {
+        true => Ok(file),
+        false => Err(files::not_regular()).at("open", path),
+    }
+}
+
+/// Opens the inner end for the command, and returns its port.
+///
+/// # Errors
+/// There is no network namespace, so that there would be no doors but an open network.
+pub(super) fn open_doors(keeper: &UnixStream, obstacle: Option<&str>) -> Result<u16> {
+    let refused = |why: &str| {
+        let message = format!(
+            "sandbox: --allow-host needs a network namespace, and {why}; {}",
+            find_obstacle()
+        );
+        Error::new(Exit::NotSetUp, message)
+    };
+    match obstacle {
+        Some(why) => Err(refused(why)),
+        None => open_inside(keeper)
+            .map_err(|e| refused(&format!("it cannot be set up: {}", reason(&e)))),
+    }
+}
+
+/// Fails if the command would inherit a socket from outside, which belongs to no namespace of its own. Its standard
+/// streams are what its caller gave it.
+fn refuse_sockets() -> Result<()> {
+    const CLOSED_ON_EXEC: u32 = 0o2_000_000;
+    let known = std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
+    for entry in std::fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let number = entry.file_name().to_string_lossy().parse().unwrap_or(0);
+        let target = entry.path().read_link().unwrap_or_default();
+        let target = target.to_string_lossy().into_owned();
+        let inode = target
+            .strip_prefix("socket:[")
+            .and_then(|it| it.strip_suffix(']'));
+        let Some(inode) = inode.filter(|_| number > 2) else {
+            continue;
+        };
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"));
+        let flags = info.unwrap_or_default();
+        let flags = flags.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|it| u32::from_str_radix(it.trim(), 8).ok());
+        if flags.unwrap_or(0) & CLOSED_ON_EXEC == 0 && !is_connected_pair(&known, inode) {
+            let message = format!(
+                "sandbox: descriptor {number} is a socket that was opened outside; close it: {number}<&- in a shell"
+            );
+            return Err(Error::new(Exit::NotSetUp, message));
+        }
+    }
+    Ok(())
+}
+
+/// True for a Unix socket that is connected and cannot send elsewhere. `known` is `/proc/net/unix`.
+fn is_connected_pair(known: &str, inode: &str) -> bool {
+    const STREAM: &str = "0001";
+    const SEQPACKET: &str = "0005";
+    const CONNECTED: &str = "03";
+    known.lines().any(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        matches!(fields[..], [_, _, _, _, STREAM | SEQPACKET, CONNECTED, it, ..] if it == inode)
+    })
+}

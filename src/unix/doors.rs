@@ -1,0 +1,78 @@
+//! Doors: the hosts that a command without a network may reach, through a proxy outside of its namespaces.
+//!
+//! The command's process opens the inner end, a listening socket on its own loopback interface, and hands it to the
+//! process that supervises it. That one is the proxy: it resolves names, and connects to what has passed.
+//!
+//! Unaware of agents and runs.
+
+mod door;
+mod body;
+mod request;
+mod upstream;
+mod address;
+mod inside;
+mod relay;
+mod lookup;
+mod connection;
+mod proxy;
+
+pub(crate) use door::Door;
+pub(crate) use inside::open as open_inside;
+pub(crate) use proxy::{Plan, Proxy};
+pub(crate) use upstream::Upstreams;
+
+/// Variables by which programs find the proxy; each is set in lower case, too.
+const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "GRPC_PROXY"];
+
+/// Reads doors that are separated by blanks.
+///
+/// # Errors
+/// A word that is none, and why.
+pub(crate) fn read_doors(text: &str) -> Result<Vec<Door>, String> {
+    let read = |word: &str| Door::parse(word).map_err(|why| format!("'{word}': {why}"));
+    text.split_whitespace().map(read).collect()
+}
+
+/// The variables by which the command finds its proxy on a port of its loopback interface.
+pub(crate) fn proxy_variables(port: u16) -> Vec<(String, String)> {
+    let url = format!("http://127.0.0.1:{port}");
+    let proxies = PROXIES.map(|name| (name, url.as_str()));
+    let direct = ("NO_PROXY", "localhost,127.0.0.1,::1");
+    let both = proxies.into_iter().chain([direct]);
+    let both = both.flat_map(|(name, value)| {
+        let names = [name.to_owned(), name.to_ascii_lowercase()];
+        names.map(|name| (name, value.to_owned()))
+    });
+    let node = ("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
+    both.chain([node]).collect()
+}
+
+/// What keeps this user from getting namespaces, as far as the kernel shows it.
+pub(crate) fn find_obstacle() -> &'static str {
+    const SWITCHES: [(&str, &str, &str); 3] = [
+        (
+            "user/max_user_namespaces",
+            "0",
+            "the sysctl user.max_user_namespaces is 0",
+        ),
+        (
+            "kernel/unprivileged_userns_clone",
+            "0",
+            "the sysctl kernel.unprivileged_userns_clone is 0",
+        ),
+        (
+            "kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "the sysctl kernel.apparmor_restrict_unprivileged_userns is 1",
+        ),
+    ];
+    let is_set = |(file, value, _): &&(&str, &str, &str)| {
+        let text = std::fs::read_to_string(format!("/proc/sys/{file}"));
+        text.is_ok_and(|text| text.trim() == *value)
+    };
+    let found = SWITCHES.iter().find(is_set);
+    found.map_or(
+        "an outer sandbox, or the seccomp or AppArmor profile of a container, forbids it",
+        |(.., words)| words,
+    )
+}

@@ -1,0 +1,511 @@
+//! One connection of the command, from its request to its end: what it asks for is looked up, connected, passed on.
+//!
+//! Unaware of other connections. Nothing here waits.
+
+use super::address::is_inside;
+use super::door::{Door, Host, door_for};
+use super::lookup::NameLookup;
+use super::relay::Relay;
+use super::request::{Kind, LONGEST_HEAD, Request, head_length};
+use super::upstream::{Upstream, Upstreams};
+use crate::error::{may_fail, reason};
+use rustix::event::PollFlags;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
+    sockopt,
+};
+use std::collections::HashSet;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// How long a name may take to resolve, and an address to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client may take for its request, and a proxy for its answer.
+const HEAD_TIME: Duration = Duration::from_secs(30);
+
+/// How long a client that has its answer may take to close.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// How long a tunnel stays open in which the server has ended and nothing moves.
+const HALF_OPEN: Duration = Duration::from_secs(60);
+
+/// The most addresses of one name that are tried.
+const MOST_ADDRESSES: usize = 4;
+
+/// What all connections have in common.
+pub(super) struct Desk {
+    pub doors: Vec<Door>,
+    pub upstreams: Upstreams,
+    /// The command that prints the addresses of the name after it.
+    pub resolver: Vec<String>,
+    pub now: Instant,
+    /// How many lookups may begin now.
+    pub free_lookups: usize,
+    /// Called with a remark for the person.
+    pub say: Box<dyn Fn(&str)>,
+    /// What a remark has been made about.
+    pub said: HashSet<String>,
+    pub scratch: Vec<u8>,
+}
+
+impl Desk {
+    /// Makes a remark, unless there has been one about the same.
+    fn say_once(&mut self, about: &str, text: &str) {
+        const MOST: usize = 100;
+        if self.said.len() < MOST && self.said.insert(about.to_owned()) {
+            (self.say)(text);
+        }
+    }
+}
+
+/// The command's side of a connection, and what is recorded of it.
+pub(super) struct Client {
+    socket: TcpStream,
+    /// The host and the port of the request, once it is there; those of one that is no request are empty.
+    pub asked: Option<(String, u16)>,
+    pub is_allowed: bool,
+    pub began: Instant,
+    pub up: u64,
+    pub down: u64,
+    /// When the stage has taken too long.
+    deadline: Option<Instant>,
+}
+
+pub(super) struct ProxiedConnection {
+    pub client: Client,
+    stage: Stage,
+}
+
+/// A request that may pass, and the proxy on its way.
+struct Passed {
+    request: Request,
+    upstream: Option<Upstream>,
+}
+
+enum Stage {
+    /// The head of the request is not whole yet.
+    Head(Vec<u8>),
+    /// Too many names are being looked up.
+    Queued(Box<Passed>),
+    Lookup(Box<Passed>, NameLookup),
+    /// The addresses to try next, in reverse.
+    Connecting(Box<Passed>, OwnedFd, Vec<SocketAddr>),
+    /// The other proxy has been asked for a tunnel.
+    Answer(Box<Passed>, OwnedFd, Vec<u8>),
+    Relay(Relay),
+    /// All has been written; until the client has read it and closes.
+    Farewell,
+    Ended,
+}
+
+/// What has happened to the two ends of a connection.
+#[derive(Clone, Copy)]
+pub(super) struct Ready {
+    pub client: PollFlags,
+    pub other: PollFlags,
+}
+
+impl ProxiedConnection {
+    pub(super) fn new(socket: TcpStream, now: Instant) -> Self {
+        may_fail(socket.set_nodelay(true));
+        let client = Client {
+            socket,
+            asked: None,
+            is_allowed: false,
+            began: now,
+            up: 0,
+            down: 0,
+            deadline: Some(now + HEAD_TIME),
+        };
+        let stage = Stage::Head(Vec::new());
+        Self { client, stage }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        matches!(self.stage, Stage::Ended)
+    }
+
+    /// True for one that has not said yet what it is for.
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(self.stage, Stage::Head(_))
+    }
+
+    pub(super) fn is_lookup(&self) -> bool {
+        matches!(self.stage, Stage::Lookup(..))
+    }
+
+    pub(super) fn is_queued(&self) -> bool {
+        matches!(self.stage, Stage::Queued(_))
+    }
+
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.client.deadline
+    }
+
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.client.socket.as_fd()
+    }
+
+    /// What is waited for: at the client, and at the other end if that is to be watched.
+    pub(super) fn interest(&self) -> (PollFlags, Option<(BorrowedFd<'_>, PollFlags)>) {
+        let none = PollFlags::empty();
+        match &self.stage {
+            Stage::Head(_) | Stage::Farewell => (PollFlags::IN, None),
+            Stage::Queued(_) | Stage::Ended => (none, None),
+            Stage::Lookup(_, lookup) => {
+                let output = lookup.output();
+                (none, output.map(|it| (it, PollFlags::IN)))
+            }
+            Stage::Connecting(_, server, _) => (none, Some((server.as_fd(), PollFlags::OUT))),
+            Stage::Answer(_, server, _) => (none, Some((server.as_fd(), PollFlags::IN))),
+            Stage::Relay(relay) => relay.interest(),
+        }
+    }
+
+    /// Goes as far as is possible without waiting.
+    pub(super) fn advance(&mut self, ready: Ready, desk: &mut Desk) {
+        let (wanted, _) = self.interest();
+        let is_gone = ready.client.intersects(PollFlags::ERR | PollFlags::HUP) && wanted.is_empty();
+        let is_late = self.client.deadline.is_some_and(|it| it <= desk.now);
+        let stage = std::mem::replace(&mut self.stage, Stage::Ended);
+        self.stage = match stage {
+            _ if is_gone => Stage::Ended,
+            stage if is_late => self.client.give_up(stage, desk),
+            Stage::Head(head) if !ready.client.is_empty() => self.client.read_head(head, desk),
+            Stage::Queued(passed) if desk.free_lookups > 0 => self.client.look_up(passed, desk),
+            Stage::Lookup(passed, lookup) if !ready.other.is_empty() => {
+                self.client.read_addresses(passed, lookup, desk)
+            }
+            Stage::Connecting(passed, server, rest) if !ready.other.is_empty() => {
+                match sockopt::socket_error(&server) {
+                    Ok(Ok(())) => self.client.connected(passed, server, desk),
+                    Ok(Err(e)) | Err(e) => self.client.connect(passed, rest, e, desk),
+                }
+            }
+            Stage::Answer(passed, server, text) if !ready.other.is_empty() => {
+                self.client.read_answer(passed, (server, text), desk)
+            }
+            Stage::Relay(relay) if !(ready.client | ready.other).is_empty() => {
+                self.client.pass(relay, desk)
+            }
+            Stage::Farewell if !ready.client.is_empty() => self.client.part(desk),
+            stage => stage,
+        };
+    }
+}
+
+impl Client {
+    /// Reads what there is of the head, and nothing that follows it.
+    fn read_head(&mut self, mut head: Vec<u8>, desk: &mut Desk) -> Stage {
+        match take_head(&self.socket, &mut head, &mut desk.scratch) {
+            Ok(true) => {}
+            Ok(false) if head.len() < LONGEST_HEAD => return Stage::Head(head),
+            // No reader would take it.
+            Ok(false) => head.clear(),
+            Err(_) => return Stage::Ended,
+        }
+        match Request::parse(&head) {
+            Ok(request) => self.admit(request, desk),
+            Err(why) => {
+                self.asked = Some((String::new(), 0));
+                self.refuse("400 Bad Request", why, desk)
+            }
+        }
+    }
+
+    /// Decides whether a request may pass, and on which way.
+    fn admit(&mut self, request: Request, desk: &mut Desk) -> Stage {
+        let (host, port) = (&request.host, request.port);
+        self.asked = Some((host.to_string(), port));
+        if !desk.doors.iter().any(|door| door.opens(host, port)) {
+            let door = door_for(host, port);
+            let why = format!("{host}:{port} is closed; --allow-host {door} would open it");
+            return self.forbid(&why, desk);
+        }
+        let is_tunnel = matches!(request.kind, Kind::Tunnel);
+        let upstream = match desk.upstreams.find(host, port, is_tunnel) {
+            Ok(upstream) => upstream,
+            Err(why) => return self.fail(why, desk),
+        };
+        self.is_allowed = true;
+        let next = match &upstream {
+            Some(upstream) => {
+                let text = "what is open is reached through the proxy of delta's environment, which chooses the addresses";
+                desk.say_once("", text);
+                (upstream.host.clone(), upstream.port)
+            }
+            None => (host.clone(), port),
+        };
+        let passed = Box::new(Passed { request, upstream });
+        match next {
+            // The door names it, or delta's environment.
+            (Host::Address(address), port) => {
+                let addresses = vec![SocketAddr::new(address, port)];
+                self.connect(passed, addresses, Errno::HOSTUNREACH, desk)
+            }
+            (Host::Name(_), _) => {
+                self.deadline = None;
+                match desk.free_lookups {
+                    0 => Stage::Queued(passed),
+                    _ => self.look_up(passed, desk),
+                }
+            }
+        }
+    }
+
+    /// Starts a process that asks the system's resolver, which blocks.
+    fn look_up(&mut self, passed: Box<Passed>, desk: &mut Desk) -> Stage {
+        let (host, _) = passed.next();
+        desk.free_lookups = desk.free_lookups.saturating_sub(1);
+        self.deadline = Some(desk.now + PATIENCE);
+        match NameLookup::start(&desk.resolver, &host) {
+            Ok(lookup) => Stage::Lookup(passed, lookup),
+            Err(e) => self.fail(&format!("{host} cannot be looked up: {}", reason(&e)), desk),
+        }
+    }
+
+    fn read_addresses(
+        &mut self,
+        passed: Box<Passed>,
+        mut lookup: NameLookup,
+        desk: &mut Desk,
+    ) -> Stage {
+        let Some(mut all) = lookup.read(&mut desk.scratch) else {
+            return Stage::Lookup(passed, lookup);
+        };
+        let (host, port) = passed.next();
+        let first = all.first().copied();
+        if passed.upstream.is_none() {
+            all.retain(|address| !is_inside(*address));
+        }
+        match (first, all.is_empty()) {
+            (None, _) => {
+                let why = format!("{host} does not resolve");
+                self.fail(&why, desk)
+            }
+            (Some(inside), true) => {
+                self.is_allowed = false;
+                let inside = Host::Address(inside);
+                let door = door_for(&inside, port);
+                let why = format!(
+                    "{host} leads to {inside}, which is of this machine or its network; only --allow-host {door} \
+                     opens that, under its address"
+                );
+                self.forbid(&why, desk)
+            }
+            (Some(_), false) => {
+                let all = all.into_iter().take(MOST_ADDRESSES);
+                let all = all.map(|address| SocketAddr::new(address, port));
+                let all: Vec<SocketAddr> = all.rev().collect();
+                self.connect(passed, all, Errno::HOSTUNREACH, desk)
+            }
+        }
+    }
+
+    /// Begins to connect to the last of these addresses. `failure` is that of the one before.
+    fn connect(
+        &mut self,
+        passed: Box<Passed>,
+        mut addresses: Vec<SocketAddr>,
+        mut failure: Errno,
+        desk: &mut Desk,
+    ) -> Stage {
+        while let Some(address) = addresses.pop() {
+            match begin_to_connect(address) {
+                Ok(server) => {
+                    self.deadline = Some(desk.now + PATIENCE);
+                    return Stage::Connecting(passed, server, addresses);
+                }
+                Err(e) => failure = e,
+            }
+        }
+        let (host, port) = passed.next();
+        let why = reason(&failure.into());
+        let why = format!("{host}:{port} does not answer: {why}");
+        self.fail(&why, desk)
+    }
+
+    fn connected(&mut self, passed: Box<Passed>, server: OwnedFd, desk: &mut Desk) -> Stage {
+        may_fail(sockopt::set_tcp_nodelay(&server, true));
+        let proxy = passed.upstream.as_ref().map(|it| it.credentials.as_str());
+        match (&passed.request.kind, proxy) {
+            (Kind::Tunnel, None) => self.open_tunnel(server, desk),
+            (Kind::Tunnel, Some(_)) => {
+                let head = passed.request.head_for(proxy);
+                self.deadline = Some(desk.now + HEAD_TIME);
+                // It fits: nothing has been sent before.
+                match send(&server, &head, SendFlags::NOSIGNAL) {
+                    Ok(sent) if sent == head.len() => Stage::Answer(passed, server, Vec::new()),
+                    _ => self.fail("the proxy of delta's environment does not listen", desk),
+                }
+            }
+            (Kind::Plain(plain), _) => {
+                self.deadline = None;
+                let head = passed.request.head_for(proxy);
+                let relay = Relay::of_request(server, head, plain.body.clone());
+                self.pass(relay, desk)
+            }
+        }
+    }
+
+    /// Reads what the other proxy says of a tunnel. Before it agrees it gets nothing of what the command sends, which
+    /// could be another request to it.
+    fn read_answer(
+        &mut self,
+        passed: Box<Passed>,
+        (server, mut text): (OwnedFd, Vec<u8>),
+        desk: &mut Desk,
+    ) -> Stage {
+        let read = take_head(&server, &mut text, &mut desk.scratch);
+        if let Ok(false) = read
+            && text.len() < LONGEST_HEAD
+        {
+            return Stage::Answer(passed, server, text);
+        }
+        let code = text.strip_prefix(b"HTTP/1.").and_then(|it| it.get(2..5));
+        let code = code.and_then(|it| std::str::from_utf8(it).ok());
+        let code = code.filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
+        match code {
+            Some(code) if code.starts_with('2') && matches!(read, Ok(true)) => {
+                self.open_tunnel(server, desk)
+            }
+            code => {
+                let authority = passed.request.authority();
+                let answer = code.map_or_else(String::new, |code| format!(": it answers {code}"));
+                let why = format!(
+                    "the proxy of delta's environment opens no tunnel to {authority}{answer}"
+                );
+                self.fail(&why, desk)
+            }
+        }
+    }
+
+    fn open_tunnel(&mut self, server: OwnedFd, desk: &mut Desk) -> Stage {
+        self.deadline = None;
+        let answer = b"HTTP/1.1 200 Connection established\r\n\r\n";
+        match send(&self.socket, answer, SendFlags::NOSIGNAL) {
+            Ok(sent) if sent == answer.len() => self.pass(Relay::tunnel(server), desk),
+            _ => Stage::Ended,
+        }
+    }
+
+    fn pass(&mut self, mut relay: Relay, desk: &mut Desk) -> Stage {
+        let before = self.up + self.down;
+        let is_open = relay.pass(&self.socket, &mut desk.scratch);
+        (self.up, self.down) = relay.bytes();
+        if !is_open {
+            return Stage::Ended;
+        }
+        if relay.is_answered() {
+            self.deadline = Some(desk.now + FAREWELL);
+            return Stage::Farewell;
+        }
+        if relay.is_half_open() && (self.deadline.is_none() || before < self.up + self.down) {
+            self.deadline = Some(desk.now + HALF_OPEN);
+        }
+        Stage::Relay(relay)
+    }
+
+    /// Reads on until the client closes, so that it gets what it was sent.
+    fn part(&mut self, desk: &mut Desk) -> Stage {
+        match recv(&self.socket, &mut desk.scratch[..], RecvFlags::DONTWAIT) {
+            Ok((1.., _)) | Err(Errno::AGAIN) => Stage::Farewell,
+            _ => Stage::Ended,
+        }
+    }
+
+    /// Ends a stage that takes too long.
+    fn give_up(&mut self, stage: Stage, desk: &mut Desk) -> Stage {
+        match stage {
+            Stage::Lookup(passed, _) => {
+                let seconds = PATIENCE.as_secs();
+                let why = format!("{} does not resolve within {seconds} s", passed.next().0);
+                self.fail(&why, desk)
+            }
+            Stage::Connecting(passed, _, rest) => self.connect(passed, rest, Errno::TIMEDOUT, desk),
+            Stage::Answer(..) => {
+                let why = "the proxy of delta's environment does not answer";
+                self.fail(why, desk)
+            }
+            _ => Stage::Ended,
+        }
+    }
+
+    /// Refuses a request that no door is for.
+    fn forbid(&mut self, why: &str, desk: &mut Desk) -> Stage {
+        self.refuse_aloud("403 Forbidden", why, desk)
+    }
+
+    /// Refuses a request that leads nowhere.
+    fn fail(&mut self, why: &str, desk: &mut Desk) -> Stage {
+        self.refuse_aloud("502 Bad Gateway", why, desk)
+    }
+
+    /// Says so to the person, too, once for each host.
+    fn refuse_aloud(&mut self, status: &str, why: &str, desk: &mut Desk) -> Stage {
+        let host = self.asked.as_ref().map_or("", |(host, _)| host);
+        desk.say_once(host, why);
+        self.refuse(status, why, desk)
+    }
+
+    fn refuse(&mut self, status: &str, why: &str, desk: &Desk) -> Stage {
+        let body = format!("delta: sandbox: {why}\n");
+        let length = body.len();
+        let text = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
+             Connection: close\r\n\r\n{body}"
+        );
+        // It fits: nothing has been sent before.
+        may_fail(send(&self.socket, text.as_bytes(), SendFlags::NOSIGNAL));
+        may_fail(self.socket.shutdown(Shutdown::Write));
+        self.deadline = Some(desk.now + FAREWELL);
+        Stage::Farewell
+    }
+}
+
+impl Passed {
+    /// Where to connect to.
+    fn next(&self) -> (Host, u16) {
+        match &self.upstream {
+            Some(upstream) => (upstream.host.clone(), upstream.port),
+            None => (self.request.host.clone(), self.request.port),
+        }
+    }
+}
+
+/// Reads up to the end of a head. Returns whether that is there; what follows it stays in the socket.
+fn take_head(socket: impl AsFd, head: &mut Vec<u8>, scratch: &mut [u8]) -> io::Result<bool> {
+    let room = (LONGEST_HEAD - head.len()).min(scratch.len());
+    let room = &mut scratch[..room];
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    let read = match recv(&socket, &mut room[..], flags) {
+        Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+        Ok((read, _)) => read,
+        Err(Errno::AGAIN) => return Ok(false),
+        Err(e) => return Err(e.into()),
+    };
+    let known = head.len();
+    head.extend(&room[..read]);
+    let end = head_length(&head[known.saturating_sub(3)..]).map(|it| it + known.saturating_sub(3));
+    head.truncate(end.unwrap_or(head.len()));
+    let taken = head.len() - known;
+    recv(&socket, &mut room[..taken], RecvFlags::DONTWAIT)?;
+    Ok(end.is_some())
+}
+
+fn begin_to_connect(address: SocketAddr) -> Result<OwnedFd, Errno> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+    match connect(&socket, &address) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+        Err(e) => Err(e),
+    }
+}

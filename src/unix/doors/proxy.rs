@@ -1,0 +1,230 @@
+//! The proxy of a command with doors: every connection that the command makes, in one process that waits for all.
+//!
+//! Unaware of the command. It is at work only while its caller waits for something else.
+
+use super::connection::{Desk, ProxiedConnection, Ready};
+use super::door::Door;
+use super::inside;
+use super::upstream::Upstreams;
+use crate::error::may_fail;
+use crate::text::json;
+use crate::unix::terminal::Screen;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::{AsFd, BorrowedFd};
+use serde::Serialize;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// The most connections at once; more wait until one of these ends, or take the place of one that asks for nothing.
+const MOST_CONNECTIONS: usize = 256;
+
+/// The most processes that look up names at once.
+const MOST_LOOKUPS: usize = 8;
+
+/// How much is passed on at once.
+const PIECE: usize = 64 << 10;
+
+/// After a lack of descriptors.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// What is open to a command, and what its connections need.
+pub(crate) struct Plan {
+    pub doors: Vec<Door>,
+    /// Where each connection is recorded.
+    pub log: Option<File>,
+    pub upstreams: Upstreams,
+    /// The command that prints the addresses of the name after it, one a line.
+    pub resolver: Vec<String>,
+}
+
+/// A line of the record.
+#[derive(Serialize)]
+struct Record<'r> {
+    /// Empty for what was no request.
+    host: &'r str,
+    port: u16,
+    /// Bytes to the server, and from it.
+    up: u64,
+    down: u64,
+    ms: u64,
+    allowed: bool,
+}
+
+pub(crate) struct Proxy {
+    listener: TcpListener,
+    connections: Vec<ProxiedConnection>,
+    desk: Desk,
+    log: Option<File>,
+    /// Nothing is accepted before: descriptors were lacking.
+    paused: Option<Instant>,
+}
+
+impl Proxy {
+    /// The proxy for the inner end that the command's process hands over; none if it does not.
+    pub(crate) fn start(plan: Plan, command: &UnixStream) -> Option<Self> {
+        let listener = inside::receive(command)?;
+        let desk = Desk {
+            doors: plan.doors,
+            upstreams: plan.upstreams,
+            resolver: plan.resolver,
+            now: Instant::now(),
+            free_lookups: MOST_LOOKUPS,
+            say: Box::new(say),
+            said: HashSet::new(),
+            scratch: vec![0; PIECE],
+        };
+        Some(Self {
+            listener,
+            connections: Vec::new(),
+            desk,
+            log: plan.log,
+            paused: None,
+        })
+    }
+
+    /// Serves the command until something else can be read.
+    pub(crate) fn serve_until(&mut self, other: BorrowedFd<'_>) {
+        loop {
+            let (is_woken, is_called, ready) = self.wait(other);
+            if is_woken {
+                return;
+            }
+            let now = Instant::now();
+            self.desk.now = now;
+            let lookups = self.connections.iter().filter(|it| it.is_lookup()).count();
+            self.desk.free_lookups = MOST_LOOKUPS.saturating_sub(lookups);
+            for (connection, (client, other)) in self.connections.iter_mut().zip(ready) {
+                connection.advance(Ready { client, other }, &mut self.desk);
+            }
+            for ended in self.connections.extract_if(.., |it| it.has_ended()) {
+                record(self.log.as_mut(), &ended);
+            }
+            self.paused = self.paused.filter(|until| *until > now);
+            if is_called {
+                self.accept(now);
+            }
+        }
+    }
+
+    /// Waits. Returns whether the other thing and the listener can be read, and what has happened to each connection.
+    fn wait(&self, other: BorrowedFd<'_>) -> (bool, bool, Vec<(PollFlags, PollFlags)>) {
+        let accepts = self.paused.is_none() && self.has_room();
+        let listens = if accepts {
+            PollFlags::IN
+        } else {
+            PollFlags::empty()
+        };
+        let mut fds = vec![
+            PollFd::from_borrowed_fd(other, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.listener.as_fd(), listens),
+        ];
+        let mut has_other = Vec::with_capacity(self.connections.len());
+        for connection in &self.connections {
+            let (client, other) = connection.interest();
+            fds.push(PollFd::from_borrowed_fd(connection.socket(), client));
+            fds.extend(other.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)));
+            has_other.push(other.is_some());
+        }
+        let timeout = self.timeout();
+        // A wait that fails is tried again: nothing is ready then.
+        let many = poll(&mut fds, timeout.as_ref()).unwrap_or(0);
+        let mut events = fds.iter().map(|fd| match many {
+            0 => PollFlags::empty(),
+            _ => fd.revents(),
+        });
+        let is_woken = events.next().is_some_and(|it| !it.is_empty());
+        let is_called = events.next().is_some_and(|it| it.contains(PollFlags::IN));
+        let none = PollFlags::empty();
+        let ready = has_other.into_iter().map(|has_other| {
+            let client = events.next().unwrap_or(none);
+            let other = has_other.then(|| events.next()).flatten();
+            (client, other.unwrap_or(none))
+        });
+        let ready = ready.collect();
+        (is_woken, is_called, ready)
+    }
+
+    /// Until the next stage of a connection has taken too long, or a lookup can begin.
+    fn timeout(&self) -> Option<Timespec> {
+        let lookups = self.connections.iter().filter(|it| it.is_lookup()).count();
+        let is_queued = self.connections.iter().any(ProxiedConnection::is_queued);
+        if is_queued && lookups < MOST_LOOKUPS {
+            return Some(Timespec::default());
+        }
+        let deadlines = self
+            .connections
+            .iter()
+            .filter_map(ProxiedConnection::deadline);
+        let next = deadlines.chain(self.paused).min()?;
+        let left = next.saturating_duration_since(Instant::now());
+        // Not a moment too early.
+        Timespec::try_from(left + Duration::from_millis(1)).ok()
+    }
+
+    /// True if another connection can be served, perhaps in place of one that has not asked for anything.
+    fn has_room(&self) -> bool {
+        self.connections.len() < MOST_CONNECTIONS
+            || self.connections.iter().any(ProxiedConnection::is_silent)
+    }
+
+    fn accept(&mut self, now: Instant) {
+        while self.has_room() {
+            match self.listener.accept() {
+                Ok((socket, _)) => {
+                    if self.connections.len() >= MOST_CONNECTIONS
+                        && let Some(oldest) = self
+                            .connections
+                            .iter()
+                            .position(ProxiedConnection::is_silent)
+                    {
+                        self.connections.remove(oldest);
+                    }
+                    self.connections.push(ProxiedConnection::new(socket, now));
+                }
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.paused = Some(now + PAUSE);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        for connection in &self.connections {
+            record(self.log.as_mut(), connection);
+        }
+    }
+}
+
+/// Records a connection on which there was a request.
+fn record(log: Option<&mut File>, connection: &ProxiedConnection) {
+    let client = &connection.client;
+    if let (Some(log), Some((host, port))) = (log, &client.asked) {
+        let record = Record {
+            host,
+            port: *port,
+            up: client.up,
+            down: client.down,
+            ms: client.began.elapsed().as_millis() as u64,
+            allowed: client.is_allowed,
+        };
+        may_fail(log.write_all(format!("{}\n", json::text(&record)).as_bytes()));
+    }
+}
+
+/// Prints a remark, unless that would block.
+fn say(text: &str) {
+    let stderr = rustix::stdio::stderr();
+    let mut fds = [PollFd::from_borrowed_fd(stderr, PollFlags::OUT)];
+    let is_free = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|many| many > 0);
+    if is_free && fds[0].revents().contains(PollFlags::OUT) {
+        Screen::new(false, false).warn(&format!("sandbox: {text}"));
+    }
+}
