@@ -122,6 +122,10 @@ const ADOPT: OptionRow = flag(
     "trust the records of a copied or cloned workspace",
 );
 
+#[rustfmt::skip]
+const OPEN_HOST: OptionRow =
+    valued("", "--allow-host", "NAME[:PORT]", Other, "open this host to tools that have no network").repeatable();
+
 const AGENT_OF_RUN: OptionRow = valued(
     "-a",
     "--agent",
@@ -152,6 +156,7 @@ const COMMAND_TABLES: [CommandTable; 27] = [
             MODEL,
             valued("-w", "--work-dir", "DIR", Workspace, "work in DIR, which is created if it is missing"),
             valued("", "--run-id", "ID", RunId, "name the run; the same command never starts it twice"),
+            OPEN_HOST,
             flag("-y", "--yes", "use the next free workspace without asking"),
             flag("", "--new", "start a new run, even if this command was interrupted"),
             flag("", "--retry-failed", "put the run of that name aside if it has failed"),
@@ -175,6 +180,7 @@ const COMMAND_TABLES: [CommandTable; 27] = [
             MODEL,
             valued("-w", "--work-dir", "DIR", Workspace, "work in DIR, and go on with its newest run"),
             valued("", "--run-id", "ID", RunId, "go on with this run"),
+            OPEN_HOST,
             SET,
             ADOPT,
             valued("", "--max-iterations", "N", Number(1), "stop an answer after N iterations"),
@@ -189,6 +195,7 @@ const COMMAND_TABLES: [CommandTable; 27] = [
             WORK_DIR,
             AGENT_OF_RUN,
             valued("", "--run-id", "ID", RunId, "continue this run (default: the newest)"),
+            OPEN_HOST,
             valued("-m", "--message", "TEXT", Text, "the answer or the next message; - reads it from stdin").repeatable(),
             FILE,
             MODEL,
@@ -340,6 +347,7 @@ const COMMAND_TABLES: [CommandTable; 27] = [
             ACCEPT,
             valued("", "--run-id", "ID", RunId, "name the new run"),
             valued("", "--format", "", FORMATS, "print text (default) or one JSON object"),
+            OPEN_HOST,
         ], ENGINE],
         ..command("fork", "start a run from the first iterations of another")
     },

@@ -12,6 +12,7 @@ mod programs;
 mod urls;
 mod secret;
 mod endpoint;
+mod hosts;
 
 pub(crate) use endpoint::{Endpoint, SETUP};
 pub(crate) use secret::Secret;
@@ -74,6 +75,8 @@ pub(crate) struct Environment {
     header_names: Vec<String>,
     /// The person's own, each name once.
     own: &'static [(String, String)],
+    /// Hosts that tools may reach, as the command line has them.
+    given_hosts: Option<Vec<String>>,
     /// The person's own file lies in the workspace, so that it is trusted as that is.
     own_is_inside: bool,
     /// Variables that only the tools of one MCP server get: the server, and the name.

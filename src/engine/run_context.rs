@@ -6,6 +6,7 @@ use crate::config::environment::{DEPTH, Environment};
 use crate::config::tool::bind::{BaseDirs, fill_words};
 use crate::config::tool::definition::{Tool, Word};
 use crate::record::engine_log::Log;
+use crate::record::execution::EXECUTION_DIR;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::hex;
@@ -128,6 +129,9 @@ impl RunContext<'_> {
             .map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
         variables.extend(own);
         variables.push(("PATH".to_owned(), Some(self.environment.search_path())));
+        variables.push(self.environment.hosts_variable());
+        // That of the call that this run is part of; a tool gets its own.
+        variables.push((EXECUTION_DIR.to_owned(), None));
         if let Some(ledgers) = &*self.ledgers.borrow() {
             variables.push((LEDGERS.to_owned(), Some(ledgers.clone())));
         }

@@ -247,6 +247,10 @@ fn start<T>(
             .iter()
             .map(|(name, value)| (name.clone(), Some(value.clone()))),
     );
+    // A tool opens no host to itself.
+    env.push(ctx.environment.hosts_variable());
+    let dir = prepared.dir.to_string_lossy().into_owned();
+    env.push((execution::EXECUTION_DIR.to_owned(), Some(dir)));
     // What the program makes of the files' names does not matter: these are the files.
     let record = prepared.record;
     let (stdout, stderr) = (

@@ -206,6 +206,9 @@ pub(crate) enum Event<'a> {
         /// Keys of agent.yaml that this run overrides, with their values.
         #[serde(skip_serializing_if = "Map::is_empty")]
         set: &'a Map<String, Value>,
+        /// The hosts that tools may reach without a network.
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        allow_hosts: &'a [String],
         /// Variables of the batch system that started the engine.
         #[serde(skip_serializing_if = "Map::is_empty")]
         launcher: &'a Map<String, Value>,

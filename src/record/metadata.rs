@@ -102,6 +102,9 @@ pub struct Metadata {
     pub forked_from: Option<ForkedFrom>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub set: Map<String, Value>,
+    /// Hosts that tools may reach without a network.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allow_hosts: Vec<String>,
     pub usage: RunUsage,
     pub result: Option<String>,
     /// Only in a workflow's run: its files, start and input.
@@ -219,6 +222,7 @@ impl Metadata {
         self.message_parts.clone_from(&run.message_parts);
         self.forked_from.clone_from(&run.forked_from);
         self.set.clone_from(&run.set);
+        self.allow_hosts.clone_from(&run.allow_hosts);
         self.iterations = run.iterations;
         self.max_iterations = run.max_iterations.unwrap_or(self.max_iterations);
         self.usage = RunUsage {

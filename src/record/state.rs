@@ -45,6 +45,8 @@ pub struct Run<'j> {
     pub forked_from: Option<ForkedFrom>,
     /// Keys of agent.yaml that the run sets otherwise.
     pub set: Map<String, Value>,
+    /// The hosts that the newest start opened to tools.
+    pub allow_hosts: Vec<String>,
     /// The text with which the run began.
     pub first_message: Option<Cow<'j, str>>,
     /// The parts that it was made from, if some were files.

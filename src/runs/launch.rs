@@ -22,6 +22,7 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, Workspace};
 use crate::text::ids::RunId;
+use crate::text::shell::shell_quoted;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone, stderr_is_terminal};
 use serde_json::{Map, Value};
@@ -106,13 +107,14 @@ impl Launch<'_> {
         lock: DecisionLock,
     ) -> Result<RunResult> {
         let task = found.metadata.initial_message.clone().unwrap_or_default();
-        let mut resumes_at = 0;
+        let (mut resumes_at, mut was_open) = (0, Vec::new());
         let open = self.start().resume(found, Vec::new(), |journal, state| {
             // The last iteration, if a call of it is open, else the next.
             let thought = state.last_thought();
             let is_open =
                 thought.is_some_and(|it| it.calls.iter().any(|call| call.result.is_none()));
             resumes_at = state.iterations + u64::from(!is_open);
+            was_open.clone_from(&state.allow_hosts);
             // The engine may have died before the first message was in the journal.
             let unsaid = (state.turns.is_empty() && !task.is_empty()).then_some(&*task);
             for content in unsaid.into_iter().chain(message) {
@@ -121,7 +123,7 @@ impl Launch<'_> {
             Ok(())
         })?;
         drop(lock);
-        self.run_engine(open, answer, Some(resumes_at))
+        self.run_engine(open, answer, Some((resumes_at, was_open)))
     }
 
     /// This start, for the record.
@@ -139,6 +141,7 @@ impl Launch<'_> {
             describe: Box::new(|metadata| {
                 metadata.max_iterations = self.max_iterations();
                 metadata.set.clone_from(self.set);
+                metadata.allow_hosts = self.environment.allowed_hosts();
             }),
         }
     }
@@ -148,7 +151,7 @@ impl Launch<'_> {
         &self,
         open: OpenRun,
         answer: Option<HumanAnswer>,
-        resumes_at: Option<u64>,
+        resumed: Option<(u64, Vec<String>)>,
     ) -> Result<RunResult> {
         let OpenRun {
             run,
@@ -165,11 +168,19 @@ impl Launch<'_> {
         }
         let agents = with_fallbacks(self.agent);
         let (mut model, name) = self.first_model(&ctx)?;
+        let closed = self.closed_hosts(resumed.as_ref());
         if !self.is_chat {
             let root = self.workspace.root.display();
-            let at = resumes_at.map_or_else(String::new, |at| format!(", resumes at [{at}]"));
-            let head = format!("run {} in {root}, model {name}{at}", run.id);
+            let at = resumed.as_ref();
+            let at = at.map_or_else(String::new, |(at, _)| format!(", resumes at [{at}]"));
+            let open = match &*self.environment.allowed_hosts() {
+                [] => String::new(),
+                open => format!(", open: {}", shell_quoted(open)),
+            };
+            let head = format!("run {} in {root}, model {name}{at}{open}{closed}", run.id);
             self.screen.progress(&[(Tone::Dim, &head)]);
+        } else if let Some(note) = closed.strip_prefix(", ") {
+            self.screen.progress(&[(Tone::Dim, note)]);
         }
         let options = Options {
             interactive: self.interactive,
@@ -197,6 +208,17 @@ impl Launch<'_> {
         let models = (model, Chain::new(name, others));
         let engine = Engine::new(&ctx, (journal, record), metadata, options, models)?;
         RunResult::of_engine(engine.run())
+    }
+
+    /// The hosts that a resumed run had open and this start has not, in words: a record opens none.
+    fn closed_hosts(&self, resumed: Option<&(u64, Vec<String>)>) -> String {
+        let open = self.environment.allowed_hosts();
+        let before = resumed.into_iter().flat_map(|(_, before)| before);
+        let closed: Vec<String> = before.filter(|it| !open.contains(it)).cloned().collect();
+        match &*closed {
+            [] => String::new(),
+            closed => format!(", no longer open (--allow-host): {}", shell_quoted(closed)),
+        }
     }
 
     /// The context of a run's programs.

@@ -12,6 +12,7 @@ pub(crate) mod survey;
 pub(crate) mod prune;
 pub(crate) mod own_search;
 pub(crate) mod wrapper_check;
+pub(crate) mod allowed_hosts;
 pub(crate) mod preflight;
 pub(crate) mod overrides;
 pub(crate) mod result;

@@ -79,6 +79,7 @@ impl RunStart<'_> {
         first: impl FnOnce(&mut Journal) -> Result<()>,
     ) -> Result<OpenRun> {
         let metadata = self.started(metadata);
+        self.mark_layout(&metadata)?;
         let (run, mut journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
             let iteration = inherited.as_ref().map_or(0, |it| it.beginning.iterations);
             if let Some(inherited) = &inherited {
@@ -145,6 +146,7 @@ impl RunStart<'_> {
         notes.extend(remarks);
         journal.continue_after(state.seq);
         let metadata = self.started(metadata);
+        self.mark_layout(&metadata)?;
         let iteration = state.iterations;
         journal.add(iteration, &self.event(&metadata, true));
         for note in &notes {
@@ -173,6 +175,14 @@ impl RunStart<'_> {
     fn event<'e>(&'e self, metadata: &'e Metadata, resumed: bool) -> Event<'e> {
         let task = self.task.as_deref().or(metadata.initial_message.as_deref());
         start_event(metadata, task.unwrap_or_default(), &self.config, resumed)
+    }
+
+    /// Marks the workspace if older engines would not know what the start records.
+    fn mark_layout(&self, metadata: &Metadata) -> Result<()> {
+        match metadata.allow_hosts.is_empty() {
+            true => Ok(()),
+            false => self.workspace.raise_layout(),
+        }
     }
 
     /// Metadata of a run that this process works on from now on.
@@ -244,6 +254,7 @@ pub(crate) fn start_event<'e>(
         parent_call_id: metadata.parent_call_id.as_deref(),
         forked_from: metadata.forked_from.as_ref(),
         set: &metadata.set,
+        allow_hosts: &metadata.allow_hosts,
         launcher: &metadata.launcher,
         traceparent: traceparent(),
     }

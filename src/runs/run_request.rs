@@ -1,5 +1,6 @@
 //! `run`: chooses the workspace and the run, and begins or resumes it.
 
+use super::allowed_hosts::check_hosts;
 use super::decide::{Decision, Naming, Refusal, Standing, Wanted, decide};
 use super::find::{left_behind, newest_where};
 use super::inspect::{RunSnapshot, inspect_run, is_run_of, of_other_agent};
@@ -26,6 +27,7 @@ use crate::record::workspace::{DecisionLock, Workspace};
 use crate::text::ids::RunId;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
+use crate::unix::doors::Door;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone};
 use serde_json::{Map, Value};
@@ -55,6 +57,8 @@ pub(crate) struct RunRequest<'a> {
     pub shows_text: bool,
     /// A program that follows the run.
     pub feed: Option<std::rc::Rc<Feed>>,
+    /// Hosts that tools may reach, in place of those that the environment lists.
+    pub doors: &'a [Door],
     pub max_iterations: Option<u64>,
     /// Replaces the agent's for this start.
     pub budget: Option<GivenBudget>,
@@ -182,12 +186,15 @@ impl RunRequest<'_> {
     /// The environment that the run will have. A model that nothing names may be in the record of a run that is
     /// there: it is looked for once that run is known.
     fn environment(&self, workspace: Option<&Workspace>) -> Result<Environment> {
-        match workspace {
+        let mut environment = match workspace {
             Some(workspace) if !self.agent.llm.has_model() && workspace.control.exists() => {
-                read_variables(self.agent, Some(workspace), self.screen)
+                read_variables(self.agent, Some(workspace), self.screen)?
             }
-            _ => read_environment(self.agent, workspace, self.screen),
-        }
+            _ => read_environment(self.agent, workspace, self.screen)?,
+        };
+        environment.allow_hosts(self.doors);
+        check_hosts(self.agent, &environment, self.screen)?;
+        Ok(environment)
     }
 
     /// The workspace to work in; and, for a run that is named, the lock under which it is looked for.

@@ -39,6 +39,7 @@ mod deadline;
 mod diff;
 mod docs;
 mod doors;
+mod doors_runs;
 mod environment;
 mod everyday;
 mod example_approval;

@@ -1,5 +1,6 @@
 //! The command lines that let an agent run: `run`, `chat`, `continue` and `fork`.
 
+use super::given_doors;
 use crate::cli::message::{GivenAgent, given_agent, message_parts};
 use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::error::{Error, Result};
@@ -10,6 +11,7 @@ use crate::text::json;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::ParsedCommand;
 use crate::text::timestamp::Timestamp;
+use crate::unix::doors::Door;
 use crate::unix::files::absolute;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -21,6 +23,8 @@ pub(crate) struct Common {
     pub work_dir: Option<PathBuf>,
     pub run_id: Option<String>,
     pub message: Vec<GivenPart>,
+    /// Hosts that tools may reach although they have no network.
+    pub doors: Vec<Door>,
     pub max_iterations: Option<u64>,
     pub budget: Option<GivenBudget>,
     pub deadline: Option<Timestamp>,
@@ -151,6 +155,7 @@ pub(super) fn chat_args(given: &ParsedCommand) -> Result<ChatArgs> {
         common: Common {
             work_dir: given.path("--work-dir"),
             run_id: given.text("--run-id"),
+            doors: given_doors(given)?,
             max_iterations: given.number("--max-iterations"),
             budget: read_budget(given.text("--budget"))?,
             interactive: true,
@@ -199,6 +204,7 @@ fn common(given: &ParsedCommand) -> Result<Common> {
             // Operands are no text there.
             _ => message_parts(given, given.operands.len())?,
         },
+        doors: given_doors(given)?,
         max_iterations: given.number("--max-iterations"),
         budget: read_budget(given.text("--budget"))?,
         deadline: read_deadline(given.text("--deadline"))?,

@@ -296,6 +296,7 @@ impl Chat<'_> {
             is_chat: true,
             shows_text: !common.quiet || io::stdout().is_terminal(),
             feed: None,
+            doors: &common.doors,
             max_iterations: common.max_iterations,
             budget: common.budget,
             signals: Arc::clone(&self.signals),
@@ -334,8 +335,9 @@ impl Chat<'_> {
         }
         let (agent, set) =
             load_recorded(&self.agent.home, found.recorded(), &self.given, self.screen)?;
-        let environment = read_environment(&agent, Some(&workspace), self.screen)?;
+        let mut environment = read_environment(&agent, Some(&workspace), self.screen)?;
         let common = &self.wanted.common;
+        environment.allow_hosts(&common.doors);
         let launch = Launch {
             agent: &agent,
             workspace: &workspace,

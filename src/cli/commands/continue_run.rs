@@ -11,6 +11,7 @@ use crate::error::{Error, Exit, Result};
 use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
+use crate::runs::allowed_hosts::check_hosts;
 use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
 use crate::runs::find::{find_named, flow_of, no_runs};
 use crate::runs::inspect::{RunSnapshot, inspect_run};
@@ -75,7 +76,9 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
             "--compact: context.yaml shortens the conversation, too, with max_iterations of its journal; omit one",
         ));
     }
-    let environment = read_environment(&agent, Some(&workspace), screen)?;
+    let mut environment = read_environment(&agent, Some(&workspace), screen)?;
+    environment.allow_hosts(&common.doors);
+    check_hosts(&agent, &environment, screen)?;
     warn_of_own_files(&agent, Some(&workspace.root), screen);
     check_schema(&agent, &signals)?;
     let launch = Launch {

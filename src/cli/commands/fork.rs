@@ -12,6 +12,7 @@ use crate::record::recording::{Beginning, Recording, unreadable};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
+use crate::runs::allowed_hosts::check_hosts;
 use crate::runs::find::{NEWEST, find_run};
 use crate::runs::inspect::RecordedSettings;
 use crate::runs::launch::Launch;
@@ -71,6 +72,8 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     // Report what the environment lacks before anything is created.
     preflight::check_schema(&agent, &signals)?;
     let mut environment = preflight::read_environment(&agent, Some(&here), screen)?;
+    environment.allow_hosts(&common.doors);
+    check_hosts(&agent, &environment, screen)?;
     let workspace = match &fork.to {
         Some(to) => {
             refuse_unless_empty(to)?;
@@ -78,6 +81,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
             copy_files(&here.root, to, screen)?;
             let workspace = Workspace::at(to)?;
             environment = preflight::read_environment(&agent, Some(&workspace), screen)?;
+            environment.allow_hosts(&common.doors);
             workspace
         }
         None => here,

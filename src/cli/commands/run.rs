@@ -95,6 +95,7 @@ fn with_request<T>(
         is_chat: false,
         shows_text: common.shows_text(),
         feed: common.feed.clone(),
+        doors: &common.doors,
         max_iterations: common.max_iterations,
         budget: common.budget,
         signals,

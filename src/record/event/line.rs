@@ -113,6 +113,7 @@ members! {
     forked_from: Option<ForkedFrom>,
     message_parts: Option<Value>,
     set: Option<Map<String, Value>>,
+    allow_hosts: Option<Vec<String>>,
     hook_name: Option<Cow<'a, str>> = Text,
     io_path_ref: Option<Cow<'a, str>> = Reference,
     duration_ms: Option<u64>,

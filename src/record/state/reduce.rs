@@ -245,6 +245,7 @@ impl<'j> Run<'j> {
         self.forked_from = line.forked_from.or(self.forked_from.take());
         self.message_parts = line.message_parts;
         self.set = line.set.unwrap_or_default();
+        self.allow_hosts = line.allow_hosts.unwrap_or_default();
         self.run_id = line.run_id.or(self.run_id.take());
         self.agent_home = line.agent_home.or(self.agent_home.take());
         self.work_dir = line.work_dir.or(self.work_dir.take());

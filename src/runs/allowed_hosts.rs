@@ -1,0 +1,66 @@
+//! Checks, before anything is created, that the hosts which a run's tools may reach can be opened to them.
+
+use crate::config::agent::Agent;
+use crate::config::environment::{ALLOW_HOSTS, Environment};
+use crate::config::lint::is_sandbox;
+use crate::config::tool::definition::Word;
+use crate::error::{At, Error, Exit, Result};
+use crate::unix::doors::read_doors;
+use crate::unix::terminal::Screen;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The word in a wrapper by which its tools get the hosts.
+const FROM_ENV: &str = "--allow-hosts-from-env";
+
+/// Fails if a tool would be given hosts that are none, or that this kernel cannot open without opening the network.
+pub(crate) fn check_hosts(agent: &Agent, environment: &Environment, screen: Screen) -> Result<()> {
+    let hosts = environment.allowed_hosts();
+    if hosts.is_empty() {
+        return Ok(());
+    }
+    let is_given = environment.has_given_hosts();
+    if !has_doors(agent) {
+        if is_given {
+            let name = &agent.name;
+            screen.warn(&format!(
+                "warning: --allow-host opens nothing: no wrapper of agent {name} is delta sandbox with {FROM_ENV}"
+            ));
+        }
+        return Ok(());
+    }
+    let read = read_doors(&hosts.join(" "));
+    read.map_err(|why| Error::config(format!("{ALLOW_HOSTS}: {why}")))?;
+    probe()
+}
+
+/// True if a wrapper of the agent opens the hosts to its tools.
+fn has_doors(agent: &Agent) -> bool {
+    let opens = |wrapper: &[Word]| {
+        let words: Vec<String> = wrapper.iter().map(|word| word.written(|_| "")).collect();
+        is_sandbox(&words) && words.iter().any(|word| word == FROM_ENV)
+    };
+    let of_tools = agent
+        .tools
+        .iter()
+        .filter_map(|tool| tool.wrapper.as_deref());
+    of_tools.chain([&*agent.wrapper]).any(opens)
+}
+
+/// Opens a door to nothing, as each tool would.
+fn probe() -> Result<()> {
+    let program = std::env::current_exe().at("find", Path::new("delta"))?;
+    let mut command = Command::new(&program);
+    command.args(["sandbox", "--allow-host", "127.0.0.1:9", "--", "true"]);
+    command
+        .env_remove("DELTA_RUN_DIR")
+        .env_remove("DELTA_EXECUTION_DIR");
+    command.stdin(Stdio::null());
+    let done = command.output().at("run", &program)?;
+    if done.status.code() != Some(i32::from(Exit::NotSetUp.code())) {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&done.stderr);
+    let text = text.trim_end().trim_start_matches("delta: ").to_owned();
+    Err(Error::config(text))
+}
