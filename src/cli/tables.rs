@@ -275,6 +275,7 @@ const COMMAND_TABLES: [CommandTable; 27] = [
             WORK_DIR,
             flag("-f", "--follow", "keep printing until the run ends"),
             valued("-n", "--lines", "N", Number(0), "show only the last N events"),
+            flag("-v", "--verbose", "show the connections of tools to hosts, too"),
             flag("", "--effects", "list the actions that have an effect, each with its state"),
             flag("", "--json", "print the journal's lines unchanged; with --effects: a line of JSON for each"),
         ]],

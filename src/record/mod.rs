@@ -23,4 +23,5 @@ pub(crate) mod migrate;
 pub(crate) mod subruns;
 pub(crate) mod invocations;
 pub(crate) mod execution;
+pub(crate) mod network;
 pub(crate) mod recording;

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::record::event::{EventKind, FlowEvent, Line, Tokens};
 use crate::record::execution::hook_duration;
 use crate::record::invocations::{self, InvocationStatus};
+use crate::record::network::{HostTraffic, add_traffic, read_traffic};
 use crate::record::reader::{Damage, JournalReader, Stopped, read_journal};
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, read_tally};
@@ -109,6 +110,9 @@ pub(crate) struct Figures {
     pub prefix_breaks: Vec<Break>,
     /// By name.
     pub tools: BTreeMap<String, ToolFigures>,
+    /// The connections of tools.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<HostTraffic>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<FlowFigures>,
 }
@@ -402,6 +406,9 @@ impl Figures {
             return;
         };
         counts.durations.push(line.duration_ms.unwrap_or(0));
+        for traffic in read_traffic(&run.path, Some(reference)) {
+            add_traffic(&mut self.hosts, traffic);
+        }
         for stream in ["stdout.log", "stderr.log"] {
             let path = run.path.join(reference).join(stream);
             add(

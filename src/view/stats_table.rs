@@ -4,6 +4,7 @@ mod flow;
 
 use crate::error::{Exit, Result};
 use crate::record::metadata::Metadata;
+use crate::record::network::HostTraffic;
 use crate::record::run_dir::RunDir;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::{find, inspect};
@@ -199,6 +200,7 @@ fn one_run(run: &Counted) -> String {
         out.push('\n');
         out.push_str(&flow::table(flow).lines(columns()));
     }
+    out.push_str(&hosts(&run.figures.hosts));
     if run.figures.tools.is_empty() {
         return out;
     }
@@ -215,6 +217,25 @@ fn one_run(run: &Counted) -> String {
         ]);
     }
     out + "\n" + &table.lines(columns())
+}
+
+/// The hosts that tools have connected to, in a table of their own.
+fn hosts(hosts: &[HostTraffic]) -> String {
+    if hosts.is_empty() {
+        return String::new();
+    }
+    let mut table = figures_below(&["host", "connections", "refused", "bytes up", "bytes down"]);
+    for host in hosts {
+        let (passed, refused) = match host.allowed {
+            true => (host.connections, 0),
+            false => (0, host.connections),
+        };
+        let figures = [passed, refused, host.up, host.down];
+        let mut row = vec![name_cell(&host.name())];
+        row.extend(figures.map(|figure| figure.to_string()));
+        table.rows.push(row);
+    }
+    format!("\n{}", table.lines(columns()))
 }
 
 /// A table of a name and figures in each row, so far its head.

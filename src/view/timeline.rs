@@ -11,6 +11,7 @@ use crate::record::event::{EventKind, HookStatus, Line, Tokens};
 use crate::record::execution::hook_duration;
 use crate::record::invocations;
 use crate::record::metadata::Status;
+use crate::record::network::read_traffic;
 use crate::record::state::decoded;
 use crate::text::amounts::{clock, format_duration, format_millis};
 use crate::text::shorten::{cut_to_columns, in_short};
@@ -53,6 +54,8 @@ pub(crate) struct Timeline {
     /// Tokens of the answers since then.
     tokens: Tokens,
     is_flow: bool,
+    /// The connections of tools are shown.
+    has_connections: bool,
 }
 
 /// The lines of one event.
@@ -128,6 +131,15 @@ impl Timeline {
             started_at: None,
             tokens: Tokens::default(),
             is_flow: false,
+            has_connections: false,
+        }
+    }
+
+    /// The same, with the connections of tools to hosts if they are wanted.
+    pub(crate) fn with_connections(self, has_connections: bool) -> Self {
+        Self {
+            has_connections,
+            ..self
         }
     }
 
@@ -135,6 +147,7 @@ impl Timeline {
     pub(crate) fn nested(&self, run: &Path) -> Self {
         Self {
             margin: format!("{}          │ ", self.margin),
+            has_connections: self.has_connections,
             ..Self::new(run, self.zero, self.colour)
         }
     }
@@ -210,7 +223,10 @@ impl Timeline {
                 TimelineEntry::new("error").say(Tone::Bad, text(&line.error_message))
             }
             EventKind::EngineEnd => self.end(line, at),
-            EventKind::Flow(event) => return flow::entry(event, line),
+            EventKind::Flow(event) => {
+                let entry = flow::entry(event, line);
+                return entry.map(|entry| self.with_hosts(entry, line));
+            }
             EventKind::Evaluation(event) => return trials::entry(event, line),
             EventKind::Unknown(ref name) => TimelineEntry::new("?").say(Tone::Dim, &**name),
         })
@@ -286,7 +302,17 @@ impl Timeline {
         for line in shortened(&observation) {
             entry = entry.add_line(Tone::Dim, line);
         }
-        Some(entry)
+        Some(self.with_hosts(entry, line))
+    }
+
+    /// The same with the hosts that a tool connected to, if they are wanted.
+    fn with_hosts(&self, mut entry: TimelineEntry, line: &Line<'_>) -> TimelineEntry {
+        let reference = line.execution_ref.as_deref();
+        for host in read_traffic(&self.run, reference.filter(|_| self.has_connections)) {
+            let tone = if host.allowed { Tone::Dim } else { Tone::Bad };
+            entry = entry.add_line(tone, host.in_words());
+        }
+        entry
     }
 
     fn hook(&self, line: &Line<'_>) -> TimelineEntry {

@@ -118,7 +118,7 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
         ("log ", ":"),
         (
             "log -w ws beta ",
-            ": -w --work-dir -f --follow -n --lines --effects --json -h --help",
+            ": -w --work-dir -f --follow -n --lines -v --verbose --effects --json -h --help",
         ),
         ("stats -w ws alpha ", ": beta alpha LATEST"),
         ("stats --format ", ": text json csv"),

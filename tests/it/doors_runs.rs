@@ -1,12 +1,16 @@
 //! Doors of runs: who opens them, who cannot, and where their use is shown.
 
 use crate::harness::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 const TOOLS: &str = "- name: sh\n  exec: 'bash -c ${script}'\n  wrapper: [delta, sandbox, --no-network, --allow-hosts-from-env, --rw, '${CWD}', --]\n  \
     env: {DELTA_ALLOW_HOSTS: evil.test}\n- {name: bare, exec: 'bash -c ${script}'}\n";
+
+/// Asks the proxy for two hosts.
+const ASKS: &str = "for h in a.test b.test; do exec 3<>/dev/tcp/127.0.0.1/${http_proxy##*:}; \
+    printf \"GET http://$h:90/ HTTP/1.1\\r\\n\\r\\n\" >&3; head -n 1 <&3; done";
 
 /// An agent whose tool opens what it is given. None if this kernel gives no namespaces.
 fn world() -> Option<World> {
@@ -59,6 +63,63 @@ fn settings_in_the_workspace_open_nothing() {
         .run("go")
         .env("XDG_CONFIG_HOME", world.path("ws/.config"));
     assert_eq!(hosts_of(&world, delta), "none\n");
+}
+
+#[test]
+fn connections_are_recorded_where_the_tool_cannot_write_and_shown() {
+    let Some(world) = world() else { return };
+    let script = format!("{ASKS}; echo forged >> $DELTA_EXECUTION_DIR/network.jsonl || echo kept");
+    world.model_says([call("c", "sh", &json!({"script": script})), text("done")]);
+    let opened = ["--allow-host", "a.test:80", "-v"];
+    let outcome = world.run("go").args(opened).exits(0);
+    outcome.says(", open: a.test:80");
+    let observed = world.server.last().observation("c");
+    assert!(
+        observed.contains("kept") && observed.contains("a.test:90 is closed"),
+        "{observed}"
+    );
+    let run = world.latest();
+    let file = run.execution(1).join("network.jsonl");
+    assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 2);
+    let refused = "a.test:90: 1 connection refused";
+    let log = |options: &[&str]| {
+        let outcome = world.delta(["log", "-w", "ws"]).args(options).exits(0);
+        String::from_utf8_lossy(&outcome.stdout).into_owned()
+    };
+    assert!(log(&["-v"]).contains(refused) && !log(&[]).contains(refused));
+    // What a copied run could hold.
+    let more = "{\"host\":\"a.test\",\"port\":90,\"up\":18446744073709551615,\"down\":1,\"ms\":1,\"allowed\":true}\n";
+    let forged = format!(
+        "{more}{more}\u{1b}[2J{{\n{{\"host\":\"\\u001b[31mred\",\"port\":1,\"up\":0,\"down\":0,\"allowed\":false}}\nnull\n"
+    );
+    fs::write(&file, forged).unwrap();
+    let text = log(&["-v"]);
+    assert!(
+        text.contains("a.test:90: 2 connections, 18,446,744,073,709,551,615 bytes up, 2 down"),
+        "{text}"
+    );
+    assert!(!text.contains('\u{1b}'), "{text}");
+    let stats = world.delta(["stats", "-w", "ws"]).exits(0);
+    let stats = String::from_utf8_lossy(&stats.stdout).into_owned();
+    assert!(
+        stats.contains("a.test:90") && !stats.contains('\u{1b}'),
+        "{stats}"
+    );
+    let stats = world
+        .delta(["stats", "-w", "ws", "--format", "json"])
+        .exits(0);
+    let stats: Value = serde_json::from_slice(&stats.stdout).unwrap();
+    assert_eq!(stats[0]["hosts"][0]["connections"], 2);
+    let page = world.delta(["report", "-w", "ws"]).exits(0);
+    let page = String::from_utf8_lossy(&page.stdout).into_owned();
+    assert!(
+        page.contains("a.test:90: 2 connections"),
+        "no connections in the page"
+    );
+    // A link out of the run is not followed.
+    fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink(world.write("elsewhere", more), &file).unwrap();
+    assert!(!log(&["-v"]).contains("bytes up"));
 }
 
 #[test]

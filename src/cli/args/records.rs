@@ -47,6 +47,8 @@ pub(crate) struct LogArgs {
     pub follow: bool,
     /// The journal's lines unchanged.
     pub json: bool,
+    /// The connections of tools, too.
+    pub verbose: bool,
     /// Only this many of the last events.
     pub last: Option<usize>,
     /// The actions with an effect instead of the events.
@@ -186,6 +188,7 @@ pub(super) fn log_args(given: &ParsedCommand) -> Result<LogArgs> {
         run: given.operand_text(0),
         follow: given.has("--follow"),
         json: given.has("--json"),
+        verbose: given.has("--verbose"),
         last: given.number("--lines"),
         effects: given.has("--effects"),
     };

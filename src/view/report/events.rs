@@ -9,6 +9,7 @@ use super::writer::PageRecord;
 use crate::engine::observation::read_ends;
 use crate::record::event::{ActionStatus, EventKind, FinishReason, FlowEvent, Line};
 use crate::record::invocations;
+use crate::record::network::traffic_in_words;
 use crate::record::run_dir::RunDir;
 use crate::record::state::decoded;
 use crate::text::timestamp::Timestamp;
@@ -328,6 +329,8 @@ fn result(
         .maybe("ref", line.execution_ref.as_deref())
         .maybe("stdout", size("stdout.log"))
         .maybe("stderr", size("stderr.log"));
+    let hosts = traffic_in_words(&run.path, line.execution_ref.as_deref());
+    record.text("network", &hosts, place);
     if answers.has_result(line) {
         record.text("text", &content(line.observation_content), place);
     } else {

@@ -117,7 +117,7 @@ function isBadStep(row) {
 
 function textsOfStep(row) {
   const { rec, result } = row;
-  const of = (from) => (from ? [from.input, from.context, from.output, from.stderr, from.args, from.stdout, from.ref] : []);
+  const of = (from) => (from ? [from.input, from.context, from.output, from.stderr, from.args, from.stdout, from.network, from.ref] : []);
   const shown = [rec.task, rec.node, rec.tool, rec.command, rec.why, rec.text, result && result.why, result && result.text];
   return [shown.concat(row.to || []), [...of(rec), ...of(result), ...of(row.soFar)]];
 }
@@ -207,7 +207,7 @@ function callFold(rec) {
     const parts = [];
     if (rec.text) parts.push(["why", rec.text]);
     if (rec.command) parts.push(["command", rec.command]);
-    for (const [name, text] of [["arguments", rec.args], ["stdout", rec.stdout], ["stderr", rec.stderr]]) if (text) parts.push([name, text]);
+    for (const [name, text] of [["arguments", rec.args], ["stdout", rec.stdout], ["stderr", rec.stderr], ["connections", rec.network]]) if (text) parts.push([name, text]);
     if (rec.ref) parts.push(["", `${rec.ref}   exit code ${rec.exit}`, "record"]);
     return parts;
   });

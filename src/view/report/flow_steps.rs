@@ -5,6 +5,7 @@
 
 use super::source::{SourceEvent, record_dir};
 use super::writer::PageRecord;
+use crate::record::network::traffic_in_words;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -110,6 +111,11 @@ impl SourceEvent<'_> {
                 place,
             );
         self.put_reason(record, place);
+        record.text(
+            "network",
+            &traffic_in_words(&self.run.path, reference),
+            place,
+        );
         self.file(record, "args", reference, "input.json");
         self.file(record, "stdout", reference, "stdout.log");
         self.file(record, "stderr", reference, "stderr.log");

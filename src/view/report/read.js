@@ -165,7 +165,7 @@ function textsOf(row) {
   const { rec, result } = row;
   if (isStep(rec)) return textsOfStep(row).map((list) => list.filter(Boolean).map(whole));
   const shown = [rec.asked || rec.command, rec.tool, rec.name, rec.place, rec.model, rec.reason, ...(rec.calls || [])];
-  const folded = [rec.reasoning, rec.sent, rec.args, rec.asked && rec.command, rec.config, rec.details, rec.diff, rec.control, rec.stdout, rec.stderr, rec.ref];
+  const folded = [rec.reasoning, rec.sent, rec.args, rec.asked && rec.command, rec.config, rec.details, rec.diff, rec.control, rec.stdout, rec.stderr, rec.network, rec.ref];
   (rec.k === "result" || rec.k === "context" ? folded : shown).push(rec.text);
   if (result) folded.push(result.text);
   return [shown, folded].map((list) => list.filter(Boolean).map(whole));

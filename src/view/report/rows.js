@@ -132,6 +132,7 @@ function resultFold(rec, result) {
     const args = rec && whole(rec.args);
     if (args && args !== "{}") parts.push(["arguments", rec.args]);
     if (rec && rec.command && rec.command !== rec.asked) parts.push(["command", rec.command]);
+    if (result.network) parts.push(["connections", result.network]);
     if (result.ref) parts.push(["", record(result), "record"]);
     return parts;
   });

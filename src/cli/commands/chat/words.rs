@@ -168,6 +168,7 @@ impl Chat<'_> {
             run: Some(run.id.to_string()),
             follow: false,
             json: false,
+            verbose: false,
             last: None,
             effects: false,
         })
