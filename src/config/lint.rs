@@ -145,6 +145,13 @@ impl Advisor<'_> {
                     .map(|it| (name, unclosed(name, it))),
             );
         }
+        let words: Vec<String> = texts("wrapper")
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect();
+        for message in commands::advise_on_doors(&words) {
+            advice.push(("wrapper", format!("wrapper: {message}")));
+        }
         let wrapper = tool.wrapper.as_deref();
         if let Some(message) = wrapper.and_then(|words| self.missing(words)) {
             advice.push(("wrapper", format!("wrapper: {message}")));
@@ -254,6 +261,10 @@ impl Advisor<'_> {
         for text in texts.iter().filter(|text| is_unclosed(text)) {
             let at = [at, &[key(name)]].concat();
             self.say(document, &at, &unclosed(name, text));
+        }
+        for message in commands::advise_on_doors(&texts) {
+            let at = [at, &[key(name)]].concat();
+            self.say(document, &at, &format!("{name}: {message}"));
         }
         if let Some(message) = self.missing(&words) {
             let at = [at, &[key(name)]].concat();

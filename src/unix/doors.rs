@@ -6,6 +6,7 @@
 //! Unaware of agents and runs.
 
 mod door;
+mod shared;
 mod body;
 mod request;
 mod upstream;
@@ -19,6 +20,7 @@ mod proxy;
 pub(crate) use door::Door;
 pub(crate) use inside::open as open_inside;
 pub(crate) use proxy::{Plan, Proxy};
+pub(crate) use shared::shared_warning;
 pub(crate) use upstream::Upstreams;
 
 /// Variables by which programs find the proxy; each is set in lower case, too.

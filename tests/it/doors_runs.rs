@@ -230,3 +230,18 @@ fn a_conversation_has_the_doors_that_it_was_begun_with() {
         outcome.stderr
     );
 }
+
+#[test]
+fn a_check_warns_of_doors_to_everybody() {
+    let wrapper = "wrapper: [delta, sandbox, --allow-host, '*.github.io', --allow-host=*.co.uk, --allow-host, '*.example.org', --allow-host, 'a/b', --]";
+    let world = World::with_tools(&format!(
+        "- {{name: t, description: d, exec: 'true', {wrapper}}}"
+    ));
+    let outcome = world.delta(["check", "agent"]).exits(0);
+    let outcome = outcome
+        .says("'*.github.io' opens every name below github.io")
+        .says("'*.co.uk' opens");
+    outcome
+        .says("'a/b': a door is a name")
+        .does_not_say("example.org");
+}

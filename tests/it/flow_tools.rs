@@ -457,3 +457,32 @@ fn a_sandboxed_tool_reads_what_its_permissions_say_besides() {
             .prints(printed);
     }
 }
+
+#[test]
+fn a_tool_reaches_the_hosts_that_its_permissions_open() {
+    let calls_it = "delta-flow tool t </dev/null >/dev/null 2>&1 || :; echo";
+    let hosts = world(
+        "exec: 'true', permissions: {allow_hosts: [A.test, '*.b.test:90']}",
+        calls_it,
+    );
+    run(&hosts).exits(0);
+    let command = record(&hosts).text("io/nodes/T1/a/tools/001_t/command.txt");
+    let words = "--no-network --allow-host a.test --allow-host '*.b.test:90' -- true";
+    assert!(command.trim_end().ends_with(words), "{command}");
+    for (permissions, code, words) in [
+        ("{allow_hosts: ['http://a']}", 78, "allow_hosts: 'http://a'"),
+        (
+            "{allow_hosts: [a.test], allow_network: true}",
+            78,
+            "contradict",
+        ),
+        (
+            "{allow_hosts: ['*.github.io']}",
+            0,
+            "every name below github.io",
+        ),
+    ] {
+        let world = world(&format!("exec: 'true', permissions: {permissions}"), "echo");
+        world.delta(["flow", "check", "f"]).exits(code).says(words);
+    }
+}

@@ -8,6 +8,7 @@ use crate::config::tool::definition::{AGENT_HOME, CWD, KINDS, OnResume, Tool, is
 use crate::config::tool::effect::options_of_run;
 use crate::config::tool::shell_lexer::find_placeholders;
 use crate::text::suggestion::nearest;
+use crate::unix::doors::{Door, shared_warning};
 use serde_json::Value;
 
 /// What a nested run is shut off from behind the wrapper of a sandbox.
@@ -141,6 +142,22 @@ fn bare_variable(tool: &Tool) -> Option<(&'static str, String)> {
 pub(crate) fn is_sandbox(wrapper: &[String]) -> bool {
     let mut pairs = wrapper.windows(2);
     pairs.any(|pair| base_name(&pair[0]) == "delta" && pair[1] == "sandbox")
+}
+
+/// Advice about the hosts that a wrapper opens.
+pub(super) fn advise_on_doors(wrapper: &[String]) -> Vec<String> {
+    let pairs = wrapper.windows(2).filter(|pair| pair[0] == "--allow-host");
+    let values = pairs.map(|pair| pair[1].as_str());
+    let joined = wrapper
+        .iter()
+        .filter_map(|it| it.strip_prefix("--allow-host="));
+    let advice = values
+        .chain(joined)
+        .filter_map(|text| match Door::parse(text) {
+            Ok(door) => shared_warning(&door),
+            Err(why) => Some(format!("--allow-host '{text}': {why}")),
+        });
+    advice.filter(|_| is_sandbox(wrapper)).collect()
 }
 
 /// The key of a tool's command.

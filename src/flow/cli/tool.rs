@@ -129,7 +129,7 @@ impl CallPlace {
             Command {
                 argv: &argv,
                 dir: &self.cwd,
-                env: &tool_variables(tool),
+                env: &tool_variables(tool, &record.dir),
                 call_id: &call_id,
                 stdin,
                 stdout: stdout.try_clone().at("open", &record.dir)?,
@@ -179,6 +179,7 @@ impl CallPlace {
             root,
             read,
             allow_network,
+            allow_hosts,
             ..
         }) = &tool.permissions
         else {
@@ -198,6 +199,9 @@ impl CallPlace {
         }
         if !allow_network {
             all.push("--no-network".to_owned());
+        }
+        for door in allow_hosts {
+            all.extend(["--allow-host".to_owned(), door.to_string()]);
         }
         all.push("--".to_owned());
         all.extend(argv);
@@ -294,10 +298,14 @@ fn bind_call(
 }
 
 /// The environment of a tool beside that of the node's program: no key of a model.
-fn tool_variables(tool: &FlowTool) -> Vec<Variable> {
-    let mut variables = Environment::default().for_child(tool.tool.pass_api_key);
+fn tool_variables(tool: &FlowTool, dir: &Path) -> Vec<Variable> {
+    let environment = Environment::default();
+    let mut variables = environment.for_child(tool.tool.pass_api_key);
     let own = tool.tool.env.iter();
     variables.extend(own.map(|(name, value)| (name.clone(), Some(value.clone()))));
+    let dir = dir.to_string_lossy().into_owned();
+    variables.push((execution::EXECUTION_DIR.to_owned(), Some(dir)));
+    variables.push(environment.hosts_variable());
     variables
 }
 

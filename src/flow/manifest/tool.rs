@@ -9,6 +9,7 @@ use crate::config::section::{Diagnostics, Section};
 use crate::config::tool::definition::{Tool, Word};
 use crate::config::tool::load;
 use crate::text::yaml::Step;
+use crate::unix::doors::{Door, shared_warning};
 use serde_json::{Map, Value};
 
 /// Rights of a tool beside running its program.
@@ -20,6 +21,8 @@ pub(crate) struct Permissions {
     pub read: Vec<Word>,
     pub allow_network: bool,
     pub allow_shell: bool,
+    /// Hosts that it may reach although it has no network.
+    pub allow_hosts: Vec<Door>,
 }
 
 /// A tool as it was written. Schemas are looked up later.
@@ -147,7 +150,14 @@ fn read_shared(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> 
 fn read_permissions(node: &Section, out: &mut Diagnostics) -> Option<Permissions> {
     let map = node.read_mapping("permissions", out)?;
     let node = Section::new(map, node.path_to("permissions")).within("permissions");
-    node.warn_of_unknown_keys(&["root", "read", "allow_network", "allow_shell"], out);
+    let known = [
+        "root",
+        "read",
+        "allow_network",
+        "allow_shell",
+        "allow_hosts",
+    ];
+    node.warn_of_unknown_keys(&known, out);
     let read = read_texts(&node, "read", out).unwrap_or_default();
     // A path below the task's directory could become a link to anywhere.
     let fixed = ["/", "~/", "${FLOW_HOME}"];
@@ -162,7 +172,31 @@ fn read_permissions(node: &Section, out: &mut Diagnostics) -> Option<Permissions
         read: read.iter().map(|path| parse_word(path)).collect(),
         allow_network: node.read_flag("allow_network", out).unwrap_or(false),
         allow_shell: node.read_flag("allow_shell", out).unwrap_or(false),
+        allow_hosts: read_hosts(&node, out),
     })
+}
+
+/// Reads `allow_hosts`, and warns of what opens more than it seems to.
+fn read_hosts(node: &Section, out: &mut Diagnostics) -> Vec<Door> {
+    let mut doors = Vec::new();
+    for text in read_texts(node, "allow_hosts", out).unwrap_or_default() {
+        match Door::parse(&text) {
+            Ok(door) => doors.push(door),
+            Err(why) => {
+                let message = format!("permissions: allow_hosts: '{text}': {why}");
+                out.error(node.path_to("allow_hosts"), message);
+            }
+        }
+    }
+    for warning in doors.iter().filter_map(shared_warning) {
+        let message = format!("permissions: allow_hosts: {warning}");
+        out.warn(node.path_to("allow_hosts"), message);
+    }
+    if !doors.is_empty() && node.read_flag("allow_network", out) == Some(true) {
+        let message = "permissions: allow_hosts and allow_network contradict each other: omit one";
+        out.error(node.path_to("allow_hosts"), message);
+    }
+    doors
 }
 
 /// The names of tools in a list, or none where the key is not there.

@@ -130,6 +130,14 @@ impl Door {
         };
         is_host && is_port
     }
+
+    /// The name whose subdomains the door opens, all of them.
+    pub(crate) fn parent(&self) -> Option<&str> {
+        match &self.opened {
+            Opened::Below(name) => Some(name),
+            Opened::Host(_) => None,
+        }
+    }
 }
 
 impl fmt::Display for Door {
