@@ -76,8 +76,12 @@ delta run -q -a agent -w work -m first
 /// What is there besides for the commands of one page, and where they are given.
 fn stage_of(page: &str) -> (&'static str, &'static str) {
     let more = match page {
-        "delta" | "run" | "chat" => {
+        "delta" | "chat" => {
             "mkdir -p .config/delta/agents && cp -R agent .config/delta/agents/coder"
+        }
+        "run" => {
+            "mkdir -p out .config/delta/agents && cp -R agent .config/delta/agents/coder
+             printf '1 one\\n2 two\\n' > tasks.txt"
         }
         "continue" => {
             "delta run -q -a agent -w work --run-id 20251013_101500_ab12cd -m second
