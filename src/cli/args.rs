@@ -1,6 +1,7 @@
 //! The command line of `delta` as plain data. Nothing is looked up or resolved here.
 
 mod running;
+mod waiting;
 mod records;
 
 use super::message::{GivenAgent, given_agent};
@@ -30,6 +31,8 @@ pub(crate) use records::{
 use records::{export_args, list_runs_args, log_args, prune_args, request_args};
 pub(crate) use running::{ChatArgs, Common, ContinueArgs, ForkArgs, RunArgs};
 use running::{chat_args, check_verbosity, continue_args, fork_args, run_args, settings};
+use waiting::waiting_command;
+pub(crate) use waiting::{DueArgs, LaterArgs, TellArgs};
 
 /// A command line of `delta`, parsed.
 #[derive(Debug)]
@@ -51,6 +54,9 @@ pub(crate) enum DeltaCommand {
         agent: PathBuf,
         format: OutputFormat,
     },
+    Later(LaterArgs),
+    Due(DueArgs),
+    Tell(TellArgs),
     ListRuns(ListRunsArgs),
     Prune(PruneArgs),
     Log(LogArgs),
@@ -236,6 +242,7 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
             agent: given.operand_dir(0),
             format: given.format(),
         },
+        "later" | "due" | "tell" => waiting_command(given)?,
         "list-runs" => DeltaCommand::ListRuns(list_runs_args(given)?),
         "prune" => DeltaCommand::Prune(prune_args(given)?),
         "log" => DeltaCommand::Log(log_args(given)?),

@@ -3,8 +3,9 @@
 use crate::VERSION;
 use crate::cli::args::{DeltaCommand as Command, parse_args};
 use crate::cli::commands::{
-    acp, chat, check, complete, continue_run, diff, expand, export, flow, fork, init, list_runs,
-    log, mcp, migrate, model, models, prune, replay, report, request, run, sandbox, setup, skills,
+    acp, chat, check, complete, continue_run, diff, due, expand, export, flow, fork, init, later,
+    list_runs, log, mcp, migrate, model, models, prune, replay, report, request, run, sandbox,
+    setup, skills, tell,
 };
 use crate::cli::tables::DELTA;
 use crate::coder::tool;
@@ -51,6 +52,9 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::Replay(wanted) => replay::replay_run(&wanted),
         Command::Fork(wanted) => fork::fork_run(&wanted),
         Command::Diff { work_dir, runs } => diff::print_diff(&work_dir, &runs),
+        Command::Later(wanted) => return later::wait_until(wanted),
+        Command::Due(wanted) => due::due_runs(&wanted),
+        Command::Tell(wanted) => tell::tell_run(&wanted),
         Command::ListRuns(options) => list_runs::print_runs(&options),
         Command::Prune(options) => prune::prune_runs(&options),
         Command::Log(options) => log::print_log(&options),

@@ -2,6 +2,8 @@
 //!
 //! Data only. A new option is a row here and a field in `args`.
 
+mod waiting;
+
 use super::schemas::SCHEMA_NAMES;
 use super::templates::TEMPLATE_NAMES;
 use crate::coder::tool;
@@ -17,6 +19,7 @@ use crate::text::options::table::{
     command, flag, names, operand, renamed, valued,
 };
 use crate::unix::line_editor;
+use waiting::WAIT;
 
 pub(crate) static DELTA: ProgramTable = ProgramTable {
     name: "delta",
@@ -32,7 +35,7 @@ pub(crate) static DELTA: ProgramTable = ProgramTable {
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 27] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 30] = names(&COMMAND_TABLES);
 
 // One row a line.
 #[rustfmt::skip]
@@ -143,7 +146,7 @@ const WORK_DIR: OptionRow = valued(
 );
 
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 27] = [
+const COMMAND_TABLES: [CommandTable; 30] = [
     CommandTable {
         text: "Give TASK to an agent: to @NAME, to the one in a directory (-a), or to $DELTA_AGENT, else to \
                @coder. A named agent works in the current directory.\n\n\
@@ -162,6 +165,7 @@ const COMMAND_TABLES: [CommandTable; 27] = [
             flag("", "--retry-failed", "put the run of that name aside if it has failed"),
             ADOPT,
             flag("", "--dry-run", "print the first request instead of sending it"),
+            WAIT,
             SET,
             OUTPUT_SCHEMA,
             ACCEPT,
@@ -204,6 +208,8 @@ const COMMAND_TABLES: [CommandTable; 27] = [
             OUTPUT_SCHEMA,
             ACCEPT,
             ADOPT,
+            WAIT,
+            flag("", "--give-up", "calls that end later have failed: do not wait for them"),
             flag("", "--force", "skip damaged lines, and ignore another host's claim"),
             flag("", "--compact", "shorten the conversation first, however long it is"),
         ], ENGINE, FEED],
@@ -237,6 +243,9 @@ const COMMAND_TABLES: [CommandTable; 27] = [
         ]],
         ..command("init", "create an agent from a template")
     },
+    waiting::TELL,
+    waiting::DUE,
+    waiting::LATER,
     CommandTable {
         text: "List runs, the newest first.",
         operands: &[operand("DIR", Directory).optional().repeatable()],

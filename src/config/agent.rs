@@ -355,6 +355,7 @@ named_enum! {
         OnRunEnd = "on_run_end",
         OnIterationStart = "on_iteration_start",
         OnIterationEnd = "on_iteration_end",
+        OnQuestion = "on_question",
     }
 }
 

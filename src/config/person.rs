@@ -66,9 +66,11 @@ pub(crate) fn at_home(path: &Path) -> PathBuf {
 
 /// True if the person's settings lie in a directory, or would: what can write there can set them.
 pub(crate) fn lies_in(dir: &Path) -> bool {
-    let Some(own) = config_dir() else {
-        return false;
-    };
+    config_dir().is_some_and(|own| is_within(&own, dir))
+}
+
+/// True if a directory that need not be there lies in another one, or would.
+pub(crate) fn is_within(own: &Path, dir: &Path) -> bool {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     // What is not there yet lies where the nearest directory above it does.
     let there = own.ancestors().find_map(|path| path.canonicalize().ok());

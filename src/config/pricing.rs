@@ -258,6 +258,23 @@ pub(crate) struct GivenBudget {
 }
 
 impl GivenBudget {
+    /// The budget as it is written on a command line.
+    pub(crate) fn text(self) -> String {
+        let Budget {
+            cost,
+            tokens,
+            seconds,
+            ..
+        } = self.limits;
+        let parts = [
+            cost.map(|cost| format!("cost={cost}")),
+            tokens.map(|tokens| format!("tokens={tokens}")),
+            seconds.map(|seconds| format!("seconds={seconds}")),
+            self.per.map(|per| format!("per={}", per.name())),
+        ];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(",")
+    }
+
     /// It asks for the scope that a flow's budget cannot have.
     pub(crate) fn is_per_run(self) -> bool {
         self.per == Some(BudgetScope::Run)

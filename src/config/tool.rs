@@ -9,6 +9,7 @@ pub(crate) mod shell_template;
 pub(crate) mod parameters;
 pub(crate) mod command;
 pub(crate) mod effect;
+pub(crate) mod later;
 pub(crate) mod load;
 pub(crate) mod bind;
 pub(crate) mod shown;

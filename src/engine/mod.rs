@@ -11,6 +11,8 @@ pub(crate) mod line_reader;
 pub(crate) mod upward;
 pub(crate) mod request;
 pub(crate) mod streamed;
+pub(crate) mod inbox;
+pub(crate) mod later;
 pub(crate) mod tool_call;
 pub(crate) mod confirmation;
 pub(crate) mod validator;

@@ -73,6 +73,8 @@ pub(crate) struct Question {
     /// The call that would run, if it is one that a person must confirm; see
     /// [`confirmation`](crate::engine::confirmation).
     pub fingerprint: Option<String>,
+    /// How many hooks have been run for it.
+    pub announced: usize,
 }
 
 /// An answer, and the question that it is for.
@@ -91,10 +93,11 @@ impl Question {
             input_type: asked.input_type.clone().into_owned(),
             sensitive: asked.sensitive,
             fingerprint: asked.fingerprint.as_ref().map(ToString::to_string),
+            announced: asked.announced,
         }
     }
 
-    fn is_secret(&self) -> bool {
+    pub(crate) fn is_secret(&self) -> bool {
         self.sensitive || self.input_type == InputType::Password
     }
 }

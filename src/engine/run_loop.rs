@@ -18,6 +18,8 @@ mod fallback;
 mod executed;
 mod open_call;
 mod results;
+mod deferred;
+mod announce;
 mod questions;
 mod confirmations;
 mod recovery;
@@ -25,6 +27,7 @@ mod sandbox_note;
 mod group;
 mod calls;
 mod judge;
+mod inbox;
 mod written_call;
 mod compaction;
 mod think;
@@ -43,6 +46,7 @@ use crate::engine::run_context::RunContext;
 use crate::engine::streamed::StreamedText;
 use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Model;
+use crate::record::due::Registration;
 use crate::record::engine_log::Level;
 use crate::record::event::Event;
 use crate::record::feed::Feed;
@@ -57,6 +61,7 @@ use conversation::Conversation;
 use executed::report_executed_files;
 use fallback::recall_models;
 use hook_points::{Hooks, has_hook, on_error, on_run_end};
+use inbox::{take_last_messages, take_messages};
 use judge::{judge, refused_for_good};
 use limits::Limits;
 use open_call::OpenCall;
@@ -64,6 +69,18 @@ use outcome::{Halt, Step, halt_on};
 use run_log::RunLog;
 use std::rc::Rc;
 use think::{ThoughtOutcome, think};
+
+/// What a start does about calls that end later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum DeferralMode {
+    /// It ends, and another start looks at them.
+    #[default]
+    End,
+    /// It waits for them.
+    Wait,
+    /// They have failed.
+    GiveUp,
+}
 
 /// How one start of the engine is to behave.
 pub(crate) struct Options {
@@ -86,6 +103,11 @@ pub(crate) struct Options {
     pub spending: Option<SpendingRules>,
     /// Shorten the conversation before the next request, however long it is.
     pub compacts: bool,
+    pub patience: DeferralMode,
+    /// Words that the command which answers its questions needs.
+    pub resume_words: Vec<String>,
+    /// The run's place in the registry of those that wait; none: it is not registered.
+    pub registration: Option<Registration>,
     /// Print the text of answers on the terminal as it arrives, where it is streamed and no hook may change it.
     pub shows_text: bool,
     /// A program that follows the run.
@@ -174,6 +196,7 @@ impl<'a> Engine<'a> {
             is_shown: ending.status == Status::Completed
                 && self.talk.streamed.is_shown(&ending.text),
             ending,
+            registration: self.options.registration,
             metadata: self.log.metadata,
             run: self.ctx.run.clone(),
             journal: self.log.journal,
@@ -187,7 +210,9 @@ impl<'a> Engine<'a> {
             match next {
                 ThoughtOutcome::Calls(calls) => run_calls(self, calls)?,
                 ThoughtOutcome::Answer(text) => {
-                    if let Some(result) = judge(self, text)? {
+                    if let Some(result) = judge(self, text)?
+                        && !take_last_messages(self)?
+                    {
                         return Ok(result);
                     }
                 }
@@ -195,6 +220,7 @@ impl<'a> Engine<'a> {
             halt_on(self.must_end())?;
             halt_on(self.limits.no_progress())?;
             halt_on(self.talk.limit_reached(&mut self.limits))?;
+            take_messages(self)?;
             next = think(self)?;
         }
     }

@@ -4,7 +4,8 @@
 //! when nothing but the program itself can fail any more.
 
 use crate::config::tool::bind::BoundCall;
-use crate::config::tool::definition::{EffectCheck, Tool};
+use crate::config::tool::definition::{EffectCheck, LaterRule, Tool};
+use crate::engine::later::{self, LookInput};
 use crate::engine::observation::{Ends, ends_of, observation, read_ends};
 use crate::engine::run_context::RunContext;
 use crate::error::{At, Result};
@@ -14,11 +15,11 @@ use crate::record::run_dir::reference;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::process::{self, Children, Command, Ended, Outcome, SpawnError, Token};
+use crate::unix::process::{self, Children, Command, Ended, Outcome, SpawnError, Token, Variable};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The longest single argument that Linux accepts, with its NUL: 32 pages.
@@ -31,6 +32,8 @@ pub(crate) struct Prepared {
     pub record: ExecutionRecord,
     /// The directory, relative to the run's.
     pub reference: String,
+    /// Beside those of the tool.
+    variables: [Variable; 3],
 }
 
 /// The outcome of a call.
@@ -103,7 +106,7 @@ pub(crate) fn prepare_call(
     bound: &BoundCall,
 ) -> Result<Prepared> {
     let argv = full_argv(ctx, tool, bound);
-    prepare(ctx, &tool.name, argv, bound.stdin.as_deref())
+    prepare(ctx, (tool, &tool.name), argv, bound.stdin.as_deref(), None)
 }
 
 /// Makes the directory of records for a check whether a call has happened. `arguments` are the call's, as JSON.
@@ -115,14 +118,29 @@ pub(crate) fn prepare_check(
 ) -> Result<Prepared> {
     let mut argv = wrapper_argv(ctx, tool);
     argv.extend(ctx.argv(&check.command));
-    prepare(ctx, &format!("{}_check", tool.name), argv, Some(arguments))
+    let name = format!("{}_check", tool.name);
+    prepare(ctx, (tool, &name), argv, Some(arguments), None)
+}
+
+/// Makes the directory of records for a look at a call that ends later. `arguments` are the call's, as JSON.
+pub(crate) fn prepare_look(
+    ctx: &RunContext<'_>,
+    (tool, later): (&Tool, &LaterRule),
+    look: LookInput<'_>,
+    arguments: &[u8],
+) -> Result<Prepared> {
+    let mut argv = wrapper_argv(ctx, tool);
+    argv.extend(ctx.argv(&later.check));
+    let name = format!("{}_look", tool.name);
+    prepare(ctx, (tool, &name), argv, Some(arguments), Some(look))
 }
 
 fn prepare(
     ctx: &RunContext<'_>,
-    name: &str,
+    (tool, name): (&Tool, &str),
     argv: Vec<String>,
     stdin: Option<&[u8]>,
+    look: Option<LookInput<'_>>,
 ) -> Result<Prepared> {
     let parent = ctx.run.io("tool_executions");
     let name = format!("{}_{name}", Timestamp::now().compact());
@@ -133,6 +151,7 @@ fn prepare(
         record: execution::begin_record(&dir, &argv, stdin, None)?,
         argv,
         reference: reference("tool_executions", &name),
+        variables: later::variables(tool, &dir, look)?,
         dir,
     })
 }
@@ -167,14 +186,38 @@ pub(crate) fn run_check(
     let finding = match done.exit_code {
         Some(0) => CheckFinding::Happened,
         Some(ABSENT) => CheckFinding::Absent,
+        Some(later::NOT_YET) if tool.later.is_some() => return Ok((CheckFinding::Happened, done)),
         _ => CheckFinding::Unknown,
     };
     if finding == CheckFinding::Happened {
-        let (path, max) = (dir.join("stdout.log"), shown_bytes(ctx, tool));
-        let stdout = read_ends(&path, max, &ctx.environment.secrets())?;
-        done.observation = observation(&stdout, &Ends::default(), &[]);
+        done.observation = shown_stdout(ctx, tool, &dir)?;
     }
     Ok((finding, done))
+}
+
+/// Looks at a call that ends later. If it has ended, the observation is what the model is shown.
+pub(crate) fn run_look(
+    ctx: &RunContext<'_>,
+    tool: &Tool,
+    prepared: Prepared,
+    call_id: &str,
+) -> Result<Done> {
+    let timeout = timeout(ctx, tool.timeout_ms);
+    let dir = prepared.dir.clone();
+    let too_long = || "the command of the check is too long for the system".to_owned();
+    let mut done = execute(ctx, tool, (prepared, timeout), call_id, too_long)?;
+    match done.exit_code {
+        Some(0) => done.observation = shown_stdout(ctx, tool, &dir)?,
+        Some(later::ENDED_BADLY) => done.observation = show_output(ctx, tool, &dir, &[])?,
+        _ => {}
+    }
+    Ok(done)
+}
+
+fn shown_stdout(ctx: &RunContext<'_>, tool: &Tool, dir: &Path) -> Result<String> {
+    let (path, max) = (dir.join("stdout.log"), shown_bytes(ctx, tool));
+    let stdout = read_ends(&path, max, &ctx.environment.secrets())?;
+    Ok(observation(&stdout, &Ends::default(), &[]))
 }
 
 /// A limit of time; none: the agent's.
@@ -251,6 +294,7 @@ fn start<T>(
     env.push(ctx.environment.hosts_variable());
     let dir = prepared.dir.to_string_lossy().into_owned();
     env.push((execution::EXECUTION_DIR.to_owned(), Some(dir)));
+    env.extend(prepared.variables);
     // What the program makes of the files' names does not matter: these are the files.
     let record = prepared.record;
     let (stdout, stderr) = (
@@ -361,7 +405,7 @@ fn shown_bytes(ctx: &RunContext<'_>, tool: &Tool) -> u64 {
 pub(crate) fn show_output(
     ctx: &RunContext<'_>,
     tool: &Tool,
-    dir: &std::path::Path,
+    dir: &Path,
     notes: &[String],
 ) -> Result<String> {
     let max = shown_bytes(ctx, tool);

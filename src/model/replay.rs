@@ -127,15 +127,16 @@ impl Playback {
     }
 
     /// The recorded result of a call of the newest answer, unless calls are executed. A person is never asked
-    /// again.
+    /// again, and nothing that ended later is begun again.
     pub(crate) fn result(&self, id: &str, asks_a_person: bool) -> Option<RecordedResult> {
-        if !self.executes_nothing && !asks_a_person {
-            return None;
-        }
         let step = self
             .given
             .checked_sub(1)
             .and_then(|last| self.recording.steps.get(last));
+        let is_deferred = step.is_some_and(|step| step.deferred.iter().any(|it| it == id));
+        if !self.executes_nothing && !asks_a_person && !is_deferred {
+            return None;
+        }
         Some(
             step.and_then(|step| step.results.get(id))
                 .cloned()

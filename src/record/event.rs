@@ -9,11 +9,13 @@
 mod words;
 mod line;
 mod recorded_calls;
+mod deferral;
 mod write;
 
 use crate::record::engine_log::Level;
 use crate::text::amounts::grouped;
 use crate::text::names::named_enum;
+pub(crate) use deferral::{DeferralEvent, InboxEvent, LookEvent};
 pub(crate) use line::{Line, quick_kind};
 pub(crate) use recorded_calls::RecordedCall;
 pub(crate) use words::{CompactionKind, CompactionReason, EvaluationEvent, EventKind, FlowEvent};
@@ -218,6 +220,8 @@ pub(crate) enum Event<'a> {
     },
     /// A message of a person.
     UserMessage { content: &'a str },
+    /// A message of a person from the inbox.
+    InboxMessage(InboxEvent<'a>),
     /// The model answered.
     Thought(ThoughtEvent<'a>),
     /// A tool is about to run.
@@ -246,6 +250,10 @@ pub(crate) enum Event<'a> {
         /// The directory of its execution, from the run's directory.
         execution_ref: &'a str,
     },
+    /// A call has begun something that ends without it.
+    ActionDeferred(DeferralEvent<'a>),
+    /// A call that ends later has been looked at, and has not ended.
+    DeferredLook(LookEvent<'a>),
     /// A call has its result.
     ActionResult {
         action_id: &'a str,
@@ -330,6 +338,9 @@ pub(crate) enum Event<'a> {
         status: HookStatus,
         /// The execution's directory, from the run's directory.
         io_path_ref: &'a str,
+        /// The question that it was run for.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        request_id: Option<&'a str>,
     },
     /// Something failed.
     Error {

@@ -5,7 +5,7 @@
 
 use crate::error::{Exit, Result};
 use crate::record::event::{ForkedFrom, Tokens};
-use crate::record::state::Run;
+use crate::record::state::{Run, Wait};
 use crate::text::names::named_enum;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -19,10 +19,10 @@ const FILE: &str = "metadata.json";
 
 /// Every word of `stop_reason`: those of agents' runs, of signals, of flows and of evaluations.
 #[rustfmt::skip]
-pub(crate) const STOP_REASONS: [&str; 34] = [
+pub(crate) const STOP_REASONS: [&str; 35] = [
     "final_answer", "length", "content_filter", "not_accepted", "model_unavailable", "model_refused",
     "context_full", "context", "disk_full", "io_error", "max_iterations", "no_progress", "tokens", "seconds",
-    "budget", "deadline", "accept", "hook", "journal_changed", "ask_human", "subagent", "SIGINT", "SIGTERM", "SIGHUP",
+    "budget", "deadline", "accept", "hook", "journal_changed", "ask_human", "deferred", "subagent", "SIGINT", "SIGTERM", "SIGHUP",
     "success", "partial", "failure", "paused", "agent", "input",
     "passed", "failed", "undecided", "configuration",
 ];
@@ -87,6 +87,9 @@ pub struct Metadata {
     pub error: Option<String>,
     pub stop_reason: Option<String>,
     pub exit_code: Option<u8>,
+    /// When a run that waits for calls is to look at them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due_at: Option<String>,
     pub agent_home: String,
     pub work_dir: String,
     pub pid: u32,
@@ -230,6 +233,13 @@ impl Metadata {
             llm_calls: run.llm_calls,
         };
         (self.error, self.result, self.end_time) = (None, None, None);
+        let deferred = run.deferred_calls();
+        let wait = Wait::of(deferred.map(|(call, it)| (&*call.name, it)));
+        // What a run below it waits for, its journal does not say.
+        let waits_below = run.is_flow || self.stop_reason.as_deref() == Some("subagent");
+        if wait.is_some() || !waits_below {
+            self.due_at = wait.map(|wait| wait.due_at.to_string());
+        }
         let Some(end) = &run.end else {
             self.status = Status::Interrupted;
             (self.stop_reason, self.exit_code) = (None, None);

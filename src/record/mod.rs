@@ -25,3 +25,4 @@ pub(crate) mod invocations;
 pub(crate) mod execution;
 pub(crate) mod network;
 pub(crate) mod recording;
+pub(crate) mod due;

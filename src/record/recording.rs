@@ -53,6 +53,8 @@ pub(crate) struct RecordedStep {
     pub ids: Vec<String>,
     /// The results of the calls, by id.
     pub results: HashMap<String, RecordedResult>,
+    /// The calls that ended later.
+    pub deferred: Vec<String>,
     /// The checks that accepted or refused it, in order.
     pub checks: Vec<RecordedCheck>,
     /// The hooks that ran from the answer before this one to this one and its calls: name and directory
@@ -187,6 +189,11 @@ impl Recording {
                     step.compactions = std::mem::take(&mut compactions);
                     step.fallback.clone_from(&fallback);
                     steps.push(step);
+                }
+                EventKind::ActionDeferred => {
+                    if let Some(step) = steps.last_mut() {
+                        step.deferred.extend(line.action_id.map(Cow::into_owned));
+                    }
                 }
                 EventKind::ActionResult => {
                     if let Some(step) = steps.last_mut() {
@@ -337,6 +344,8 @@ impl<'j> Beginning<'j> {
                 }
                 EventKind::ActionRequest
                 | EventKind::ActionCheck
+                | EventKind::ActionDeferred
+                | EventKind::DeferredLook
                 | EventKind::ActionResult
                 | EventKind::Acceptance
                 | EventKind::HumanInputRequest

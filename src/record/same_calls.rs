@@ -48,8 +48,8 @@ impl SameCalls {
         let mut calls = Self::default();
         for turn in &run.turns {
             match turn {
-                Turn::User(_) => calls = Self::default(),
-                Turn::Refusal(_) => {}
+                Turn::User(_) if turn.begins_anew() => calls = Self::default(),
+                Turn::User(_) | Turn::Refusal(_) => {}
                 Turn::Thought(thought) => {
                     let each = thought.calls.iter();
                     calls.begin_answer(each.clone().map(|call| {

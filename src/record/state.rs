@@ -5,10 +5,14 @@
 //! they are and are borrowed.
 
 mod compaction;
+mod deferred;
+mod people;
 mod reduce;
 
 pub use compaction::{Compaction, RequestCounts};
 pub(crate) use compaction::{CountedAnswer, MessageRules};
+pub use deferred::Deferred;
+pub(crate) use deferred::Wait;
 
 use crate::record::event::{
     EventKind, FinishReason, ForkedFrom, InputType, Line, Tokens, quick_kind,
@@ -121,6 +125,13 @@ pub(crate) struct Before {
     asked_model: Option<String>,
 }
 
+impl Turn<'_> {
+    /// A person has said how to go on: what is counted begins again. A message to a live run changes no count.
+    pub(crate) fn begins_anew(&self) -> bool {
+        matches!(self, Turn::User(message) if message.inbox_id.is_none())
+    }
+}
+
 /// A message of a person.
 #[derive(Debug)]
 pub struct UserMessage<'j> {
@@ -130,6 +141,8 @@ pub struct UserMessage<'j> {
     pub at: Option<Cow<'j, str>>,
     /// The event's number.
     pub seq: u64,
+    /// The name of the file in the inbox that it was sent in.
+    pub inbox_id: Option<String>,
 }
 
 /// One step of the conversation.
@@ -204,6 +217,8 @@ pub struct Call<'j> {
     pub invalid_arguments: Option<String>,
     /// Set when the action was started.
     pub request: Option<Request<'j>>,
+    /// Set when it has begun something that ends without it.
+    pub deferred: Option<Deferred>,
     /// Set when a person was asked.
     pub question: Option<RecordedQuestion<'j>>,
     /// The observation as a JSON string, once there is a result.
@@ -249,6 +264,8 @@ pub struct RecordedQuestion<'j> {
     pub sensitive: bool,
     /// The call that would run, if a person must confirm it; none: the call is the question.
     pub fingerprint: Option<Cow<'j, str>>,
+    /// How many hooks have been run for it.
+    pub announced: usize,
     /// The answer, once it has been recorded.
     pub response: Option<Cow<'j, str>>,
 }
@@ -371,7 +388,7 @@ impl<'j> Run<'j> {
     /// How many final answers have been refused since a person spoke.
     pub(crate) fn refusals(&self) -> u64 {
         let since = self.turns.iter().rev();
-        let since = since.take_while(|turn| !matches!(turn, Turn::User(_)));
+        let since = since.take_while(|turn| !turn.begins_anew());
         since
             .filter(|turn| matches!(turn, Turn::Refusal(_)))
             .count() as u64
@@ -441,6 +458,8 @@ fn is_only_history(line: &[u8]) -> bool {
             EventKind::Thought
                 | EventKind::ActionRequest
                 | EventKind::ActionCheck
+                | EventKind::ActionDeferred
+                | EventKind::DeferredLook
                 | EventKind::ActionResult
                 | EventKind::Acceptance
                 | EventKind::HumanInputRequest

@@ -46,6 +46,8 @@ pub enum StopReason {
     JournalChanged,
     /// A question to a person is open.
     AskHuman,
+    /// Calls end later.
+    Deferred,
     /// The run of a sub-agent is suspended.
     Subagent(Suspension),
     Signal(Stop),
@@ -101,7 +103,7 @@ impl Suspension {
 
 impl StopReason {
     /// All but the signals.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::FinalAnswer,
         Self::Length,
         Self::ContentFilter,
@@ -123,6 +125,7 @@ impl StopReason {
         Self::Hook,
         Self::JournalChanged,
         Self::AskHuman,
+        Self::Deferred,
         Self::Subagent(Suspension::Later),
     ];
 
@@ -149,6 +152,7 @@ impl StopReason {
             Self::Hook => "hook",
             Self::JournalChanged => "journal_changed",
             Self::AskHuman => "ask_human",
+            Self::Deferred => "deferred",
             Self::Subagent(_) => "subagent",
             Self::Signal(stop) => stop.name(),
         }
@@ -176,6 +180,7 @@ impl StopReason {
             | Self::AcceptLater
             | Self::Hook
             | Self::JournalChanged
+            | Self::Deferred
             | Self::Subagent(_)
             | Self::Signal(_) => Status::Interrupted,
         }
@@ -192,7 +197,8 @@ impl StopReason {
             | Self::DiskFull
             | Self::IoError
             | Self::Deadline
-            | Self::AcceptLater => Exit::TempFail,
+            | Self::AcceptLater
+            | Self::Deferred => Exit::TempFail,
             Self::ModelRefused
             | Self::ContextFull
             | Self::Context
@@ -233,6 +239,7 @@ impl StopReason {
             | Self::Deadline
             | Self::Hook
             | Self::AskHuman
+            | Self::Deferred
             | Self::Subagent(_)
             | Self::Signal(_) => false,
         }

@@ -27,6 +27,8 @@ pub(crate) struct Wanted {
     pub retry_failed: bool,
     /// A person at the terminal answers questions.
     pub interactive: bool,
+    /// `--wait` and `--give-up`: the command has something to do for calls that end later, too early for a look.
+    pub attends_calls: bool,
 }
 
 /// The state of a run.
@@ -37,6 +39,8 @@ pub(crate) struct Standing {
     pub is_same: bool,
     /// A question is open and unanswered.
     pub is_unanswered: bool,
+    /// It only waits for a time that has not come.
+    pub is_early: bool,
     /// True for a flow's run, which `continue` cannot resume.
     pub is_flow: bool,
 }
@@ -90,10 +94,12 @@ pub(crate) fn decide(wanted: Wanted, found: Option<Standing>) -> Decision {
     };
     let is_continue = wanted.naming == Naming::Continue;
     let answered = wanted.interactive || (is_continue && wanted.has_text);
+    let attends = wanted.attends_calls || (is_continue && wanted.has_text);
     match (found.status, wanted.naming) {
         (Status::Running, _) => Decision::Busy,
         (_, Naming::Continue) if found.is_flow => Decision::Refuse(Refusal::OfFlow),
         (Status::WaitingForInput, _) if found.is_unanswered && !answered => Decision::Retell,
+        (Status::Interrupted, _) if found.is_early && !attends => Decision::Retell,
         (Status::Interrupted | Status::WaitingForInput, _) => Decision::Resume,
         (Status::Completed | Status::Failed, Naming::ByText) => begin_or(Refusal::Ended),
         (Status::Completed | Status::Failed, Naming::Continue) if wanted.has_text => {
@@ -140,12 +146,13 @@ mod tests {
             status,
             is_same: name != "other",
             is_unanswered: name == "waiting",
+            is_early: name == "early",
             is_flow: name == "flow",
         })
     }
 
     /// `run`, `run --run-id` or `continue`, with letters for what else is given: (m)essage, --(n)ew,
-    /// --(r)etry-failed, (i)nteractive.
+    /// --(r)etry-failed, (i)nteractive, --(w)ait.
     fn wanted(naming: Naming, given: &str) -> Wanted {
         Wanted {
             naming,
@@ -153,6 +160,28 @@ mod tests {
             new: given.contains('n'),
             retry_failed: given.contains('r'),
             interactive: given.contains('i'),
+            attends_calls: given.contains('w'),
+        }
+    }
+
+    #[test]
+    fn a_run_that_waits_for_a_time_is_resumed_only_to_attend_to_its_calls() {
+        use Naming::{ById, ByText, Continue};
+        for (naming, given, decision) in [
+            (ByText, "m", Retell),
+            (ByText, "mi", Retell),
+            (ByText, "mw", Resume),
+            (ByText, "mn", Begin),
+            (ByText, "", Retell),
+            (ById, "m", Retell),
+            (ById, "w", Resume),
+            (Continue, "", Retell),
+            (Continue, "i", Retell),
+            (Continue, "m", Resume),
+            (Continue, "w", Resume),
+        ] {
+            let decided = decide(wanted(naming, given), standing("early"));
+            assert_eq!(decided, decision, "{naming:?} with {given:?}");
         }
     }
 

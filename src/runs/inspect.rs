@@ -10,9 +10,10 @@ use crate::record::journal::{Journal, JournalCopy};
 use crate::record::metadata::{self, Metadata, Status};
 use crate::record::reader::{JournalSource, read_event, split_lines};
 use crate::record::run_dir::RunDir;
-use crate::record::state::{self, Reading, Unreadable};
+use crate::record::state::{self, Reading, Unreadable, Wait};
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
+use crate::text::timestamp::Timestamp;
 use crate::unix::{locks, procfs};
 use serde_json::{Map, Value};
 use std::path::Path;
@@ -29,6 +30,8 @@ pub(crate) struct RunSnapshot {
     /// True if the question has been answered in the meantime.
     pub is_answered: bool,
     pub is_flow: bool,
+    /// What it waits for, if it is too early for a look.
+    pub wait: Option<Wait>,
     /// The journal that this was read from, if it is kept. None if the run is live.
     pub journal: Option<JournalCopy>,
 }
@@ -78,6 +81,7 @@ pub(crate) fn inspect_journal<'j>(
         window: None,
     };
     let mut is_flow = false;
+    let mut wait = None;
     let (question, is_answered, state) = match state::read(bytes, lenient) {
         Ok(state) => {
             if !bytes.is_empty() {
@@ -87,6 +91,7 @@ pub(crate) fn inspect_journal<'j>(
                 metadata.status = Status::Interrupted;
             }
             is_flow = state.is_flow;
+            wait = state.wait(Timestamp::now());
             let question = open_question(&state);
             let answered = match &question {
                 Some(question) => question::left_answer(&run, &question.request_id)?.is_some(),
@@ -106,6 +111,7 @@ pub(crate) fn inspect_journal<'j>(
         question,
         is_answered,
         is_flow,
+        wait,
         journal: None,
     };
     let source = JournalSource {
@@ -124,6 +130,7 @@ fn live_run(run: RunDir, mut metadata: Metadata) -> RunSnapshot {
         metadata,
         question: None,
         is_answered: false,
+        wait: None,
         journal: None,
     }
 }
@@ -201,6 +208,7 @@ impl RunSnapshot {
             status: self.metadata.status,
             is_same,
             is_unanswered: self.question.is_some() && !self.is_answered,
+            is_early: self.wait.is_some(),
             is_flow: self.is_flow,
         }
     }

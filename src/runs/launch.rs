@@ -3,6 +3,7 @@
 use super::inspect::RunSnapshot;
 use super::open::{OpenRun, RunStart, first_metadata};
 use super::result::RunResult;
+use super::waiting::{self, WaitPlan, resume_words};
 use crate::config::agent::{Agent, Fallback, Llm, ModelFailure};
 use crate::config::environment::{Endpoint, Environment, without_secrets};
 use crate::config::resolved::render_resolved;
@@ -14,6 +15,7 @@ use crate::error::{Exit, Result, may_fail};
 use crate::model::ask::Model;
 use crate::model::http::Http;
 use crate::model::program::Program;
+use crate::record::due::Registration;
 use crate::record::engine_log::{Level, Log};
 use crate::record::event::Event;
 use crate::record::feed::Feed;
@@ -57,6 +59,7 @@ pub(crate) struct Launch<'a> {
     pub shows_text: bool,
     /// A program that follows the run.
     pub feed: Option<Rc<Feed>>,
+    pub waiting: WaitPlan,
     /// None: nothing is spent.
     pub spending: Option<SpendingRules>,
 }
@@ -192,6 +195,9 @@ impl Launch<'_> {
             checks_answers: self.checks_answers,
             spending: self.spending.clone(),
             compacts: self.compacts,
+            patience: self.waiting.mode,
+            resume_words: resume_words(self.set, &self.agent.home, self.workspace),
+            registration: self.registration(&metadata),
             shows_text: self.shows_text && stderr_is_terminal(),
             feed: self.feed.clone(),
         };
@@ -219,6 +225,10 @@ impl Launch<'_> {
             [] => String::new(),
             closed => format!(", no longer open (--allow-host): {}", shell_quoted(closed)),
         }
+    }
+
+    fn registration(&self, metadata: &Metadata) -> Option<Registration> {
+        waiting::registration(metadata, &self.agent.home, self.workspace, &self.waiting)
     }
 
     /// The context of a run's programs.

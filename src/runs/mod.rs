@@ -15,6 +15,7 @@ pub(crate) mod wrapper_check;
 pub(crate) mod allowed_hosts;
 pub(crate) mod preflight;
 pub(crate) mod overrides;
+pub(crate) mod waiting;
 pub(crate) mod result;
 pub(crate) mod launcher;
 pub(crate) mod ownership;

@@ -194,6 +194,7 @@ impl RunStart<'_> {
         metadata.updated_at = now;
         (metadata.end_time, metadata.error, metadata.result) = (None, None, None);
         (metadata.stop_reason, metadata.exit_code) = (None, None);
+        metadata.due_at = None;
         metadata.agent_home = self.home.to_string_lossy().into_owned();
         metadata.work_dir = self.workspace.root.to_string_lossy().into_owned();
         metadata.pid = std::process::id();

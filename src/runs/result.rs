@@ -3,16 +3,20 @@
 use super::inspect::{RunSnapshot, open_question};
 use super::own_search::OpenMark;
 use super::suspended::{asks, awaited_run, is_suspended};
+use super::waiting::due_below;
 use crate::engine::account::engine_time;
 use crate::engine::question::Question;
 use crate::engine::run_loop::{EndedRun, Ending};
 use crate::error::{At, Exit, Result, may_fail};
+use crate::record::due::not_registered;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::read_journal;
 use crate::record::run_dir::RunDir;
 use crate::record::spending::Amount;
 use crate::record::state::{self, Reading};
+use crate::record::stop_reason::StopReason;
 use crate::text::amounts::format_duration;
+use crate::unix::terminal::Screen;
 
 /// A run at the end of a command.
 pub(crate) struct RunResult {
@@ -30,7 +34,8 @@ pub(crate) struct RunResult {
 
 impl RunResult {
     /// The result of an engine that is over.
-    pub(crate) fn of_engine(ended: EndedRun) -> Result<Self> {
+    pub(crate) fn of_engine(mut ended: EndedRun) -> Result<Self> {
+        note_wait(&mut ended);
         let question = match ended.ending.status {
             Status::WaitingForInput => question_in(&ended.run)?,
             _ => None,
@@ -62,6 +67,9 @@ impl RunResult {
     pub(crate) fn recorded(found: RunSnapshot) -> Self {
         let awaited = awaited(&found.run, &found.metadata);
         let mut ending = recorded_ending(&found.metadata);
+        if let Some(wait) = &found.wait {
+            ending = Ending::new(StopReason::Deferred, &*wait.text);
+        }
         if ending.status == Status::Interrupted && awaited.as_deref().is_some_and(asks) {
             ending.exit = Exit::Waiting;
         }
@@ -94,6 +102,24 @@ impl RunResult {
             // A mark that stays is harmless.
             may_fail(mark.clear());
         }
+    }
+}
+
+/// Registers a run for the time of the runs that it waits for. One that waits for no time leaves the registry.
+fn note_wait(ended: &mut EndedRun) {
+    if is_suspended(ended.metadata.stop_reason.as_deref()) {
+        let due_at = due_below(&ended.run);
+        ended.metadata.due_at = due_at.map(|due_at| due_at.to_string());
+        if let (Some(registration), Some(due_at)) = (&ended.registration, due_at)
+            && let Err(why) = registration.put(due_at)
+        {
+            Screen::new(false, false).warn(&not_registered(&why));
+        }
+    }
+    if let Some(registration) = &ended.registration
+        && ended.metadata.due_at.is_none()
+    {
+        may_fail(registration.remove());
     }
 }
 

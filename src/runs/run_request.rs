@@ -12,10 +12,12 @@ use super::preflight::{check_reach, check_schema, read_environment, read_variabl
 use super::result::RunResult;
 use super::suspended::standing_of;
 use super::task::Task;
+use super::waiting::{WaitPlan, register_again};
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
 use crate::config::pricing::GivenBudget;
 use crate::engine::account::SpendingRules;
+use crate::engine::run_loop::DeferralMode;
 use crate::error::{At, Error, Result};
 use crate::record::feed::Feed;
 use crate::record::journal::Journal;
@@ -60,6 +62,7 @@ pub(crate) struct RunRequest<'a> {
     /// Hosts that tools may reach, in place of those that the environment lists.
     pub doors: &'a [Door],
     pub max_iterations: Option<u64>,
+    pub waiting: WaitPlan,
     /// Replaces the agent's for this start.
     pub budget: Option<GivenBudget>,
     pub signals: Arc<Signals>,
@@ -302,6 +305,7 @@ impl RunRequest<'_> {
             new: self.new,
             retry_failed: self.retry_failed,
             interactive: self.interactive,
+            attends_calls: self.waiting.mode != DeferralMode::End,
         };
         let standing = found.as_ref().map(|found| self.standing(found));
         Ok(Decided {
@@ -333,6 +337,7 @@ impl RunRequest<'_> {
             (Decision::Resume, Some(found)) => self.resume(found, workspace, environment, lock),
             (Decision::Retell, Some(found)) => {
                 drop(lock);
+                register_again(&found, &self.agent.home, workspace, &self.waiting);
                 found.mend_metadata()?;
                 Ok(RunResult::recorded(found))
             }
@@ -455,6 +460,7 @@ impl RunRequest<'_> {
             is_chat: self.is_chat,
             shows_text: self.shows_text,
             feed: self.feed.clone(),
+            waiting: self.waiting.clone(),
             spending: Some(SpendingRules::of(agent, self.budget)?),
         })
     }

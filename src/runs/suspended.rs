@@ -25,7 +25,7 @@ pub(crate) fn awaited_run(suspended: &RunDir) -> Option<RunSnapshot> {
 }
 
 /// The runs at the bottom for which a run waits.
-fn awaited_runs(suspended: &RunDir) -> Vec<RunSnapshot> {
+pub(super) fn awaited_runs(suspended: &RunDir) -> Vec<RunSnapshot> {
     let mut found = Vec::new();
     let mut above: Vec<RunDir> = children_of(suspended);
     for _ in 0..DEEPEST {
@@ -48,21 +48,36 @@ fn awaited_runs(suspended: &RunDir) -> Vec<RunSnapshot> {
     found
 }
 
-/// The facts that a command decides by. A run that waits for the answer to a question of a run below it counts as if it
-/// asked itself: to begin it again would only record that nothing has changed.
+/// The facts that a command decides by. A run that waits for the answer to a question of a run below it, or for a time,
+/// counts as if it asked or waited itself: to begin it again would only record that nothing has changed.
 pub(crate) fn standing_of(found: &RunSnapshot, is_same: bool) -> Standing {
     let standing = found.standing(is_same);
-    let waits = standing.status == Status::Interrupted
-        && is_suspended(found.metadata.stop_reason.as_deref())
-        && has_only_questions(&awaited_runs(&found.run));
-    match waits {
+    if standing.status != Status::Interrupted
+        || !is_suspended(found.metadata.stop_reason.as_deref())
+    {
+        return standing;
+    }
+    let below = awaited_runs(&found.run);
+    let waits = |run: &RunSnapshot| asks(run) || is_early(run);
+    if below.is_empty() || !below.iter().all(waits) {
+        return standing;
+    }
+    match below.iter().any(asks) {
         true => Standing {
             status: Status::WaitingForInput,
             is_unanswered: true,
             ..standing
         },
-        false => standing,
+        false => Standing {
+            is_early: true,
+            ..standing
+        },
     }
+}
+
+/// True for a run of one's own that waits for a time.
+fn is_early(run: &RunSnapshot) -> bool {
+    run.wait.is_some() && require_own_run(&run.run, false).is_ok()
 }
 
 /// True for a run of one's own that has asked a person and has no answer.
@@ -76,11 +91,6 @@ pub(super) fn asks(run: &RunSnapshot) -> bool {
 /// True for the reason of a run that waits for a sub-agent's.
 pub(crate) fn is_suspended(stop_reason: Option<&str>) -> bool {
     stop_reason == Some(StopReason::Subagent(Suspension::Later).name())
-}
-
-/// True for runs of which each has asked a person and has no answer.
-fn has_only_questions(runs: &[RunSnapshot]) -> bool {
-    !runs.is_empty() && runs.iter().all(asks)
 }
 
 /// The runs of the calls that a run was left with.

@@ -45,6 +45,8 @@ named_enum! {
         /// The engine died meanwhile, and the tool's check said that it had happened.
         Checked = "checked",
         Running = "running",
+        /// It has begun something that ends without it.
+        Deferred = "deferred",
         /// The engine died or was ended meanwhile; the next start decides about it.
         Open = "open",
         /// A person has been asked whether it may run.
@@ -83,6 +85,7 @@ impl EffectList {
             {
                 self.put(line, EffectState::Checked);
             }
+            EventKind::ActionDeferred => self.put(line, EffectState::Deferred),
             EventKind::ActionResult => self.result(line),
             EventKind::HumanInputRequest => self.put(line, EffectState::Waiting),
             _ => {}

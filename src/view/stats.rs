@@ -4,6 +4,7 @@
 //! of the runs that its nodes have started.
 
 pub(crate) mod flow;
+mod later;
 
 use crate::config::pricing::{Budget, BudgetScope, Pricing};
 use crate::engine::account::engine_time;
@@ -18,6 +19,7 @@ use crate::record::spending::{self, read_tally};
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::text::timestamp::Timestamp;
 use flow::FlowFigures;
+use later::Waiting;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -42,6 +44,8 @@ pub(crate) struct Times {
     pub hooks: u64,
     /// Waiting for a person at the terminal.
     pub people: u64,
+    /// Waiting for calls that end later.
+    pub later: u64,
     /// The rest: delta itself, and the programs that compute context files.
     pub delta: u64,
 }
@@ -84,6 +88,8 @@ pub(crate) struct Figures {
     pub iterations: u64,
     /// Where time went.
     pub times_ms: Times,
+    /// From the deferral of calls that end later to their results, whether an engine ran or not.
+    pub deferred_ms: u64,
     /// Requests, each counted once.
     pub model_calls: u64,
     /// The requests among these that never got an answer.
@@ -154,6 +160,7 @@ struct StartProgress {
     started_at: Option<Timestamp>,
     asked_at: Option<Timestamp>,
     last_at: Option<Timestamp>,
+    waiting: Waiting,
 }
 
 /// The figures of a run, and where its journal is damaged: they count up to there.
@@ -180,6 +187,8 @@ fn of_one(run: &RunDir, family: &mut RunTree) -> Result<(Figures, Option<Damage>
         figures.spent_in(&runs, family);
     }
     figures.end_of_start(&mut reading);
+    let waited = reading.waiting.end(reading.last_at);
+    add(&mut figures.deferred_ms, waited);
     if !family.is_nested() {
         figures.expenses(run, &reading)?;
     }
@@ -191,6 +200,7 @@ fn of_one(run: &RunDir, family: &mut RunTree) -> Result<(Figures, Option<Damage>
         times.tools,
         times.hooks,
         times.people,
+        times.later,
     ]
     .into_iter()
     .fold(times.total, u64::saturating_sub);
@@ -291,6 +301,9 @@ impl Figures {
         if let Some(flow) = &mut self.flow {
             flow.event(line, at, run);
         }
+        let waited = reading.waiting.add(line, reading.last_at);
+        add(&mut self.times_ms.later, waited.in_start);
+        add(&mut self.deferred_ms, waited.in_all);
         reading.last_at = at.or(reading.last_at);
         if line.kind == EventKind::EngineEnd {
             self.end_of_start(reading);

@@ -136,6 +136,12 @@ impl Counted {
             ("  cached", figures.cached_tokens.to_string()),
             ("tokens out", tokens.completion_tokens.to_string()),
         ];
+        if figures.deferred_ms > 0 {
+            let at = rows.len() - 7;
+            rows.insert(at, ("  later", of(times.later)));
+            let all = format_millis(figures.deferred_ms);
+            rows.insert(at + 2, ("deferred", all));
+        }
         let cost = figures
             .cost
             .map_or_else(|| "-".to_owned(), |cost| format!("{cost:.6}"));
@@ -289,7 +295,7 @@ fn tools(runs: &[Counted]) -> BTreeSet<&str> {
 
 /// One line for each run. The columns of flows and of tools follow those that every run has.
 fn csv(runs: &[Counted]) -> String {
-    const COLUMNS: [&str; 25] = [
+    const COLUMNS: [&str; 27] = [
         "run_id",
         "agent_name",
         "status",
@@ -315,6 +321,8 @@ fn csv(runs: &[Counted]) -> String {
         "tool_bytes",
         "compactions",
         "compaction_tokens",
+        "later_ms",
+        "deferred_ms",
     ];
     const OF_TOOL: [&str; 5] = ["calls", "failures", "median_ms", "longest_ms", "bytes"];
     let tools = tools(runs);
@@ -383,6 +391,8 @@ impl Counted {
             bytes,
             figures.compactions,
             figures.compaction_tokens,
+            times.later,
+            figures.deferred_ms,
         ];
         cells.extend(after.map(|number| number.to_string()));
         cells

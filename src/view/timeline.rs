@@ -189,6 +189,9 @@ impl Timeline {
                 let entry = entry.say(Tone::Command, text(&line.tool_name));
                 entry.say(Tone::Dim, checked(line))
             }
+            EventKind::ActionDeferred | EventKind::DeferredLook => {
+                TimelineEntry::new(number()).say(Tone::Dim, format!("  {}", line.deferral()))
+            }
             EventKind::ActionResult => return self.result(line),
             EventKind::Acceptance => acceptance(line),
             EventKind::HumanInputRequest => {

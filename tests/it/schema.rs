@@ -112,7 +112,7 @@ const EVERYTHING: [(&str, &str); 3] = [
            stdin: text, timeout_ms: 0, max_output_bytes: 0, wrapper: [], env: {A: b, C: 1, D: true}, \
            on_resume: {check: ['true'], timeout_ms: 1}, confirm: Sure?, pass_api_key: true}\n\
          - {name: b, description: d, shell: 'ls ${x:raw}', parameters: [{name: x, raw: true}], on_resume: retry, \
-           effect: none, parallel: 2, kind: search, path: x}\n\
+           effect: none, parallel: 2, kind: search, path: x, later: {check: ['true'], every_s: 1, expires_s: 2}}\n\
          - {name: c, description: d, command: [ls], parameters: [{name: x, inject_as: option, option_name: --x}, \
            {name: y, inject_as: stdin}]}\n\
          - {name: d, description: d, exec: 'delta run -m ${t}', subagent: true, pass_api_key: true}\n\
@@ -132,7 +132,7 @@ const EVERYTHING: [(&str, &str); 3] = [
         "compaction: true\npre_llm_request: {command: ['true'], timeout_ms: 1}\npost_llm_response: [{command: ['true']}]\n\
          pre_tool_execution: []\npost_tool_execution: {command: ['true']}\non_error: {command: ['true']}\n\
          on_run_end: {command: ['true']}\non_iteration_start: {command: ['true']}\n\
-         on_iteration_end: {command: ['true']}\n",
+         on_iteration_end: {command: ['true']}\non_question: {command: ['true']}\n",
     ),
 ];
 

@@ -3,10 +3,12 @@
 use super::given_doors;
 use crate::cli::message::{GivenAgent, given_agent, message_parts};
 use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
+use crate::engine::run_loop::DeferralMode;
 use crate::error::{Error, Result};
 use crate::record::feed::Feed;
 use crate::runs::overrides::is_budget;
 use crate::runs::task::GivenPart;
+use crate::runs::waiting::{WaitPlan, start_words};
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::ParsedCommand;
@@ -28,6 +30,8 @@ pub(crate) struct Common {
     pub max_iterations: Option<u64>,
     pub budget: Option<GivenBudget>,
     pub deadline: Option<Timestamp>,
+    /// `--wait` and `--give-up`.
+    pub patience: DeferralMode,
     pub interactive: bool,
     pub verbose: bool,
     pub quiet: bool,
@@ -40,6 +44,19 @@ impl Common {
     /// The text of answers is printed as it arrives, for a program.
     pub(crate) fn has_deltas(&self) -> bool {
         self.feed.as_ref().is_some_and(|feed| feed.has_deltas)
+    }
+
+    /// What is done about calls that end later. `set` are the settings of the command line.
+    pub(crate) fn waiting(&self, set: &[(String, String)]) -> WaitPlan {
+        WaitPlan {
+            mode: self.patience,
+            start_words: Some(start_words(
+                set,
+                &self.doors,
+                self.budget,
+                self.max_iterations,
+            )),
+        }
     }
 
     /// The text of answers is shown as it arrives, where there is a terminal.
@@ -124,6 +141,9 @@ pub(super) fn run_args(given: &ParsedCommand) -> Result<RunArgs> {
     let has_task = given.operands.len() > usize::from(has_name);
     let mut common = common(given)?;
     common.message = message_parts(given, usize::from(has_name))?;
+    if given.has("--wait") {
+        common.patience = DeferralMode::Wait;
+    }
     Ok(RunArgs {
         agent: match agent {
             GivenAgent::Usual if !has_task => GivenAgent::Here,
@@ -167,7 +187,15 @@ pub(super) fn chat_args(given: &ParsedCommand) -> Result<ChatArgs> {
 }
 
 pub(super) fn continue_args(given: &ParsedCommand) -> Result<ContinueArgs> {
-    let (question, common) = (given.text("--question"), common(given)?);
+    let (question, mut common) = (given.text("--question"), common(given)?);
+    common.patience = match (given.has("--wait"), given.has("--give-up")) {
+        (true, true) => {
+            return Err(Error::usage("--wait and --give-up contradict each other"));
+        }
+        (true, false) => DeferralMode::Wait,
+        (false, true) => DeferralMode::GiveUp,
+        (false, false) => DeferralMode::End,
+    };
     if question.is_some() && common.message.is_empty() {
         return Err(Error::usage("--question needs its answer: -m ANSWER"));
     }
@@ -197,6 +225,7 @@ pub(super) fn fork_args(given: &ParsedCommand) -> Result<ForkArgs> {
 fn common(given: &ParsedCommand) -> Result<Common> {
     check_verbosity(given)?;
     Ok(Common {
+        patience: DeferralMode::End,
         work_dir: given.path("--work-dir"),
         run_id: given.text("--run-id"),
         message: match given.command.name {

@@ -298,6 +298,7 @@ impl Chat<'_> {
             feed: None,
             doors: &common.doors,
             max_iterations: common.max_iterations,
+            waiting: common.waiting(&self.given),
             budget: common.budget,
             signals: Arc::clone(&self.signals),
             screen: self.screen,
@@ -325,6 +326,7 @@ impl Chat<'_> {
             new: false,
             retry_failed: false,
             interactive: true,
+            attends_calls: true,
         };
         match decide(asked, Some(found.standing(true))) {
             Decision::Resume => {}
@@ -353,6 +355,7 @@ impl Chat<'_> {
             is_chat: true,
             shows_text: !common.quiet || io::stdout().is_terminal(),
             feed: None,
+            waiting: common.waiting(&self.given),
             spending: Some(SpendingRules::of(&agent, common.budget)?),
         };
         launch.resume(found, message, None, lock)

@@ -7,6 +7,7 @@ use crate::cli::result;
 use crate::cli::unread_stdin::UnreadStdin;
 use crate::engine::account::SpendingRules;
 use crate::engine::question::{self, HumanAnswer};
+use crate::engine::run_loop::DeferralMode;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
@@ -22,8 +23,9 @@ use crate::runs::preflight::{
     check_depth, check_schema, heed_deadline, install_signals, read_environment,
 };
 use crate::runs::result::RunResult;
-use crate::runs::suspended::standing_of;
+use crate::runs::suspended::{is_suspended, standing_of};
 use crate::runs::task::Task;
+use crate::runs::waiting::register_again;
 use crate::text::ids::RunId;
 use crate::text::shell::shell_quoted;
 use crate::unix::terminal::Screen;
@@ -65,6 +67,8 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         _ => message,
     };
     if !must_resume(wanted, &found, message.is_some())? {
+        let home = Path::new(&found.metadata.agent_home);
+        register_again(&found, home, &workspace, &common.waiting(&wanted.set));
         return Ok(RunResult::recorded(found));
     }
     let recorded = (id.as_str(), found.metadata.agent_home.as_str());
@@ -96,6 +100,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         is_chat: false,
         shows_text: common.shows_text(),
         feed: common.feed.clone(),
+        waiting: common.waiting(&wanted.set),
         spending: Some(SpendingRules::of(&agent, common.budget)?),
     };
     if let Some(question) = found.question.as_ref().filter(|_| !found.has_ended()) {
@@ -114,7 +119,14 @@ fn must_resume(wanted: &ContinueArgs, found: &RunSnapshot, has_text: bool) -> Re
         new: false,
         retry_failed: false,
         interactive: wanted.common.interactive,
+        attends_calls: wanted.common.patience != DeferralMode::End,
     };
+    if wanted.common.patience == DeferralMode::GiveUp && !waits_for_calls(found) {
+        let id = &found.run.id;
+        return Err(Error::usage(format!(
+            "--give-up: run {id} waits for no call"
+        )));
+    }
     match decide(asked, Some(standing_of(found, true))) {
         Decision::Busy => Err(found.busy()),
         Decision::Retell if wanted.compact => Err(Error::usage(format!(
@@ -127,6 +139,12 @@ fn must_resume(wanted: &ContinueArgs, found: &RunSnapshot, has_text: bool) -> Re
         Decision::Refuse(refusal) => Err(refused(refusal, found)),
         Decision::Begin | Decision::BeginInPlace | Decision::Resume => Ok(true),
     }
+}
+
+/// True for a run that waits for calls of its own, and for a live one, which may.
+fn waits_for_calls(found: &RunSnapshot) -> bool {
+    let is_below = is_suspended(found.metadata.stop_reason.as_deref());
+    found.metadata.status == Status::Running || found.metadata.due_at.is_some() && !is_below
 }
 
 /// The run of this name, or the newest one.

@@ -101,6 +101,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
         is_chat: false,
         shows_text: common.shows_text(),
         feed: None,
+        waiting: common.waiting(&fork.set),
         spending: Some(rules),
     };
     let from = Parent {

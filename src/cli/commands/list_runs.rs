@@ -17,7 +17,7 @@ use crate::text::json;
 use crate::text::options::format::OutputFormat;
 use crate::text::shorten::{WIDEST, in_short};
 use crate::text::table::{Column, Table};
-use crate::text::timestamp::Timestamp;
+use crate::text::timestamp::{Timestamp, date_and_time};
 use crate::unix::terminal::{Screen, Tone, columns, painted_table, print, print_json};
 use serde_json::Value;
 use std::path::Path;
@@ -53,11 +53,17 @@ impl RunSummary {
     fn of(run: &Metadata) -> Self {
         Self {
             status: run.status,
-            reason: String::new(),
+            reason: due(run).unwrap_or_default(),
             created_at: Timestamp::parse(&run.created_at),
             message: in_short(&run.task_words(), WIDEST),
         }
     }
+}
+
+/// When a run that waits for calls looks at them.
+fn due(run: &Metadata) -> Option<String> {
+    let due_at = run.due_at.as_deref()?;
+    Some(format!("due {}", date_and_time(due_at)))
 }
 
 pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {

@@ -5,7 +5,7 @@ use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ReplayArgs;
 use crate::config::agent::{Agent, StartLimits};
 use crate::config::environment::Environment;
-use crate::engine::run_loop::{Chain, Ending, Engine, Options};
+use crate::engine::run_loop::{Chain, DeferralMode, Ending, Engine, Options};
 use crate::error::{Error, Exit, Result};
 use crate::model::ask::Model;
 use crate::model::replay::{Divergence, Playback};
@@ -22,6 +22,7 @@ use crate::runs::open::{Inherited, OpenRun};
 use crate::runs::origin::require_own_run;
 use crate::runs::overrides::load_recorded;
 use crate::runs::preflight;
+use crate::runs::waiting::WaitPlan;
 use crate::runs::workspace_copy::ReplayDir;
 use crate::text::amounts::counted;
 use crate::text::ids::RunId;
@@ -75,6 +76,7 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
         is_chat: false,
         shows_text: false,
         feed: None,
+        waiting: WaitPlan::default(),
         spending: None,
     };
     if !wanted.executes_nothing {
@@ -241,6 +243,9 @@ fn engine(
         checks_answers: launch.checks_answers,
         spending: None,
         compacts: false,
+        patience: DeferralMode::End,
+        resume_words: Vec::new(),
+        registration: None,
         shows_text: false,
         feed: None,
     };

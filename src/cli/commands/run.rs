@@ -97,6 +97,7 @@ fn with_request<T>(
         feed: common.feed.clone(),
         doors: &common.doors,
         max_iterations: common.max_iterations,
+        waiting: common.waiting(&wanted.set),
         budget: common.budget,
         signals,
         screen,

@@ -5,6 +5,7 @@ mod doors;
 use crate::cli::args::SandboxArgs;
 use crate::config::person;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
+use crate::record::due;
 use crate::record::run_dir::{NOTE, OPEN_HERE};
 use crate::record::workspace::Workspace;
 use crate::unix::doors::{Proxy, proxy_variables};
@@ -95,7 +96,8 @@ fn plan_view(wanted: &SandboxArgs, network: Network) -> (View, Vec<AbsentFile>) 
             all_absent.extend(absent);
         }
     }
-    if let Some(own) = own_settings(&writable) {
+    let own = [person::config_dir(), due::dir()].into_iter().flatten();
+    for own in own.filter_map(|dir| own_dir(dir, &writable)) {
         view.cover(&own, true, &writable);
     }
     for path in &wanted.protect {
@@ -127,11 +129,10 @@ fn make_workspace(writable: &[PathBuf]) {
     }
 }
 
-/// The directory of the person's settings, if it lies in one that may be written. It is made, because nothing else could
-/// keep the command from making it.
-fn own_settings(writable: &[PathBuf]) -> Option<PathBuf> {
-    let own = person::config_dir()?;
-    let is_inside = writable.iter().any(|dir| person::lies_in(dir));
+/// A directory of the person's that decides what runs, if it lies in one that may be written. It is made, because nothing
+/// else could keep the command from making it.
+fn own_dir(own: PathBuf, writable: &[PathBuf]) -> Option<PathBuf> {
+    let is_inside = writable.iter().any(|dir| person::is_within(&own, dir));
     if is_inside && !own.exists() {
         may_fail(files::make_dirs(&own));
     }

@@ -318,6 +318,7 @@ impl Setup<'_> {
             input_type: InputType::Text,
             sensitive: is_secret,
             fingerprint: None,
+            announced: 0,
         };
         let reply = ask_here(&self.signals, &question);
         match reply.map_err(|e| Error::usage(format!("cannot read from stdin: {}", reason(&e))))? {

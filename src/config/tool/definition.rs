@@ -6,6 +6,7 @@ use crate::config::keys::Kind::{Count, Flag, Own, Text, Texts, Words};
 use crate::config::keys::{key, keys};
 use crate::text::names::named_enum;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// The engine's variable for the agent's directory. No parameter has this name.
 pub(crate) const AGENT_HOME: &str = "AGENT_HOME";
@@ -43,6 +44,8 @@ keys! {
         /// The command is a `delta run` whose run is named after the call; its name is an option before the word
         /// of this index.
         subagent: Option<usize>,
+        /// How a call is looked at that has begun something which ends without it.
+        later: Option<LaterRule>,
     }
     keys {
         /// See also [`schema`].
@@ -78,6 +81,8 @@ keys! {
         key("effect", Words(&["none"], None), "none: repeating a call is harmless."),
         key("subagent", Flag(Some(false)), "True for a command that is a delta run or a delta flow run: its run is named after the call, \
             and a question or a limit in it suspends this run."),
+        key("later", Own, "The command may end with 75 and a handle on its last line: it has begun something that ends without it. check is \
+            run every_s seconds later, and again, until that has ended; after expires_s seconds it has failed."),
     }
 }
 
@@ -186,6 +191,20 @@ pub(crate) struct EffectCheck {
     pub command: Vec<Word>,
     /// 0 is no limit; none is the tool's.
     pub timeout_ms: Option<u64>,
+}
+
+/// The longest time, in seconds, that a call may be waited for: a hundred years.
+pub(crate) const LONGEST_WAIT: u64 = 3_155_760_000;
+
+/// How a call is looked at that has begun something which ends without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LaterRule {
+    /// Not empty; without parameters.
+    pub check: Vec<Word>,
+    /// The time before the first look.
+    pub every: Duration,
+    /// After this time the call has failed.
+    pub expires: Duration,
 }
 
 /// Whether a person is asked before a call runs.

@@ -60,13 +60,25 @@ pub(super) fn read_on_resume(
 fn read_check(section: &Section, out: &mut Diagnostics) -> Option<EffectCheck> {
     section.refuse_unknown_keys(&["check", "timeout_ms"], out);
     let timeout_ms = section.read_count("timeout_ms", out);
+    Some(EffectCheck {
+        command: read_check_words(section, "on_resume", out)?,
+        timeout_ms,
+    })
+}
+
+/// Reads the command `check` of a key, which has no parameters.
+pub(super) fn read_check_words(
+    section: &Section,
+    key: &str,
+    out: &mut Diagnostics,
+) -> Option<Vec<Word>> {
     if !section.map.contains_key("check") {
-        let message = "on_resume: has no check; expected {check: [PROGRAM, …]}";
+        let message = format!("{key}: has no check; expected {{check: [PROGRAM, …]}}");
         out.error(section.path_to("check"), message);
     }
     let texts = section.read_texts("check", out)?;
     if texts.is_empty() {
-        let message = "on_resume: check: is empty; name a program";
+        let message = format!("{key}: check: is empty; name a program");
         out.error(section.path_to("check"), message);
         return None;
     }
@@ -79,15 +91,12 @@ fn read_check(section: &Section, out: &mut Diagnostics) -> Option<EffectCheck> {
     if let Some(placeholder) = names.flatten().next() {
         let name = placeholder.name;
         let message = format!(
-            "on_resume: check: ${{{name}}} has no value here; the arguments are on the check's standard \
+            "{key}: check: ${{{name}}} has no value here; the arguments are on the check's standard \
              input, as a JSON object"
         );
         out.error(section.path_to("check"), message);
     }
-    Some(EffectCheck {
-        command,
-        timeout_ms,
-    })
+    Some(command)
 }
 
 /// Reads the command of a tool with `subagent: true`: the index of the word before which the run's name goes.

@@ -11,6 +11,7 @@ use crate::config::tool::definition::{
     Confirm, Inject, InputForm, Parameter, TOOL, Tool, one_line,
 };
 use crate::config::tool::effect;
+use crate::config::tool::later::{read_later, render_later};
 use crate::config::tool::parameters;
 use serde_json::{Map, Value, json};
 
@@ -53,6 +54,7 @@ fn read(section: &Section, out: &mut Diagnostics) -> Option<Tool> {
     tool.read_keys(section, out);
     let has_effect = effect::read_effect(section, out);
     let on_resume = effect::read_on_resume(section, has_effect, out);
+    let later = read_later(section, out);
     let usage = usage?;
     let is_nested = section.read_flag("subagent", out).unwrap_or(false);
     let subagent = is_nested.then(|| effect::read_subagent(section, &usage, out));
@@ -66,6 +68,7 @@ fn read(section: &Section, out: &mut Diagnostics) -> Option<Tool> {
         on_resume,
         has_effect,
         subagent: subagent.flatten(),
+        later,
         ..tool
     })
 }
@@ -208,6 +211,9 @@ fn render_tool(tool: &Tool) -> Value {
     }
     if tool.subagent.is_some() {
         put("subagent", true.into());
+    }
+    if let Some(later) = &tool.later {
+        put("later", render_later(later));
     }
     // As in the manual, these come last.
     for key in ["confirm", "pass_api_key"] {

@@ -1,6 +1,7 @@
 //! The calls of one message: each gets exactly one result, also after a crash.
 
 use super::confirmations::consent;
+use super::deferred::settle;
 use super::executed::remember_executed_files;
 use super::group::{
     EndedCall, GroupDone, Planned, is_parallel, plan, print_command, record_run, run_group,
@@ -47,6 +48,7 @@ pub(super) fn run_calls(engine: &mut Engine<'_>, calls: Vec<OpenCall>) -> Step<(
             withdraw_question(engine)?;
         }
     }
+    settle(engine, &calls)?;
     run_hooks(engine, HookEvent::OnIterationEnd)?;
     Ok(())
 }
@@ -60,6 +62,10 @@ fn run_call(engine: &mut Engine<'_>, call: &OpenCall) -> Step<()> {
             ),
         };
         return Ok(record_refusal(engine, call, &text)?);
+    }
+    if call.deferred.is_some() {
+        // It is looked at behind the others.
+        return Ok(());
     }
     let asks_a_person = call.name == "ask_human" && engine.ask_human.is_some();
     if let Some(playback) = engine.talk.model.playback()

@@ -95,6 +95,7 @@ fn ask_about(
         input_type: InputType::Confirmation,
         sensitive: false,
         fingerprint: Some(fingerprint),
+        announced: 0,
     };
     record_question(engine, call, &question)?;
     Ok(question)

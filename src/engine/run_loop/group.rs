@@ -3,6 +3,7 @@
 //! Architecture invariant: guards have agreed to all of them before the first starts, those that start together are on
 //! disk together before, and nothing follows from any of them before all that were started have ended.
 
+use super::deferred::{defer, is_deferral};
 use super::executed::remember_executed_files;
 use super::hook_points::has_hook;
 use super::open_call::OpenCall;
@@ -64,7 +65,8 @@ pub(super) struct GroupDone<'c> {
 pub(super) fn is_parallel(engine: &mut Engine<'_>, call: &OpenCall) -> bool {
     let tool = tool_named(engine.ctx.agent, &call.name);
     let may = tool.is_some_and(|tool| most_of(tool) > 0 && tool.confirm == Confirm::No);
-    may && call.barred.is_none() && call.asked.is_none() && engine.talk.model.playback().is_none()
+    let is_open = call.barred.is_none() && call.deferred.is_none();
+    may && is_open && call.asked.is_none() && engine.talk.model.playback().is_none()
 }
 
 /// How many calls run at once beside those of a tool; 0: none.
@@ -277,6 +279,7 @@ fn settle<'c>(
         places,
     };
     let waits = has_hook(engine.ctx, HookEvent::PostToolExecution) || suspension(&ended).is_some();
+    let waits = waits && !is_deferral(ended.planned.tool, &ended.done);
     if !waits {
         return record_run(engine, ended);
     }
@@ -331,6 +334,15 @@ fn conclude(engine: &mut Engine<'_>, ended: Vec<EndedCall<'_>>) -> Step<()> {
 
 /// Gives a call that has run its result.
 pub(super) fn record_run(engine: &mut Engine<'_>, ended: EndedCall<'_>) -> Step<()> {
+    if is_deferral(ended.planned.tool, &ended.done) {
+        let EndedCall {
+            planned,
+            done,
+            places: (reference, _),
+        } = ended;
+        let called = (planned.tool, planned.call_id.as_str());
+        return Ok(defer(engine, planned.call, called, done, &reference)?);
+    }
     let EndedCall {
         planned,
         done,

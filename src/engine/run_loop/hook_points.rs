@@ -60,6 +60,8 @@ impl<'a> HookInput<'a> {
 pub(super) struct Hooks {
     next_number: u64,
     stop_wanted: Option<String>,
+    /// The question that hooks are run for.
+    pub(super) request_id: Option<String>,
 }
 
 impl Hooks {
@@ -67,6 +69,7 @@ impl Hooks {
         Ok(Self {
             next_number: hooks::next_number(&ctx.run.io("hooks"))?,
             stop_wanted: None,
+            request_id: None,
         })
     }
 
@@ -104,6 +107,7 @@ fn run_each(
                 hook_name,
                 status,
                 io_path_ref,
+                request_id: None,
             });
             continue;
         }
@@ -156,6 +160,12 @@ fn execute_hook(
         hook_name: hook.event.name(),
         status,
         io_path_ref: &execution.reference,
+        // One that was cut short is run again.
+        request_id: engine
+            .hooks
+            .request_id
+            .as_deref()
+            .filter(|_| engine.ctx.signals.stop().is_none()),
     });
     engine.log.journal.flush()?;
     Ok(execution)
@@ -166,7 +176,8 @@ pub(super) fn run_hooks(engine: &mut Engine<'_>, event: HookEvent) -> Result<()>
     run_with(engine, event, b"{}", &[])
 }
 
-fn run_with(
+/// The same with a payload.
+pub(super) fn run_with(
     engine: &mut Engine<'_>,
     event: HookEvent,
     payload: &[u8],

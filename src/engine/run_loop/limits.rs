@@ -173,6 +173,12 @@ impl<'a> Limits<'a> {
         }
     }
 
+    /// Leaves a wait for a time out of all seconds.
+    pub(super) fn leave_out(&mut self, time: Duration) {
+        self.start_limit = self.start_limit.map(|limit| limit + time);
+        self.add_wait(time);
+    }
+
     /// Mentions once that a limit is kept by estimates.
     pub(super) fn mention_uncounted(&mut self, log: &mut RunLog<'_>) -> Result<()> {
         let account = self.account.as_mut();

@@ -7,7 +7,7 @@ use crate::config::tool::definition::Tool;
 use crate::engine::question::Question;
 use crate::engine::run_context::RunContext;
 use crate::model::calls::NewCall;
-use crate::record::state::Call;
+use crate::record::state::{Call, Deferred};
 
 /// The most calls of one message that are run.
 pub(super) const MOST_CALLS: usize = 512;
@@ -23,6 +23,8 @@ pub(super) struct OpenCall {
     pub(super) barred: Option<Barred>,
     /// An earlier process started it.
     pub(super) started: Option<StartedCall>,
+    /// It has begun something that ends without it.
+    pub(super) deferred: Option<Deferred>,
     /// A person has been asked, and has perhaps answered.
     pub(super) asked: Option<(Question, Option<String>)>,
 }
@@ -66,6 +68,7 @@ impl OpenCall {
             invalid: call.invalid.clone(),
             barred: Barred::by_message(cut_off, before),
             started: None,
+            deferred: None,
             asked: None,
         }
     }
@@ -86,6 +89,7 @@ impl OpenCall {
                 arguments: request.arguments.map(str::to_owned),
                 is_suspended: request.is_suspended,
             }),
+            deferred: call.deferred.clone(),
             asked: call.question.as_ref().map(|question| {
                 let asked = Question::recorded(question);
                 (asked, text(&question.response))

@@ -1,6 +1,7 @@
 //! How a start of the engine ended.
 
 use crate::error::{Error, Exit, may_fail};
+use crate::record::due::Registration;
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
@@ -118,6 +119,8 @@ pub(crate) struct EndedRun {
     pub run: RunDir,
     /// What it and the runs below it have spent over their whole lives, and whether that has a price.
     pub spent: Option<(Amount, bool)>,
+    /// The run's place in the registry of those that wait.
+    pub registration: Option<Registration>,
     /// The terminal shows the result already.
     pub is_shown: bool,
     /// Keeps the run ours until all is said.

@@ -1,6 +1,7 @@
 //! Questions to a person: asked once, answered at the terminal or through files, recorded both ways.
 
 use super::Engine;
+use super::announce::announce;
 use super::open_call::OpenCall;
 use super::outcome::{Ending, Step, halt_on};
 use super::results::{past_guard, record_refusal, record_result};
@@ -50,6 +51,7 @@ pub(super) fn ask_first(engine: &mut Engine<'_>, call: &OpenCall) -> Step<()> {
         input_type,
         sensitive,
         fingerprint: None,
+        announced: 0,
     };
     withdraw_question(engine)?;
     record_question(engine, call, &question)?;
@@ -166,6 +168,7 @@ pub(super) fn find_answer(engine: &mut Engine<'_>, question: &Question) -> Step<
     }
     if !question::is_left(&engine.ctx.run, &question.request_id) {
         put_answer_aside(engine)?;
+        announce(engine, question)?;
         question::leave_question(&engine.ctx.run, question)?;
     }
     Err(Ending::waiting(&question.prompt).into())

@@ -1,6 +1,7 @@
 //! Calls whose end no engine has recorded: the model gets a report, the call is repeated, a check is asked
 //! whether it has happened, or a sub-agent's run goes on.
 
+use super::deferred::{defer, is_deferral};
 use super::open_call::{OpenCall, StartedCall};
 use super::outcome::{Ending, Step, halt_on};
 use super::results::{record_observation, record_refusal, record_result};
@@ -127,6 +128,10 @@ fn ask_check(
         execution_ref: &reference,
     });
     engine.log.journal.flush()?;
+    if is_deferral(tool, &done) {
+        defer(engine, call, (tool, call_id), done, &reference)?;
+        return Ok(Some((CheckFinding::Happened, String::new())));
+    }
     match finding {
         CheckFinding::Happened => {
             let outcome = format!("had happened, {}", format_duration(done.duration));

@@ -14,6 +14,7 @@ use crate::text::shorten::cut_to_columns;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, Tone};
 use crate::unix::wait_line::WaitLine;
+use std::fs::File;
 
 /// The journal, the summary and the progress of one start on a run.
 pub(super) struct RunLog<'a> {
@@ -26,6 +27,8 @@ pub(super) struct RunLog<'a> {
     pub(super) iteration: u64,
     /// Where progress is printed.
     pub(super) screen: Screen,
+    /// The inbox, while no message may arrive because the run is ending.
+    pub(super) inbox: Option<File>,
     /// The directories that lead to the journal are on disk.
     entries_synced: bool,
 }
@@ -44,6 +47,7 @@ impl<'a> RunLog<'a> {
             iteration: metadata.iterations,
             metadata,
             screen,
+            inbox: None,
             entries_synced: false,
         }
     }
@@ -130,6 +134,7 @@ impl<'a> RunLog<'a> {
                 "warning: the end of the run may not be on disk: {error}"
             ));
         }
+        self.inbox = None;
         let reason = &ending.stop_reason;
         let text = ending.text.clone();
         self.metadata.end(ending.status, reason, ending.exit, text);

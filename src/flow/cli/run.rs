@@ -155,6 +155,7 @@ impl RunCommand<'_> {
             retry_failed: false,
             // Whether a question has been answered is for the node's own run to find out.
             interactive: true,
+            attends_calls: false,
         };
         let standing = found.as_ref().map(|found| found.standing(past.is_some()));
         match (decide(wanted, standing), found, past) {

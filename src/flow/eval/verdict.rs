@@ -136,6 +136,7 @@ fn of_reason(name: &str, limits: EvaluationLimits) -> TargetEnd {
         | StopReason::IoError
         | StopReason::AcceptUnable
         | StopReason::AcceptLater
+        | StopReason::Deferred
         | StopReason::Signal(_) => TargetEnd::NotMeasured(name.to_owned()),
     }
 }

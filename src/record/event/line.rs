@@ -3,7 +3,8 @@
 use super::{
     EventKind, FinishReason, ForkedFrom, InputType, REASONING, ReadUsage, compaction_line,
 };
-use crate::text::timestamp::Timestamp;
+use crate::text::shorten::in_short;
+use crate::text::timestamp::{Timestamp, date_and_time};
 use crate::unix::files;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
@@ -77,6 +78,12 @@ members! {
     observation_content: Option<&'a RawValue>,
     /// Of this path and of the two like it: none if it leads out of the run's directory.
     execution_ref: Option<Cow<'a, str>> = Reference,
+    /// Of a message from the inbox, `"inbox"`, and the name of its file.
+    source: Option<&'a RawValue>,
+    id: Option<&'a RawValue>,
+    handle: Option<Cow<'a, str>> = Text,
+    due_at: Option<Cow<'a, str>> = Text,
+    expires_at: Option<Cow<'a, str>> = Text,
     /// A hook wrote the observation.
     by_hook: Option<bool>,
     by: Option<Cow<'a, str>> = Text,
@@ -279,6 +286,24 @@ impl<'a> Line<'a> {
         ]
         .map(Option::unwrap_or_default);
         compaction_line(before, after, iteration)
+    }
+
+    /// The name of the file of a message that lay in the inbox.
+    pub(crate) fn inbox_id(&self) -> Option<String> {
+        let source = self.source.map(RawValue::get);
+        let id = self.id.filter(|_| source == Some("\"inbox\""))?;
+        serde_json::from_str(id.get()).ok()
+    }
+
+    /// A call that ends later, or a look at one, for people.
+    pub(crate) fn deferral(&self) -> String {
+        let due = date_and_time(self.due_at.as_deref().unwrap_or("?"));
+        match (&self.handle, self.exit_code) {
+            (Some(handle), _) => format!("ends later ({}); look at {due}", in_short(handle, 60)),
+            (None, Some(75)) => format!("has not ended; look again at {due}"),
+            (None, Some(code)) => format!("unknown, exit code {code}; look again at {due}"),
+            (None, None) => format!("unknown; look again at {due}"),
+        }
     }
 
     /// True if an action succeeded. Older engines record only its exit code, or only its status.

@@ -12,6 +12,8 @@ named_enum! {
         Thought = "THOUGHT",
         ActionRequest = "ACTION_REQUEST",
         ActionCheck = "ACTION_CHECK",
+        ActionDeferred = "ACTION_DEFERRED",
+        DeferredLook = "DEFERRED_LOOK",
         ActionResult = "ACTION_RESULT",
         Acceptance = "ACCEPTANCE",
         HumanInputRequest = "HUMAN_INPUT_REQUEST",

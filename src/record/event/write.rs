@@ -17,10 +17,12 @@ impl Event<'_> {
     fn kind(&self) -> EventKind<'static> {
         match self {
             Self::EngineStart { .. } => EventKind::EngineStart,
-            Self::UserMessage { .. } => EventKind::UserMessage,
+            Self::UserMessage { .. } | Self::InboxMessage(_) => EventKind::UserMessage,
             Self::Thought(_) => EventKind::Thought,
             Self::ActionRequest { .. } => EventKind::ActionRequest,
             Self::ActionCheck { .. } => EventKind::ActionCheck,
+            Self::ActionDeferred(_) => EventKind::ActionDeferred,
+            Self::DeferredLook(_) => EventKind::DeferredLook,
             Self::ActionResult { .. } => EventKind::ActionResult,
             Self::Acceptance { .. } => EventKind::Acceptance,
             Self::HumanInputRequest { .. } => EventKind::HumanInputRequest,

@@ -94,6 +94,7 @@ impl<'j> Run<'j> {
                 self.acceptance(line);
             }
             EventKind::ActionRequest => self.action_request(line),
+            EventKind::ActionDeferred | EventKind::DeferredLook => self.deferral(&line),
             EventKind::ActionResult => self.action_result(line),
             EventKind::HumanInputRequest => self.question(line),
             EventKind::HumanInputReceived => self.human_answer(line),
@@ -114,8 +115,8 @@ impl<'j> Run<'j> {
                     self.not_before.push(NotBefore { model, why, until });
                 }
             }
+            EventKind::HookAudit => self.announcement(&line),
             EventKind::ActionCheck
-            | EventKind::HookAudit
             | EventKind::Error
             | EventKind::Flow(_)
             | EventKind::Evaluation(_)
@@ -133,9 +134,12 @@ impl<'j> Run<'j> {
         self.pauses.clear();
         self.no_progress_at = None;
         self.counts.is_full = false;
-        let (at, seq) = (line.timestamp, self.seq);
-        self.turns
-            .push(Turn::User(UserMessage { content, at, seq }));
+        self.turns.push(Turn::User(UserMessage {
+            content,
+            inbox_id: line.inbox_id(),
+            at: line.timestamp,
+            seq: self.seq,
+        }));
         self.end = None;
         Ok(())
     }
@@ -230,6 +234,7 @@ impl<'j> Run<'j> {
                 content,
                 at: line.timestamp.clone(),
                 seq: self.seq,
+                inbox_id: None,
             });
             match task {
                 Some(task) if self.turns.is_empty() => self.unsaid = Some(task),
@@ -299,6 +304,7 @@ impl<'j> Run<'j> {
                 name: call.function.name,
                 arguments: decoded(call.function.arguments.get()),
                 request: None,
+                deferred: None,
                 question: None,
                 result: None,
                 has_failed: false,
@@ -418,6 +424,7 @@ impl<'j> Run<'j> {
             name: call.name,
             arguments: call.arguments,
             invalid_arguments: None,
+            deferred: None,
             question: None,
             result: None,
             has_failed: false,
@@ -436,6 +443,7 @@ impl<'j> Run<'j> {
             input_type: line.input_type.clone().unwrap_or_default(),
             sensitive: line.sensitive.unwrap_or(false),
             fingerprint: line.fingerprint.clone(),
+            announced: 0,
             response: None,
         };
         if let Some(call) = self.asked(&line) {
@@ -460,7 +468,7 @@ impl<'j> Run<'j> {
         })
     }
 
-    fn calls_of_last_thought(&mut self) -> impl Iterator<Item = &mut Call<'j>> {
+    pub(super) fn calls_of_last_thought(&mut self) -> impl Iterator<Item = &mut Call<'j>> {
         self.last_thought_mut()
             .into_iter()
             .flat_map(|thought| thought.calls.iter_mut())
@@ -477,7 +485,7 @@ impl<'j> Run<'j> {
         }
     }
 
-    fn call(
+    pub(super) fn call(
         &mut self,
         id: Option<&str>,
         suits: impl Fn(&Call<'j>) -> bool,
@@ -496,6 +504,7 @@ fn unrecorded_question<'j>(call: &Call<'j>) -> Option<RecordedQuestion<'j>> {
         input_type: asked.input_type.map(InputType::of).unwrap_or_default(),
         sensitive: asked.sensitive,
         fingerprint: None,
+        announced: 0,
         response: None,
     })
 }

@@ -64,6 +64,9 @@ impl SourceEvent<'_> {
                 let text = format!("{from} -> {}: {why}", line.changed_to());
                 record.text("text", &text, place);
             }
+            EventKind::ActionDeferred | EventKind::DeferredLook => {
+                record.text("text", &line.deferral(), place);
+            }
             EventKind::HookAudit => hook(record, line, run),
             EventKind::Compaction => {
                 record.text("text", &line.compaction(), place);
@@ -180,7 +183,11 @@ pub(super) fn record_name(line: &Line<'_>) -> Option<&'static str> {
         EventKind::ActionResult | EventKind::Acceptance => "result",
         EventKind::HumanInputRequest => "question",
         EventKind::HumanInputReceived => "answer",
-        EventKind::SystemMessage | EventKind::Compaction | EventKind::ModelChanged => "note",
+        EventKind::SystemMessage
+        | EventKind::Compaction
+        | EventKind::ModelChanged
+        | EventKind::ActionDeferred
+        | EventKind::DeferredLook => "note",
         EventKind::HookAudit => "hook",
         EventKind::Error if line.node_id.is_some() => "retry",
         EventKind::Error => "error",

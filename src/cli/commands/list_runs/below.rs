@@ -109,8 +109,10 @@ impl Entry {
         } = found;
         let row = || {
             let ended = metadata.status != Status::Running;
+            let due = super::due(metadata);
             let marks = [
                 metadata.stop_reason.as_deref().filter(|_| ended),
+                due.as_deref().filter(|_| ended),
                 foreign.map(|_| "foreign"),
                 has_nested_agent(&run, metadata).then_some("nested"),
             ];

@@ -75,7 +75,7 @@ fn tone_of(row: &EffectRow) -> Tone {
     match row.state {
         EffectState::Done if row.exit_code == Some(0) => Tone::Good,
         EffectState::Checked => Tone::Good,
-        EffectState::Running | EffectState::Waiting => Tone::Command,
+        EffectState::Running | EffectState::Deferred | EffectState::Waiting => Tone::Command,
         EffectState::Done | EffectState::Denied | EffectState::Unknown | EffectState::Open => {
             Tone::Bad
         }

@@ -1,0 +1,334 @@
+//! `delta due`: the runs that wait for a time that has come, and another start of each.
+//!
+//! Architecture invariant: what it starts, it takes from the registry alone, and only for a run that was made here and
+//! is the one that was registered. Nothing in a workspace is obeyed.
+
+use crate::cli::agent_names::built_in_of;
+use crate::cli::args::DueArgs;
+use crate::error::{At, Error, Exit, Result, may_fail, reason};
+use crate::record::due::{self, DueEntry};
+use crate::record::run_dir::RunDir;
+use crate::record::workspace::Workspace;
+use crate::runs::inspect::inspect_run;
+use crate::runs::origin::foreign_reason;
+use crate::runs::overrides::around;
+use crate::runs::preflight::install_signals;
+use crate::text::ids::RunId;
+use crate::text::json;
+use crate::text::options::format::OutputFormat;
+use crate::text::table::{Column, Table};
+use crate::text::timestamp::{Timestamp, date_and_time};
+use crate::unix::files;
+use crate::unix::signals::{Signals, Stop};
+use crate::unix::terminal::{Screen, Tone, painted_table, print, print_json};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::{Value, json};
+use std::fs::File;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// An entry and its file.
+struct DueRun {
+    path: PathBuf,
+    entry: DueEntry,
+    due_at: Timestamp,
+}
+
+pub(crate) fn due_runs(wanted: &DueArgs) -> Result<Exit> {
+    let now = Timestamp::now();
+    let mut found = read_all()?;
+    if !wanted.all {
+        found.retain(|found| found.due_at <= now);
+        found.retain(|found| !is_dropped(found));
+    }
+    match (wanted.run, wanted.format) {
+        (true, _) => run_all(found, wanted.jobs),
+        (false, OutputFormat::Json) => {
+            let values: Vec<Value> = found.iter().map(object).collect();
+            print_json(format!("{}\n", json::text(&values)).as_bytes())?;
+            Ok(Exit::Success)
+        }
+        (false, OutputFormat::Text) => {
+            if !found.is_empty() {
+                print(table(&found).as_bytes())?;
+            }
+            Ok(Exit::Success)
+        }
+    }
+}
+
+/// All entries, the earliest first. What is no entry is warned of.
+fn read_all() -> Result<Vec<DueRun>> {
+    let mut all = Vec::new();
+    for path in due::paths()? {
+        match due::read(&path) {
+            Ok(entry) => {
+                // A time that cannot be read has come.
+                let due_at = Timestamp::parse(&entry.due_at);
+                let due_at = due_at.unwrap_or(Timestamp::from_millis(0));
+                all.push(DueRun {
+                    path,
+                    entry,
+                    due_at,
+                });
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) => {
+                let (path, why) = (path.display(), reason(&e));
+                warn(&format!("warning: {path} is passed over: {why}"));
+            }
+        }
+    }
+    all.sort_by(|a, b| (a.due_at, &a.path).cmp(&(b.due_at, &b.path)));
+    Ok(all)
+}
+
+fn warn(text: &str) {
+    Screen::new(false, false).warn(text);
+}
+
+/// Removes an entry whose run is not there to be started any more. Returns whether it has.
+fn is_dropped(found: &DueRun) -> bool {
+    let DueRun { path, entry, .. } = found;
+    match reason_to_drop(entry) {
+        Ok(None) => false,
+        Ok(Some(why)) => {
+            warn(&format!("dropped run {}: {why}", entry.run_id));
+            may_fail(files::remove(path));
+            true
+        }
+        Err(error) => {
+            warn(&format!(
+                "warning: run {} is passed over: {error}",
+                entry.run_id
+            ));
+            true
+        }
+    }
+}
+
+/// Why a run is not started any more; none if it is, or if it is live.
+fn reason_to_drop(entry: &DueEntry) -> Result<Option<String>> {
+    let drops = |why: &str| Ok(Some(why.to_owned()));
+    let Ok(id) = RunId::parse(&entry.run_id) else {
+        return drops("its name is none");
+    };
+    if !entry.workspace.join(".delta").join(id.as_str()).is_dir() {
+        return drops("it is gone");
+    }
+    let workspace = Workspace::at(&entry.workspace)?;
+    let run = RunDir::of(&workspace, &id);
+    for dir in [&workspace.control, &run.path] {
+        if let Some(reason) = foreign_reason(dir)? {
+            return Ok(Some(format!("{} {reason}", dir.display())));
+        }
+    }
+    let metadata = inspect_run(&run)?.metadata;
+    let agent = Path::new(&metadata.agent_home);
+    let is_inside = || around(&entry.agent, &workspace).is_some();
+    if metadata.has_ended() {
+        drops("it has ended")
+    } else if metadata.flow.is_some() != entry.is_flow || agent != entry.agent {
+        drops("it is a run of another agent")
+    } else if built_in_of(&entry.agent).is_none() && is_inside() {
+        drops("its agent is inside its workspace, where tools can change it")
+    } else {
+        Ok(None)
+    }
+}
+
+/// A run that was started.
+struct Started {
+    child: Child,
+    name: String,
+    /// Keeps other processes from starting it, too.
+    _claim: File,
+}
+
+/// Starts runs, at most so many at once, and waits for them.
+fn run_all(found: Vec<DueRun>, jobs: usize) -> Result<Exit> {
+    let signals = install_signals()?;
+    let mut waiting = found.into_iter();
+    let mut started: Vec<Started> = Vec::new();
+    let mut is_good = true;
+    let mut stop: Option<Stop> = None;
+    loop {
+        if stop.is_none() {
+            stop = signals.stop();
+            if let Some(stop) = stop {
+                pass_on(&started, stop);
+            }
+        }
+        while stop.is_none() && started.len() < jobs {
+            let Some(next) = waiting.next() else { break };
+            match start(&next) {
+                Ok(child) => started.extend(child),
+                Err(error) => {
+                    warn(&format!("run {}: {error}", next.entry.run_id));
+                    is_good = false;
+                }
+            }
+        }
+        let ended = take_ended(&mut started)?;
+        let is_idle = ended.is_empty();
+        for (name, status) in ended {
+            let code = status.code();
+            let is_expected = matches!(code, Some(0 | 75 | 101 | 4));
+            is_good &= is_expected;
+            let how = code.map_or_else(|| status.to_string(), |code| format!("exit code {code}"));
+            let tone = if is_expected { Tone::Good } else { Tone::Bad };
+            let pieces = [
+                (Tone::Dim, "run "),
+                (Tone::Said, &*name),
+                (tone, &*format!("  {how}")),
+            ];
+            Screen::new(false, false).progress(&pieces);
+        }
+        if started.is_empty() && (stop.is_some() || waiting.len() == 0) {
+            break;
+        }
+        if is_idle {
+            await_change(&signals)?;
+        }
+    }
+    match (stop, is_good) {
+        (Some(stop), _) => Err(Error::from(stop)),
+        (None, true) => Ok(Exit::Success),
+        (None, false) => Ok(Exit::Failure),
+    }
+}
+
+/// Waits for the end of a child, or for a signal.
+fn await_change(signals: &Signals) -> Result<()> {
+    let waited = signals.wait(None, None);
+    waited.map(drop).at("wait for", "the runs".as_ref())
+}
+
+fn take_ended(started: &mut Vec<Started>) -> Result<Vec<(String, ExitStatus)>> {
+    let mut ended = Vec::new();
+    let mut at = 0;
+    while at < started.len() {
+        match started[at]
+            .child
+            .try_wait()
+            .at("wait for", "a run".as_ref())?
+        {
+            Some(status) => ended.push((started.swap_remove(at).name, status)),
+            None => at += 1,
+        }
+    }
+    Ok(ended)
+}
+
+fn pass_on(started: &[Started], stop: Stop) {
+    let signal = match stop {
+        Stop::Interrupt => Signal::INT,
+        Stop::Hangup => Signal::HUP,
+        Stop::Terminate | Stop::Deadline => Signal::TERM,
+    };
+    for run in started {
+        if let Some(group) = Pid::from_raw(run.child.id().cast_signed()) {
+            may_fail(kill_process_group(group, signal));
+        }
+    }
+}
+
+/// Starts a run, unless another process has done so or it has left the registry.
+fn start(found: &DueRun) -> Result<Option<Started>> {
+    let Some(claim) = claim(&found.path) else {
+        return Ok(None);
+    };
+    let entry = due::read_from(claim.try_clone().at("open", &found.path)?);
+    let entry = entry.at("read", &found.path)?;
+    if entry != found.entry || reason_to_drop(&entry)?.is_some() {
+        return Ok(None);
+    }
+    let program = std::env::current_exe().at("find", "delta".as_ref())?;
+    let child = Command::new(program)
+        .args(words(&entry))
+        .env_remove("DELTA_ADOPT")
+        .current_dir(&entry.workspace)
+        .stdin(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .at("start", "delta".as_ref())?;
+    Ok(Some(Started {
+        child,
+        name: entry.run_id,
+        _claim: claim,
+    }))
+}
+
+/// Locks the file of an entry. None if it is locked, gone, or another file by now.
+fn claim(path: &Path) -> Option<File> {
+    let file = files::open_unlinked(path).ok()?;
+    let identity = |meta: &std::fs::Metadata| (meta.dev(), meta.ino());
+    let is_there = || {
+        let now = path.symlink_metadata().ok()?;
+        Some(identity(&now) == identity(&file.metadata().ok()?))
+    };
+    let is_ours = file.try_lock().is_ok() && is_there() == Some(true);
+    is_ours.then_some(file)
+}
+
+/// The command line of another start.
+fn words(entry: &DueEntry) -> Vec<String> {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let (workspace, agent) = (text(&entry.workspace), text(&entry.agent));
+    let mut words: Vec<String> = match entry.is_flow {
+        true => ["flow", "run", &agent].map(str::to_owned).to_vec(),
+        false => {
+            // Its files are compared with the program's own bytes.
+            let built_in = built_in_of(&entry.agent).map(|it| format!("@{}", it.name));
+            let agent = built_in.unwrap_or(agent);
+            ["continue", "-a", &agent].map(str::to_owned).to_vec()
+        }
+    };
+    words.extend(["-w", &workspace, "--run-id", &entry.run_id, "-q"].map(str::to_owned));
+    words.extend(entry.options.iter().cloned());
+    words
+}
+
+fn object(found: &DueRun) -> Value {
+    let DueEntry {
+        run_id,
+        workspace,
+        agent,
+        is_flow,
+        due_at,
+        options,
+    } = &found.entry;
+    json!({
+        "run_id": run_id,
+        "workspace": workspace,
+        "agent": agent,
+        "flow": is_flow,
+        "due_at": due_at,
+        "options": options,
+    })
+}
+
+fn table(found: &[DueRun]) -> String {
+    const HEAD: [(&str, Column); 4] = [
+        ("DUE (UTC)", Column::Name),
+        ("RUN", Column::Name),
+        ("WORKSPACE", Column::Name),
+        ("AGENT", Column::Text),
+    ];
+    let mut table = Table::with_head(&HEAD);
+    table.rows.extend(found.iter().map(|found| {
+        let entry = &found.entry;
+        vec![
+            date_and_time(&entry.due_at),
+            entry.run_id.clone(),
+            entry.workspace.display().to_string(),
+            entry.agent.display().to_string(),
+        ]
+    }));
+    painted_table(&table, |_, column| match column {
+        1 | 2 => Tone::Said,
+        _ => Tone::Dim,
+    })
+}

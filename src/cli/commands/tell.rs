@@ -1,0 +1,108 @@
+//! `delta tell`: a message to a run that is live.
+
+use crate::cli::args::TellArgs;
+use crate::engine::inbox::{self, LONGEST};
+use crate::error::{Error, Exit, Result};
+use crate::record::metadata::{self, Status};
+use crate::record::reader::read_journal;
+use crate::record::run_dir::RunDir;
+use crate::record::state::{self, Reading};
+use crate::record::workspace::Workspace;
+use crate::runs::find::{find_named, no_runs};
+use crate::runs::inspect::{RunSnapshot, inspect_run, is_live};
+use crate::runs::origin::{require_own, require_own_run};
+use crate::text::shell::shell_quoted;
+use crate::unix::terminal::Screen;
+
+pub(crate) fn tell_run(wanted: &TellArgs) -> Result<Exit> {
+    if std::env::var_os("DELTA_RUN_ID").is_some() {
+        return Err(Error::failure(
+            "tell: this is a program of a run, and no program speaks as the user",
+        ));
+    }
+    if wanted.text.trim().is_empty() {
+        return Err(Error::usage("tell: the message is empty"));
+    }
+    if wanted.text.len() > LONGEST {
+        return Err(Error::usage(format!(
+            "tell: the message has more than {LONGEST} bytes; put it into a file in the workspace, and name that"
+        )));
+    }
+    let workspace = Workspace::at(&wanted.work_dir)?;
+    workspace.check_layout()?;
+    require_own(&workspace, false)?;
+    if !workspace.control.is_dir() {
+        return Err(no_runs(&workspace.root));
+    }
+    let run = find_meant(&workspace, wanted.run_id.as_deref())?;
+    require_own_run(&run, false)?;
+    let Some(_held) = inbox::hold(&run)? else {
+        let text = format!("run {} is just ending; try again", run.id);
+        return Err(Error::new(Exit::TempFail, text));
+    };
+    let found = inspect_run(&run)?;
+    if found.is_flow || found.metadata.flow.is_some() {
+        let text = format!(
+            "run {} is a flow's: tell the run of one of its agents",
+            run.id
+        );
+        return Err(Error::failure(text));
+    }
+    // A live run whose end is recorded takes no message any more.
+    if found.has_ended() || has_recorded_end(&run) {
+        return Err(ended(&found, &workspace));
+    }
+    inbox::put(&run, &wanted.text)?;
+    if found.metadata.status != Status::Running {
+        let id = &run.id;
+        Screen::new(false, false).warn(&format!(
+            "run {id} is not live: it reads this at its next start"
+        ));
+    }
+    Ok(Exit::Success)
+}
+
+fn find_meant(workspace: &Workspace, name: Option<&str>) -> Result<RunDir> {
+    if let Some(name) = name {
+        return Ok(RunDir::of(workspace, &find_named(workspace, name)?));
+    }
+    let runs = workspace.runs()?.into_iter();
+    let mut runs: Vec<RunDir> = runs.map(|id| RunDir::of(workspace, &id)).collect();
+    runs.retain(is_live);
+    runs.sort_by_key(|run| metadata::read(&run.path).unwrap_or_default().created_at);
+    if let Some(live) = runs.pop() {
+        return Ok(live);
+    }
+    let newest = workspace.newest()?;
+    let newest = newest.ok_or_else(|| no_runs(&workspace.root))?;
+    Ok(RunDir::of(workspace, &newest))
+}
+
+/// True if the last event of a run is its end. The process may still be there.
+fn has_recorded_end(run: &RunDir) -> bool {
+    let journal = read_journal(&run.journal()).unwrap_or_default();
+    let lenient = Reading {
+        lenient: true,
+        window: None,
+    };
+    let state = state::read(&journal, lenient).ok();
+    let end = state.as_ref().and_then(|state| state.end.as_ref());
+    end.is_some_and(|end| matches!(&*end.status, "COMPLETED" | "FAILED"))
+}
+
+fn ended(found: &RunSnapshot, workspace: &Workspace) -> Error {
+    let (id, root) = (&found.run.id, workspace.root.to_string_lossy());
+    let command = [
+        "delta",
+        "continue",
+        "-w",
+        &*root,
+        "--run-id",
+        id.as_str(),
+        "-m",
+    ];
+    let command = shell_quoted(&command.map(str::to_owned));
+    Error::failure(format!(
+        "run {id} has ended, and reads nothing any more; to go on with it: {command} MESSAGE"
+    ))
+}

@@ -1,0 +1,96 @@
+//! The inbox of a run: messages that a person sends to it while it is live, a file each.
+//!
+//! Unaware of the journal. A file that another user, or a link, could have put there is left where it is.
+
+use crate::error::{At, Result};
+use crate::record::run_dir::RunDir;
+use crate::text::ids::hex;
+use crate::unix::files;
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// The most bytes of a message.
+pub(crate) const LONGEST: usize = 64 << 10;
+
+/// The most messages that are taken at once.
+const MOST: usize = 100;
+
+/// How long another process may keep the inbox from being closed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+const NAME: &str = "inbox";
+
+/// A message that has arrived.
+#[derive(Debug)]
+pub(crate) struct ArrivedMessage {
+    /// The name of its file.
+    pub id: String,
+    pub text: String,
+    path: PathBuf,
+}
+
+impl ArrivedMessage {
+    /// Removes its file. The message must be on disk in the journal.
+    pub(crate) fn remove(&self) -> Result<()> {
+        files::remove(&self.path)
+    }
+}
+
+fn inbox(run: &RunDir) -> PathBuf {
+    run.interaction().join(NAME)
+}
+
+/// The messages that lie there, by name.
+pub(crate) fn arrived(run: &RunDir) -> Result<Vec<ArrivedMessage>> {
+    let dir = inbox(run);
+    if !files::is_dir_below(&run.path, Path::new("interaction/inbox")) {
+        return Ok(Vec::new());
+    }
+    let names = files::names(&dir)?.into_iter();
+    let names = names.filter(|name| !name.starts_with('.'));
+    let messages = names.filter_map(|id| {
+        let path = dir.join(&id);
+        let text = read(&path)?;
+        Some(ArrivedMessage { id, text, path })
+    });
+    Ok(messages.take(MOST).collect())
+}
+
+fn read(path: &Path) -> Option<String> {
+    let file = files::open_unlinked(path).ok()?;
+    let meta = file.metadata().ok()?;
+    let is_own = meta.uid() == rustix::process::geteuid().as_raw() && meta.nlink() == 1;
+    let bytes = files::read_limited(file, LONGEST as u64).ok()?;
+    String::from_utf8(bytes).ok().filter(|_| is_own)
+}
+
+/// Puts a message into the inbox, which the caller holds. Returns its file.
+pub(crate) fn put(run: &RunDir, text: &str) -> Result<PathBuf> {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let name = format!("{:020}_{}", since.unwrap_or_default().as_nanos(), hex(8));
+    let dir = inbox(run);
+    files::make_dirs(&dir)?;
+    let (path, temporary) = (dir.join(&name), dir.join(format!(".{name}")));
+    files::write(&temporary, text.as_bytes())?;
+    File::open(&temporary)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(&temporary, &path))
+        .at("write", &path)?;
+    Ok(path)
+}
+
+/// Keeps other processes from putting messages into the inbox, until what is returned is dropped: a lock on the run's
+/// directory. None: another process has it for too long.
+pub(crate) fn hold(run: &RunDir) -> Result<Option<File>> {
+    let file = File::open(&run.path).at("open", &run.path)?;
+    let began = Instant::now();
+    while file.try_lock().is_err() {
+        if began.elapsed() > PATIENCE {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(Some(file))
+}

@@ -1,0 +1,289 @@
+//! Calls that have begun something which ends without them: they are recorded, looked at when it is time, and get
+//! their results when it has ended.
+//!
+//! What is waited for is read from the journal each time, so that a look that a kill has cut short is made again, and
+//! none is made twice.
+
+use super::open_call::OpenCall;
+use super::outcome::{Ending, Step, halt_on};
+use super::results::{record_observation, record_refusal, record_result};
+use super::{DeferralMode, Engine, tool_named, unreadable};
+use crate::config::tool::definition::{LaterRule, Tool};
+use crate::engine::later::{self, ChosenTimes, ENDED_BADLY, LookInput, NOT_YET};
+use crate::engine::tool_call::{self, Done};
+use crate::error::Result;
+use crate::record::due::not_registered;
+use crate::record::engine_log::Level;
+use crate::record::event::{ActionStatus, DeferralEvent, Event, LookEvent};
+use crate::record::state::{self, Deferred, Reading, Wait};
+use crate::record::stop_reason::StopReason;
+use crate::text::amounts::format_duration;
+use crate::text::shorten::in_short;
+use crate::text::timestamp::{Timestamp, date_and_time};
+use crate::unix::process;
+use crate::unix::terminal::Tone;
+use std::time::{Duration, Instant};
+
+/// The wall clock may be set while the engine waits.
+const LONGEST_NAP: Duration = Duration::from_secs(20);
+
+/// True for a call whose program says that it ends later.
+pub(super) fn is_deferral(tool: &Tool, done: &Done) -> bool {
+    tool.later.is_some() && done.exit_code == Some(NOT_YET) && !done.is_interrupted
+}
+
+/// Records that a call ends later, as the execution of a reference has said. Without a handle it has failed.
+pub(super) fn defer(
+    engine: &mut Engine<'_>,
+    call: &OpenCall,
+    (tool, call_id): (&Tool, &str),
+    mut done: Done,
+    reference: &str,
+) -> Result<()> {
+    let dir = engine.ctx.run.path.join(reference);
+    let (handle, later) = match (later::handle_in(engine.ctx, &dir), &tool.later) {
+        (Ok(handle), Some(later)) => (handle, later),
+        (Err(why), _) => {
+            done.observation = tool_call::show_output(
+                engine.ctx,
+                tool,
+                &dir,
+                &["[exit code: 75]".to_owned(), format!("[{why}]")],
+            )?;
+            return record_observation(engine, call, done, "exit code 75, no handle", reference);
+        }
+        (Ok(_), None) => return Ok(()),
+    };
+    let chosen = chosen_times(engine, &call.name, &dir)?;
+    let now = Timestamp::now();
+    let expires_at = now.plus(chosen.expires.unwrap_or(later.expires));
+    let due_at = now
+        .plus(chosen.every.unwrap_or(later.every))
+        .min(expires_at);
+    engine.ctx.workspace.raise_layout()?;
+    engine.log.add(&Event::ActionDeferred(DeferralEvent {
+        action_id: &call.id,
+        handle: &handle,
+        due_at: &due_at.to_string(),
+        expires_at: &expires_at.to_string(),
+        execution_ref: reference,
+    }));
+    engine.log.make_durable()?;
+    register(engine, due_at);
+    // It goes on without the processes of the call.
+    process::end_leftovers(call_id);
+    let line = format!("  ends later: {}", in_short(&handle, 100));
+    engine.log.print_progress(&[(Tone::Dim, &line)]);
+    Ok(())
+}
+
+/// Puts the run into the registry of those that wait.
+fn register(engine: &mut Engine<'_>, due_at: Timestamp) {
+    let Some(registration) = &engine.options.registration else {
+        return;
+    };
+    if let Err(why) = registration.put(due_at) {
+        engine.log.warn(&not_registered(&why));
+        engine.options.registration = None;
+    }
+}
+
+/// Looks at the calls that end later, until none is left. Stops if the run must wait for them.
+pub(super) fn settle(engine: &mut Engine<'_>, calls: &[OpenCall]) -> Step<()> {
+    let may_wait = |call: &OpenCall| {
+        let tool = tool_named(engine.ctx.agent, &call.name);
+        call.deferred.is_some() || tool.is_some_and(|tool| tool.later.is_some())
+    };
+    if !calls.iter().any(may_wait) {
+        return Ok(());
+    }
+    loop {
+        for call in &waiting(engine)? {
+            if let Some(ending) = engine.must_end().or_else(|| engine.limits.time_is_over()) {
+                engine.log.journal.flush()?;
+                return Err(ending.into());
+            }
+            if engine.options.patience == DeferralMode::GiveUp {
+                give_up(engine, call)?;
+            } else if let Some(deferred) = &call.deferred
+                && deferred.is_due(Timestamp::now())
+            {
+                look(engine, call, deferred)?;
+            }
+        }
+        let left = waiting(engine)?;
+        let each = left.iter();
+        let each = each.filter_map(|call| Some((&*call.name, call.deferred.as_ref()?)));
+        let wait = Wait::of(each);
+        engine.log.metadata.due_at = wait.as_ref().map(|wait| wait.due_at.to_string());
+        let Some(wait) = wait else {
+            return Ok(());
+        };
+        register(engine, wait.due_at);
+        match engine.options.patience {
+            DeferralMode::Wait => wait_for(engine, &wait)?,
+            DeferralMode::End | DeferralMode::GiveUp => {
+                return Err(Ending::new(StopReason::Deferred, wait.text).into());
+            }
+        }
+    }
+}
+
+/// The calls that are waited for, as the journal has them.
+fn waiting(engine: &mut Engine<'_>) -> Result<Vec<OpenCall>> {
+    let mut journal = Vec::new();
+    engine.log.journal.flush()?;
+    engine.log.journal.read_into(&mut journal)?;
+    let reading = Reading {
+        lenient: engine.options.lenient,
+        window: None,
+    };
+    let run = state::read(&journal, reading).map_err(|e| unreadable(&e, &engine.log.journal))?;
+    let calls = run.deferred_calls();
+    Ok(calls
+        .map(|(call, _)| OpenCall::from_journal(call, false, 0))
+        .collect())
+}
+
+/// Waits in this process until it is time for the next look.
+fn wait_for(engine: &mut Engine<'_>, wait: &Wait) -> Step<()> {
+    let until = date_and_time(&wait.due_at.to_string());
+    let line = format!("{}; waiting until {until}", wait.text);
+    engine.log.print_progress(&[(Tone::Dim, &line)]);
+    engine.log.update_metadata()?;
+    let began = Instant::now();
+    let line = engine.log.wait_for(&format!("a look at {until}"));
+    let mut naps = std::iter::repeat_with(|| wait.due_at.since(Timestamp::now()));
+    let ended = loop {
+        let left = naps.next().unwrap_or_default();
+        if left.is_zero() || engine.must_end().is_some() {
+            break Ok(());
+        }
+        if engine.ctx.signals.sleep(left.min(LONGEST_NAP)).is_err() {
+            break Err(());
+        }
+    };
+    drop(line);
+    engine.limits.leave_out(began.elapsed());
+    match ended {
+        Ok(()) => halt_on(engine.must_end()),
+        Err(()) => halt_on(engine.ctx.signals.stop().map(Ending::stopped)),
+    }
+}
+
+fn give_up(engine: &mut Engine<'_>, call: &OpenCall) -> Result<()> {
+    engine
+        .log
+        .print_progress(&[(Tone::Command, &call.name), (Tone::Bad, " is given up")]);
+    let done = Done {
+        status: ActionStatus::Failed,
+        ..Done::not_run("[given up by a person]".to_owned())
+    };
+    record_result(engine, call, done, None, false)
+}
+
+/// Looks at a call for which it is time.
+fn look(engine: &mut Engine<'_>, call: &OpenCall, deferred: &Deferred) -> Step<()> {
+    let tool = tool_named(engine.ctx.agent, &call.name);
+    let later = tool.and_then(|tool| Some((tool, tool.later.as_ref()?)));
+    let (Some((tool, later)), Some(started)) = (later, &call.started) else {
+        let text = format!(
+            "what became of {} is not known: the agent has no tool {} with later: any more",
+            deferred.handle, call.name
+        );
+        return Ok(record_refusal(engine, call, &text)?);
+    };
+    let is_last = Timestamp::now() >= deferred.expires_at;
+    let look = LookInput {
+        handle: &deferred.handle,
+        is_last,
+    };
+    let call_id = started.call_id.as_deref().unwrap_or_default();
+    let arguments = started.arguments.as_deref().unwrap_or("{}");
+    let prepared = tool_call::prepare_look(engine.ctx, (tool, later), look, arguments.as_bytes())?;
+    let handle = in_short(&deferred.handle, 100);
+    engine.log.print_progress(&[
+        (Tone::Dim, "? "),
+        (Tone::Command, &call.name),
+        (Tone::Dim, &format!(" ({handle})")),
+    ]);
+    let reference = prepared.reference.clone();
+    let line = engine.log.wait_for(&format!("a look at {}", call.name));
+    let mut done = tool_call::run_look(engine.ctx, tool, prepared, call_id)?;
+    drop(line);
+    if engine.options.is_ours {
+        process::end_leftovers(call_id);
+    }
+    // A look that was cut short is made again.
+    halt_on(engine.must_end())?;
+    let took = format_duration(done.duration);
+    let outcome = match done.exit_code {
+        Some(0) => format!("ended, {took}"),
+        Some(ENDED_BADLY) => format!("ended badly, {took}"),
+        _ if is_last => {
+            let seconds = Timestamp::now().since(deferred.since).as_secs();
+            done = Done {
+                status: ActionStatus::Failed,
+                ..Done::not_run(format!("[nothing known after {seconds} s]"))
+            };
+            "nothing known, and its time is over".to_owned()
+        }
+        _ => return Ok(not_yet(engine, (call, deferred), later, &done, &reference)?),
+    };
+    Ok(record_observation(
+        engine, call, done, &outcome, &reference,
+    )?)
+}
+
+/// Records a look at a call that has not ended.
+fn not_yet(
+    engine: &mut Engine<'_>,
+    (call, deferred): (&OpenCall, &Deferred),
+    later: &LaterRule,
+    done: &Done,
+    reference: &str,
+) -> Result<()> {
+    let name = &call.name;
+    let is_known = done.exit_code == Some(NOT_YET);
+    if !is_known && !deferred.has_failed_look {
+        let said = done.observation.lines().last().unwrap_or_default();
+        let said = in_short(said.trim_matches(['[', ']']), 200);
+        let check = later.check.first().map(|word| word.written(|_| ""));
+        let check = check.unwrap_or_default();
+        let text = format!("{name}: {check} could not say whether it has ended: {said}");
+        engine.log.record_note(Level::Warn, &text)?;
+    }
+    let dir = engine.ctx.run.path.join(reference);
+    let chosen = match is_known {
+        true => chosen_times(engine, name, &dir)?,
+        false => ChosenTimes::default(),
+    };
+    let now = Timestamp::now();
+    let expires = chosen.expires.map(|time| now.plus(time));
+    let expires_at = expires.unwrap_or(deferred.expires_at);
+    let wait = chosen.every.unwrap_or_else(|| deferred.doubled_wait());
+    let due_at = now.plus(wait).min(expires_at.max(now));
+    engine.log.add(&Event::DeferredLook(LookEvent {
+        action_id: &call.id,
+        exit_code: done.exit_code,
+        due_at: &due_at.to_string(),
+        expires_at: &expires_at.to_string(),
+    }));
+    engine.log.make_durable()?;
+    let line = format!("  {name}: not yet");
+    engine.log.print_progress(&[(Tone::Dim, &line)]);
+    Ok(())
+}
+
+/// The times that the program of an execution has chosen; with a warning, none.
+fn chosen_times(engine: &mut Engine<'_>, name: &str, dir: &std::path::Path) -> Result<ChosenTimes> {
+    match later::times_in(dir) {
+        Ok(times) => Ok(times),
+        Err(why) => {
+            engine
+                .log
+                .record_note(Level::Warn, &format!("{name}: {why}"))?;
+            Ok(ChosenTimes::default())
+        }
+    }
+}

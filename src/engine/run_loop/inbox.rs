@@ -1,0 +1,63 @@
+//! Messages that people send to a live run: each is in the journal once, and then is taken out of the inbox.
+
+use super::{Engine, unreadable};
+use crate::engine::inbox::{self, ArrivedMessage};
+use crate::error::Result;
+use crate::record::event::{Event, InboxEvent};
+use crate::record::state::{self, Reading};
+use crate::text::shorten::in_short;
+use crate::unix::terminal::Tone;
+
+/// Takes what lies in the inbox. Returns whether there was a new message.
+pub(super) fn take_messages(engine: &mut Engine<'_>) -> Result<bool> {
+    let arrived = inbox::arrived(&engine.ctx.run)?;
+    if arrived.is_empty() || engine.talk.model.playback().is_some() {
+        return Ok(false);
+    }
+    let known = known_ids(engine)?;
+    let is_new = |message: &&ArrivedMessage| !known.contains(&message.id);
+    let mut is_any = false;
+    for message in arrived.iter().filter(is_new) {
+        engine.log.add(&Event::InboxMessage(InboxEvent {
+            content: &message.text,
+            source: "inbox",
+            id: &message.id,
+        }));
+        let shown = in_short(&message.text, 160);
+        engine
+            .log
+            .print_progress(&[(Tone::Dim, "> "), (Tone::Said, &shown)]);
+        is_any = true;
+    }
+    // Nothing is taken out before it is on disk.
+    engine.log.make_durable()?;
+    arrived.iter().try_for_each(ArrivedMessage::remove)?;
+    Ok(is_any)
+}
+
+/// The same for the last time before the run is complete: from then on no message can arrive any more, unless this has
+/// found one.
+pub(super) fn take_last_messages(engine: &mut Engine<'_>) -> Result<bool> {
+    if engine.talk.model.playback().is_some() {
+        return Ok(false);
+    }
+    engine.log.inbox = inbox::hold(&engine.ctx.run)?;
+    let is_any = take_messages(engine)?;
+    if is_any {
+        engine.log.inbox = None;
+    }
+    Ok(is_any)
+}
+
+/// The messages of the inbox that the journal has.
+fn known_ids(engine: &mut Engine<'_>) -> Result<Vec<String>> {
+    let mut journal = Vec::new();
+    engine.log.journal.flush()?;
+    engine.log.journal.read_into(&mut journal)?;
+    let reading = Reading {
+        lenient: engine.options.lenient,
+        window: None,
+    };
+    let run = state::read(&journal, reading).map_err(|e| unreadable(&e, &engine.log.journal))?;
+    Ok(run.inbox_ids().map(str::to_owned).collect())
+}

@@ -1,0 +1,119 @@
+//! Runs that wait for a time: their place in the registry, and what they wait for below them.
+//!
+//! Unaware of how a wait ends.
+
+use super::inspect::RunSnapshot;
+use super::overrides::{around, guarded, option_words};
+use super::suspended::awaited_runs;
+use crate::config::person;
+use crate::config::pricing::GivenBudget;
+use crate::engine::run_context::LASTING_LIMITS;
+use crate::engine::run_loop::DeferralMode;
+use crate::record::due::{Registration, not_registered};
+use crate::record::metadata::Metadata;
+use crate::record::run_dir::RunDir;
+use crate::record::workspace::Workspace;
+use crate::text::timestamp::Timestamp;
+use crate::unix::doors::Door;
+use crate::unix::terminal::Screen;
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// What a start does about calls that end later, and how another start follows it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WaitPlan {
+    pub mode: DeferralMode,
+    /// Words for another start of the run when it is due; none: it is not registered.
+    pub start_words: Option<Vec<String>>,
+}
+
+/// The words of a command line that are given again when the run is started because it is due.
+pub(crate) fn start_words(
+    given: &[(String, String)],
+    doors: &[Door],
+    budget: Option<GivenBudget>,
+    max_iterations: Option<u64>,
+) -> Vec<String> {
+    let set = |(key, text): &(String, String)| ["--set".to_owned(), format!("{key}={text}")];
+    let mut words: Vec<String> = given.iter().flat_map(set).collect();
+    words.extend(
+        budget
+            .into_iter()
+            .flat_map(|it| ["--budget".to_owned(), it.text()]),
+    );
+    let open = doors.iter();
+    words.extend(open.flat_map(|it| ["--allow-host".to_owned(), it.to_string()]));
+    let limit = max_iterations.into_iter();
+    words.extend(limit.flat_map(|it| ["--max-iterations".to_owned(), it.to_string()]));
+    words
+}
+
+/// The place of a run in the registry; none for a run that another one started, and for a trial of an evaluation.
+pub(crate) fn registration(
+    metadata: &Metadata,
+    home: &Path,
+    workspace: &Workspace,
+    plan: &WaitPlan,
+) -> Option<Registration> {
+    let options = plan.start_words.as_ref()?;
+    let is_trial = std::env::var_os(LASTING_LIMITS).is_some();
+    if metadata.parent_run_id.is_some() || is_trial {
+        return None;
+    }
+    let dir = around(home, workspace).filter(|_| !is_built_in(home));
+    let obstacle = dir.map(|dir| {
+        let (home, dir) = (home.display(), dir.display());
+        format!("the agent {home} is inside the workspace {dir}, where tools can change it")
+    });
+    Some(Registration {
+        run_id: metadata.run_id.clone(),
+        workspace: workspace.root.clone(),
+        agent: home.to_owned(),
+        is_flow: metadata.flow.is_some(),
+        options: options.clone(),
+        obstacle,
+    })
+}
+
+/// When the first of the runs that a suspended run waits for is due; none if it waits for nothing but persons.
+pub(crate) fn due_below(suspended: &RunDir) -> Option<Timestamp> {
+    let below = awaited_runs(suspended).into_iter();
+    let due = below.filter_map(|run| Timestamp::parse(run.metadata.due_at.as_deref()?));
+    due.min()
+}
+
+/// Registers a run again that was found waiting.
+pub(crate) fn register_again(
+    found: &RunSnapshot,
+    home: &Path,
+    workspace: &Workspace,
+    plan: &WaitPlan,
+) {
+    let metadata = &found.metadata;
+    let due_at = metadata.due_at.as_deref().and_then(Timestamp::parse);
+    let place = registration(metadata, home, workspace, plan);
+    if let (Some(place), Some(due_at)) = (place, due_at)
+        && let Err(why) = place.put(due_at)
+    {
+        Screen::new(false, false).warn(&not_registered(&why));
+    }
+}
+
+/// The words that `delta continue` needs for a run beside its name: what its record cannot decide.
+pub(crate) fn resume_words(
+    set: &Map<String, Value>,
+    home: &Path,
+    workspace: &Workspace,
+) -> Vec<String> {
+    let mut words = Vec::new();
+    if !is_built_in(home) && around(home, workspace).is_some() {
+        words.extend(["-a".to_owned(), home.to_string_lossy().into_owned()]);
+    }
+    words.extend(guarded(set).flat_map(|(key, value)| option_words(key, value)));
+    words
+}
+
+/// True for the place where the program's own agents are unpacked, whose files are compared before they are used.
+fn is_built_in(home: &Path) -> bool {
+    person::cache_dir().is_some_and(|dir| home.starts_with(dir.join("agents")))
+}

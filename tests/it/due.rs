@@ -1,0 +1,355 @@
+//! The registry of runs that wait, and `delta due`.
+
+use crate::harness::*;
+use crate::later::{BUILD, let_time_pass, waiting};
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+fn entry(world: &World) -> PathBuf {
+    world.path(&format!(".local/state/delta/due/{}", world.latest().id()))
+}
+
+fn change_entry(world: &World, change: impl FnOnce(&mut Value)) {
+    let path = entry(world);
+    let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    change(&mut value);
+    fs::write(&path, value.to_string()).unwrap();
+}
+
+/// Lets the time of the run come, for its record and for the registry.
+fn is_due(world: &World) {
+    let_time_pass(&world.latest(), &["due_at"]);
+    change_entry(world, |entry| {
+        entry["due_at"] = json!("2026-01-02T03:04:05.678Z")
+    });
+}
+
+fn due(world: &World) -> Delta {
+    world.delta(["due"])
+}
+
+#[test]
+fn due_lists_what_is_due_and_all_that_waits() {
+    let world = World::unasked();
+    due(&world).exits(0).prints("");
+    let world = waiting(BUILD);
+    due(&world).exits(0).prints("");
+    let id = world.latest().id();
+    let all = due(&world).arg("--all").exits(0).describe();
+    assert!(all.contains(&id) && all.contains("/ws"), "{all}");
+    is_due(&world);
+    let listed = due(&world).args(["--format", "json"]).exits(0);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    assert_eq!(
+        listed,
+        json!([{
+            "run_id": id,
+            "workspace": world.path("ws"),
+            "agent": world.path("agent"),
+            "flow": false,
+            "due_at": "2026-01-02T03:04:05.678Z",
+            "options": [],
+        }])
+    );
+    assert!(!world.exists("looks"));
+    due(&world).args(["--all", "--run"]).exits(2);
+    due(&world).args(["-j", "2"]).exits(2);
+}
+
+#[test]
+fn due_starts_what_is_due_with_the_options_of_its_start() {
+    let world = World::with_tools(BUILD);
+    world.model_says([
+        call("call_1", "build", &json!({"branch": "main"})),
+        text("done"),
+    ]);
+    world.write("code", "0");
+    world.write("said", "all green\n");
+    let options = [
+        "--set",
+        "llm.temperature=0.5",
+        "--max-iterations",
+        "7",
+        "--budget",
+        "tokens=900000,per=tree",
+        "--accept",
+        "cat > ../accepted",
+    ];
+    world.run("go").args(options).exits(75);
+    // Not due.
+    due(&world).arg("--run").exits(0).prints("");
+    assert!(!world.exists("looks"));
+    is_due(&world);
+    due(&world).arg("--run").exits(0).prints("done\n");
+    let run = world.latest();
+    assert_eq!(run.ending().0, "COMPLETED");
+    assert_eq!(world.read("accepted"), "done");
+    let start = run.events("ENGINE_START").pop().unwrap();
+    assert_eq!(start["config"]["max_iterations"], 7);
+    assert_eq!(start["config"]["budget"]["tokens"], 900_000);
+    assert_eq!(start["config"]["llm"]["temperature"], 0.5);
+    assert!(!entry(&world).exists());
+    due(&world).arg("--run").exits(0).prints("");
+}
+
+#[test]
+fn a_start_that_ends_otherwise_than_expected_makes_due_fail() {
+    let world = waiting(BUILD);
+    is_due(&world);
+    world.write("agent/agent.yaml", "name: [broken\n");
+    due(&world).arg("--run").exits(1).says("exit code 78");
+    assert!(entry(&world).exists());
+    let world = waiting(BUILD);
+    is_due(&world);
+    // Not yet: 75.
+    due(&world).arg("--run").exits(0).says("exit code 75");
+}
+
+#[test]
+fn two_at_once_resume_nothing_twice() {
+    let tools = BUILD.replace("cat ../said;", "echo up > ../ready; read x < ../go;");
+    let world = waiting(&tools);
+    world.write("code", "0");
+    let (mut ready, mut go) = (world.fifo("ready"), world.fifo("go"));
+    is_due(&world);
+    let first = due(&world).arg("--run").spawn();
+    ready.line();
+    due(&world).arg("--run").exits(0).prints("");
+    go.tell("x");
+    first.wait().exits(0);
+    assert_eq!(world.lines("looks").len(), 1);
+    assert_eq!(world.latest().events("ENGINE_START").len(), 2);
+}
+
+#[test]
+fn an_entry_without_a_run_to_start_is_dropped() {
+    type Change = fn(&World);
+    let cases: [(&str, Change); 6] = [
+        ("it is gone", |world| {
+            fs::remove_dir_all(world.latest().dir).unwrap();
+        }),
+        ("belongs to another directory", |world| {
+            fs::rename(world.path("ws/.delta"), world.path("ws/old")).unwrap();
+            let copied = std::process::Command::new("cp")
+                .args([
+                    "-a".as_ref(),
+                    world.path("ws/old").as_os_str(),
+                    world.path("ws/.delta").as_os_str(),
+                ])
+                .status();
+            assert!(copied.unwrap().success());
+        }),
+        ("has no file 'origin'", |world| {
+            fs::remove_file(world.latest().path("origin")).unwrap();
+        }),
+        ("it has ended", |world| {
+            let kept = fs::read(entry(world)).unwrap();
+            world.write("code", "0");
+            world.run("go").exits(0);
+            fs::write(entry(world), kept).unwrap();
+        }),
+        ("a run of another agent", |world| {
+            world.write("other/agent.yaml", "name: probe\n");
+            let other = world.path("other");
+            change_entry(world, |entry| entry["agent"] = json!(other));
+        }),
+        ("its name is none", |world| {
+            change_entry(world, |entry| entry["run_id"] = json!("../../agent"));
+        }),
+    ];
+    for (why, change) in cases {
+        let world = waiting(BUILD);
+        is_due(&world);
+        let path = entry(&world);
+        change(&world);
+        let ended = due(&world).arg("--run").env("DELTA_ADOPT", "1");
+        ended.exits(0).prints("").says("dropped run").says(why);
+        assert!(!path.exists(), "{why}");
+        assert!(why == "it has ended" || !world.exists("looks"), "{why}");
+    }
+}
+
+#[test]
+fn what_another_could_have_written_begins_nothing() {
+    let world = waiting(BUILD);
+    is_due(&world);
+    let path = entry(&world);
+    let dir = path.parent().unwrap().to_owned();
+    // Others may write the entry.
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
+    due(&world)
+        .arg("--run")
+        .exits(0)
+        .prints("")
+        .says("passed over");
+    fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    // Another name of it, and a link.
+    fs::hard_link(&path, world.path("second")).unwrap();
+    due(&world)
+        .arg("--run")
+        .exits(0)
+        .prints("")
+        .says("passed over");
+    fs::rename(world.path("second"), world.path("moved")).unwrap();
+    fs::remove_file(&path).unwrap();
+    symlink(world.path("moved"), &path).unwrap();
+    due(&world)
+        .arg("--run")
+        .exits(0)
+        .prints("")
+        .says("passed over");
+    fs::remove_file(&path).unwrap();
+    fs::rename(world.path("moved"), &path).unwrap();
+    // Members that this version does not know, rubbish, a directory, a pipe.
+    fs::write(dir.join("a"), "{\"run_id\": \"a\"}").unwrap();
+    fs::write(dir.join("b"), "\0\0").unwrap();
+    fs::create_dir(dir.join("c")).unwrap();
+    let _pipe = Fifo::new(dir.join("d"));
+    let ended = due(&world).exits(0);
+    assert_eq!(ended.stderr.matches("passed over").count(), 4);
+    // Others may write the directory.
+    fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).unwrap();
+    due(&world).arg("--run").refuses(78, "others can write to");
+    fs::set_permissions(&dir, PermissionsExt::from_mode(0o700)).unwrap();
+    assert!(!world.exists("looks"));
+}
+
+#[test]
+fn a_sandbox_keeps_the_registry_as_it_is() {
+    let world = World::unasked();
+    fs::create_dir(world.path("empty")).unwrap();
+    let sandbox = |script: &str| {
+        let home = world.home().to_str().unwrap();
+        let words = [
+            "sandbox", "--strict", "--rw", home, "--", "sh", "-c", script,
+        ];
+        world.delta(words).cwd(world.path("empty"))
+    };
+    if sandbox(":").end().code() != Some(0) {
+        eprintln!("skipped: no namespaces");
+        return;
+    }
+    let write = "cd \"$HOME\" && touch here && mkdir -p .local/state/delta/due; ! touch .local/state/delta/due/x";
+    sandbox(write).exits(0);
+    let replace = "cd \"$HOME\" && ! mv .local/state/delta .local/state/other && ! rm -r .local/state/delta/due";
+    sandbox(replace).exits(0);
+    assert!(world.exists("here") && !world.exists(".local/state/delta/due/x"));
+}
+
+#[test]
+fn a_run_whose_agent_tools_could_change_is_not_registered() {
+    let world = World::with_tools(BUILD);
+    world.model_says([call("call_1", "build", &json!({"branch": "main"}))]);
+    fs::rename(world.path("agent"), world.path("inside")).unwrap();
+    fs::create_dir(world.path("ws")).unwrap();
+    fs::rename(world.path("inside"), world.path("ws/agent")).unwrap();
+    world
+        .delta(["run", "-a", "ws/agent", "-w", "ws", "-m", "go"])
+        .exits(75)
+        .says("not registered")
+        .says("inside the workspace");
+    assert!(!entry(&world).exists());
+    // One that was registered before it was moved there.
+    let world = waiting(BUILD);
+    is_due(&world);
+    fs::rename(world.path("agent"), world.path("ws/agent")).unwrap();
+    symlink(world.path("ws/agent"), world.path("agent")).unwrap();
+    due(&world)
+        .arg("--run")
+        .exits(0)
+        .says("inside its workspace");
+    assert!(!world.exists("looks"));
+}
+
+#[test]
+fn where_the_registry_cannot_be_written_the_run_reports_it() {
+    let world = World::with_tools(BUILD);
+    world.model_says([call("call_1", "build", &json!({"branch": "main"}))]);
+    world.write("state", "");
+    world
+        .run("go")
+        .env("XDG_STATE_HOME", world.path("state"))
+        .exits(75)
+        .says("not registered, so `delta due` does not start it again");
+}
+
+#[test]
+fn runs_of_one_name_in_two_workspaces_are_both_registered() {
+    let world = World::with_tools(BUILD);
+    world.server.answers(|request: &Received| {
+        match request.messages().iter().any(|it| it["role"] == "tool") {
+            true => text("done"),
+            false => call("call_1", "build", &json!({"branch": "main"})),
+        }
+    });
+    world.write("code", "75");
+    world.write("said", "");
+    for workspace in ["ws", "ws2", "ws"] {
+        let run = ["run", "-a", "agent", "-w", workspace, "-m", "go"];
+        world.delta(run).args(["--run-id", "nightly"]).exits(75);
+    }
+    let all = due(&world).args(["--all", "--format", "json"]).exits(0);
+    let all: Value = serde_json::from_slice(&all.stdout).unwrap();
+    let places: Vec<&Value> = all
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["workspace"])
+        .collect();
+    assert_eq!(places.len(), 2);
+    assert_ne!(places[0], places[1]);
+}
+
+#[test]
+fn later_waits_for_a_time() {
+    let tools = "- {name: nap, exec: 'delta later --for ${span}', later: {check: [delta, later, --check]}}\n";
+    let world = World::with_tools(tools);
+    world
+        .model_says([call("call_1", "nap", &json!({"span": "3d"})), text("done")])
+        .may_stay_unasked();
+    world.run("go").exits(75);
+    let run = world.latest();
+    let event = run.events("ACTION_DEFERRED").remove(0);
+    let handle = event["handle"].as_str().unwrap();
+    let second = |text: &Value| text.as_str().unwrap()[..17].to_owned();
+    assert_eq!(second(&event["due_at"]), handle[..17]);
+    assert!(event["expires_at"].as_str().unwrap() > event["due_at"].as_str().unwrap());
+    // Too early: the look finds the rest of the time.
+    let_time_pass(&run, &["due_at"]);
+    world.run("go").exits(75);
+    let look = run.events("DEFERRED_LOOK").remove(0);
+    assert_eq!(look["exit_code"], 75);
+    assert_eq!(second(&look["due_at"]), handle[..17]);
+    let_time_pass(&run, &["due_at", "handle"]);
+    world.run("go").exits(0);
+    assert!(
+        world
+            .server
+            .last()
+            .observation("call_1")
+            .starts_with("it is 20")
+    );
+}
+
+#[test]
+fn later_takes_nothing_but_a_time() {
+    let world = World::unasked();
+    let later = || world.delta(["later"]);
+    for wrong in [
+        &["--for", "2"][..],
+        &["--for", "soon"],
+        &["--at", "noon"],
+        &["--for", "2h", "--at", "+2h"],
+        &[],
+        &["--for", "2h"],
+        &["--check"],
+    ] {
+        later().args(wrong.iter()).exits(2).prints("");
+    }
+    let check = |handle: &str| later().arg("--check").env("DELTA_HANDLE", handle);
+    check("ci-7; rm -rf /").refuses(10, "no time");
+    check("2026-01-02T03:04:05.678Z").exits(0);
+    check("2999-01-02T03:04:05.678Z").exits(75).prints("");
+}
