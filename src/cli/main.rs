@@ -65,7 +65,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::ToolExpand { file } => expand::print_expanded(&file),
         Command::Skills { dirs, output } => skills::print_skills(&dirs, output.as_deref()),
         Command::Sandbox(wanted) => return sandbox::run_sandboxed(&wanted),
-        Command::Mcp(wanted) => mcp::run_command(wanted),
+        Command::Mcp(wanted) => return mcp::run_command(wanted),
         Command::McpServer(arguments) => return run_server(arguments),
         Command::Flow(arguments) => flow::execute_flow(&arguments),
         Command::Version => print_text(&format!("delta {VERSION}\n")),

@@ -450,9 +450,9 @@ const COMMAND_TABLES: [CommandTable; 30] = [
     CommandTable {
         text: "Use the tools of MCP servers as commands. list prints what a server offers; import \
                writes its tools to tools/mcp-NAME.yaml, to review and import; check reports what \
-               has changed since; call calls a tool with the JSON object on stdin.",
+               has changed since; call calls a tool with the JSON object on stdin; task is the check of calls that end later.",
         operands: &[
-            operand("", Words(&["list", "import", "check", "call"])),
+            operand("", Words(&["list", "import", "check", "call", "task"])),
             operand("NAME", Bytes).optional(),
             operand("ARGUMENT", Bytes).optional().repeatable(),
         ],

@@ -1,6 +1,7 @@
 //! A client of one server: how it is reached, which revision it speaks, and what is asked of it.
 
 use super::http::HttpServer;
+use super::protocol::TASKS;
 use super::protocol::{
     INVALID_PARAMS, INVALID_REQUEST, Incoming, METHOD_NOT_FOUND, Revision, RpcError, RpcOutcome,
     RpcResponse, UNSUPPORTED_VERSION, cancelled, chosen_revision, initialize, initialized,
@@ -8,10 +9,11 @@ use super::protocol::{
 };
 use super::servers::{Reach, Server};
 use super::stdio::StdioServer;
+use super::task::offers_tasks;
 use crate::config::environment::Environment;
 use crate::error::{Error, Result, may_fail};
 use crate::unix::signals::Signals;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,9 +31,25 @@ pub(crate) struct Client<'s> {
     pub revision: Revision,
     /// Offers of the server beside tools.
     pub other_offers: Vec<String>,
+    /// The server may answer calls with tasks, if that is declared.
+    pub offers_tasks: bool,
+    /// Every request says that a task will do.
+    pub declares_tasks: bool,
     next_id: u64,
     patience: Option<Duration>,
     signals: &'s Signals,
+}
+
+/// What a server says of a task.
+#[derive(Debug)]
+pub(crate) enum TaskAnswer {
+    Task(Map<String, Value>),
+    /// It has none of this name any more.
+    Unknown(String),
+    /// It cannot say for now.
+    Broken(String),
+    /// It does not answer such a request.
+    Refused(String),
 }
 
 enum Transport<'s> {
@@ -75,6 +93,8 @@ impl<'s> Client<'s> {
             transport,
             revision: Revision::Modern,
             other_offers: Vec::new(),
+            offers_tasks: false,
+            declares_tasks: false,
             next_id: 1,
             patience,
             signals,
@@ -146,6 +166,40 @@ impl<'s> Client<'s> {
         self.ask("tools/call", params)
     }
 
+    /// Asks for the state of a task.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or a signal came.
+    pub(crate) fn task(&mut self, name: &str) -> Result<TaskAnswer> {
+        let params = Map::from_iter([("taskId".to_owned(), Value::from(name))]);
+        Ok(match self.exchange("tasks/get", params, self.patience)? {
+            RpcOutcome::Answer(RpcResponse::Result(task)) => TaskAnswer::Task(task),
+            RpcOutcome::Answer(RpcResponse::Error(error)) => {
+                let why = format!("tasks/get: {}", error.words());
+                match (error.code, self.status()) {
+                    (INVALID_PARAMS, _) => TaskAnswer::Unknown(why),
+                    (_, Some(500..)) => TaskAnswer::Broken(why),
+                    _ => TaskAnswer::Refused(why),
+                }
+            }
+            RpcOutcome::Silence => {
+                let stop = self.signals.stop();
+                let why = || "tasks/get: the server does not answer".to_owned();
+                return stop.map_or_else(|| Ok(TaskAnswer::Broken(why())), |stop| Err(stop.into()));
+            }
+            RpcOutcome::Status(status @ 500.., text) => {
+                TaskAnswer::Broken(refused(status, &text).message)
+            }
+            RpcOutcome::Status(status, text) => TaskAnswer::Refused(refused(status, &text).message),
+        })
+    }
+
+    /// Asks the server to end a task.
+    pub(crate) fn cancel_task(&mut self, name: &str) -> Result<()> {
+        let params = Map::from_iter([("taskId".to_owned(), Value::from(name))]);
+        self.exchange("tasks/cancel", params, Some(PROBE)).map(drop)
+    }
+
     /// True if an answer to a call may come from a server that does not speak the revision. A modern one
     /// gives some of them, too, to a name or arguments that it does not know.
     fn is_refusal(&self, reply: &RpcOutcome) -> bool {
@@ -207,6 +261,7 @@ impl<'s> Client<'s> {
         match self.exchange("server/discover", Map::new(), patience)? {
             RpcOutcome::Answer(RpcResponse::Result(result)) => {
                 self.other_offers = other_offers(&result);
+                self.offers_tasks = offers_tasks(&result);
                 Ok(speaks_modern(&result))
             }
             RpcOutcome::Answer(RpcResponse::Error(error)) => {
@@ -262,6 +317,10 @@ impl<'s> Client<'s> {
         let mut message = request(id, method, params, self.revision);
         if let Some(meta) = message.pointer_mut("/params/_meta") {
             put_trace(meta);
+            if self.declares_tasks {
+                let tasks = json!({"extensions": {TASKS: {}}});
+                meta["io.modelcontextprotocol/clientCapabilities"] = tasks;
+            }
         }
         self.deliver(id, &message, patience)
     }

@@ -64,15 +64,20 @@ pub(crate) fn read_result(
 }
 
 fn input_required(result: &Map<String, Value>) -> Error {
+    let prompts = prompts_of(result);
+    Error::failure(format!(
+        "the tool needs input of a person, which cannot be given here; it asks:{prompts}"
+    ))
+}
+
+/// What a server asks of a person, a line each, each after a newline.
+pub(crate) fn prompts_of(result: &Map<String, Value>) -> String {
     let requests = result.get("inputRequests").and_then(Value::as_object);
     let prompts = requests.into_iter().flatten().map(|(key, request)| {
         let message = request.pointer("/params/message").and_then(Value::as_str);
         format!("\n{key}: {}", message.unwrap_or("no message"))
     });
-    let prompts: String = prompts.collect();
-    Error::failure(format!(
-        "the tool needs input of a person, which cannot be given here; it asks:{prompts}"
-    ))
+    prompts.collect()
 }
 
 /// The directory of a call's blobs, made with the first one.

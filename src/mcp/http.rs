@@ -151,6 +151,10 @@ impl HttpServer {
                 builder = builder
                     .header("MCP-Protocol-Version", revision.name())
                     .header("Mcp-Method", method);
+                if method.starts_with("tasks/") {
+                    let name = message["params"]["taskId"].as_str().unwrap_or_default();
+                    builder = builder.header("Mcp-Name", header_value(name));
+                }
                 if method == "tools/call" {
                     let name = message["params"]["name"].as_str().unwrap_or_default();
                     builder = builder.header("Mcp-Name", header_value(name));

@@ -24,6 +24,8 @@ const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 /// A module as it was written.
 pub(crate) struct Module {
     pub revision: Revision,
+    /// The server may answer calls with tasks.
+    pub tasks: bool,
     /// The entries of `tools:` by name.
     pub tools: BTreeMap<String, Value>,
 }
@@ -63,6 +65,7 @@ pub(crate) fn read_module(home: &Path, server: &str) -> Result<Option<Module>> {
     let named = |tool: &Value| Some((tool.get("name")?.as_str()?.to_owned(), tool.clone()));
     Ok(Some(Module {
         revision,
+        tasks: root.pointer("/mcp/tasks") == Some(&Value::Bool(true)),
         tools: tools.into_iter().flatten().filter_map(named).collect(),
     }))
 }
@@ -78,10 +81,11 @@ pub(crate) fn write_module(
     let dir = path.parent().unwrap_or(home);
     std::fs::create_dir_all(dir).at("create", dir)?;
     let entries: Vec<&Value> = tools.iter().map(|tool| &tool.entry).collect();
-    let body = yaml::render(&json!({
-        "mcp": {"server": server.name, "version": revision.name()},
-        "tools": entries,
-    }));
+    let mut pinned = json!({"server": server.name, "version": revision.name()});
+    if entries.iter().any(|entry| entry.get("later").is_some()) {
+        pinned["tasks"] = true.into();
+    }
+    let body = yaml::render(&json!({"mcp": pinned, "tools": entries}));
     let text = format!(
         "# The tools of the MCP server {0}, as it described them. Review them: descriptions and\n\
          # parameters go to the model. delta mcp check {0} reports what has changed since.\n{body}",
@@ -115,6 +119,13 @@ pub(crate) fn import_tools(
         });
     }
     Ok(tools)
+}
+
+/// Lets calls of tools end later, because their server decides at each call whether it answers with a task.
+pub(crate) fn let_end_later(server: &str, tools: &mut [ImportedTool]) {
+    for tool in tools {
+        tool.entry["later"] = json!({"check": ["delta", "mcp", "task", server]});
+    }
 }
 
 fn name_of(tool: &Map<String, Value>) -> &str {

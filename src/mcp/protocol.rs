@@ -23,6 +23,9 @@ pub(crate) const MISSING_CAPABILITY: i64 = -32021;
 /// MCP: the server does not speak this revision; `data.supported` lists those that it does.
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 
+/// The extension by which a server may answer a call with a task.
+pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
+
 /// A revision of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Revision {
@@ -246,7 +249,8 @@ pub(crate) fn chosen_revision(result: &Map<String, Value>) -> Result<Revision, S
 pub(crate) fn other_offers(result: &Map<String, Value>) -> Vec<String> {
     let capabilities = result.get("capabilities").and_then(Value::as_object);
     let names = capabilities.into_iter().flat_map(Map::keys);
-    names.filter(|name| *name != "tools").cloned().collect()
+    let is_other = |name: &&String| !["tools", "extensions"].contains(&name.as_str());
+    names.filter(is_other).cloned().collect()
 }
 
 #[cfg(test)]

@@ -24,9 +24,16 @@ pub(crate) struct Server {
     pub env: Vec<String>,
     /// The variable that holds its bearer token.
     pub bearer_env: Option<String>,
+    /// Its tasks outlive its process. Those of a server that is reached by a URL do in any case.
+    pub tasks: bool,
 }
 
 impl Server {
+    /// True if a task that it makes can be looked at by another process.
+    pub(crate) fn keeps_tasks(&self) -> bool {
+        self.tasks || matches!(self.reach, Reach::Url(_))
+    }
+
     /// The values of its variables: what it sends back of them is taken out.
     pub(crate) fn secrets(&self) -> Secrets {
         let names = self.env.iter().chain(&self.bearer_env);
@@ -60,7 +67,7 @@ pub(crate) enum Reach {
     Url(String),
 }
 
-const KEYS: [&str; 4] = ["command", "url", "env", "bearer_env"];
+const KEYS: [&str; 5] = ["command", "url", "env", "bearer_env", "tasks"];
 
 /// True if a server can have this name.
 pub(crate) fn is_name(name: &str) -> bool {
@@ -142,6 +149,7 @@ fn read_server(name: &str, section: &Section, out: &mut Diagnostics) -> Option<S
         reach,
         env: env.into_iter().map(str::to_owned).collect(),
         bearer_env: bearer_env.map(str::to_owned),
+        tasks: section.read_flag("tasks", out).unwrap_or(false),
     })
 }
 
@@ -168,6 +176,9 @@ fn with_entry(before: &str, server: &Server) -> String {
     }
     if let Some(name) = &server.bearer_env {
         entry.insert("bearer_env".to_owned(), json!(name));
+    }
+    if server.tasks {
+        entry.insert("tasks".to_owned(), true.into());
     }
     let entry = yaml::render(&json!({&server.name: entry}));
     let own = [
@@ -217,6 +228,7 @@ mod tests {
             reach: Reach::Command(vec!["z".to_owned()]),
             env: vec!["K".to_owned()],
             bearer_env: None,
+            tasks: false,
         };
         let after = with_entry(text, &b);
         assert!(

@@ -153,6 +153,7 @@ mod locks;
 mod look;
 mod manual;
 mod mcp;
+mod mcp_tasks;
 mod migrate;
 mod model;
 mod old_runs;

@@ -411,11 +411,11 @@ fn over_http_the_headers_are_those_of_the_specification_and_nothing_is_sent_twic
 }
 
 /// The answer to a request of the protocol over HTTP.
-fn result_for(request: &Value, result: &Value) -> Reply {
+pub fn result_for(request: &Value, result: &Value) -> Reply {
     completion(&json!({"jsonrpc": "2.0", "id": request["id"], "result": result}))
 }
 
-fn error_for(request: &Value, code: i64) -> Reply {
+pub fn error_for(request: &Value, code: i64) -> Reply {
     completion(
         &json!({"jsonrpc": "2.0", "id": request["id"], "error": {"code": code, "message": "no"}}),
     )
@@ -435,7 +435,7 @@ fn serve_tools(world: &World, tools: Value) {
 }
 
 /// The methods that a server was asked for.
-fn methods_of(world: &World) -> Vec<String> {
+pub fn methods_of(world: &World) -> Vec<String> {
     let requests = world.server.requests();
     let requests = requests.iter().filter(|it| !it.body.is_empty());
     requests

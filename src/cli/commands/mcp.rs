@@ -1,14 +1,18 @@
 //! `delta mcp`: the tools of MCP servers as commands.
 
+mod task;
+
 use crate::cli::args::McpArgs;
 use crate::error::{Error, Exit, Result};
 use crate::mcp::client::Client;
 use crate::mcp::content::read_result;
 use crate::mcp::module::{
-    ImportedTool, argument_headers, changes, import_tools, objection, read_module, write_module,
+    ImportedTool, argument_headers, changes, import_tools, let_end_later, objection, read_module,
+    write_module,
 };
 use crate::mcp::protocol::Revision;
 use crate::mcp::servers::{FILE, Reach, Server, is_name, read_servers, write_server};
+use crate::mcp::task::is_task;
 use crate::runs::preflight::install_signals;
 use crate::runs::task::read_stdin;
 use crate::text::amounts::counted;
@@ -27,16 +31,17 @@ use std::time::Duration;
 /// How long a server may be silent when it is listed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(crate) fn run_command(wanted: McpArgs) -> Result<Exit> {
+pub(crate) fn run_command(wanted: McpArgs) -> Result<u8> {
     let session = McpCommand {
         home: find_home(wanted.agent.clone())?,
         signals: install_signals()?,
         screen: Screen::new(false, false),
     };
     match wanted.action.as_str() {
-        "list" => session.list(wanted),
-        "import" => session.import(wanted),
-        "check" => session.check(&wanted.words),
+        "list" => session.list(wanted).map(Exit::code),
+        "import" => session.import(wanted).map(Exit::code),
+        "check" => session.check(&wanted.words).map(Exit::code),
+        "task" => session.look_at_task(&wanted.words),
         _ => session.call(&wanted),
     }
 }
@@ -48,7 +53,9 @@ fn find_home(given: Option<PathBuf>) -> Result<PathBuf> {
     files::absolute(&home.unwrap_or_else(|| PathBuf::from(".")))
 }
 
-type ListedTools = (Vec<Map<String, Value>>, Revision, Vec<String>);
+/// The tools of a server that can be used, the revision that it speaks, what else it offers, and whether its calls may
+/// become tasks.
+type ListedTools = (Vec<Map<String, Value>>, Revision, Vec<String>, bool);
 
 struct McpCommand {
     home: PathBuf,
@@ -65,7 +72,7 @@ impl McpCommand {
         let server = given_server("server", wanted)?.ok_or_else(|| {
             Error::usage("mcp list needs the server's command behind --, or --url URL")
         })?;
-        let (listed, revision, _) = self.list_tools(&server, Path::new("."))?;
+        let (listed, revision, ..) = self.list_tools(&server, Path::new("."))?;
         for tool in &listed {
             let text = |key: &str| tool.get(key).and_then(Value::as_str).unwrap_or_default();
             print(line_of(text("name"), text("description")).as_bytes())?;
@@ -75,13 +82,13 @@ impl McpCommand {
         Ok(Exit::Success)
     }
 
-    /// The tools of a server that can be used, the revision that it speaks, and what else it offers. A
-    /// warning names each other tool.
+    /// A warning names each tool that cannot be used.
     fn list_tools(&self, server: &Server, home: &Path) -> Result<ListedTools> {
         let (signals, patience) = (&self.signals, Some(PATIENCE));
         let mut client = Client::connect(server, (home, home), signals, None, patience)?;
         let listed = client.list_tools();
         let (revision, offers) = (client.revision, std::mem::take(&mut client.other_offers));
+        let has_tasks = client.offers_tasks && server.keeps_tasks();
         client.close();
         let mut listed = listed?;
         listed.retain(|tool| {
@@ -93,7 +100,12 @@ impl McpCommand {
             }
             why.is_none()
         });
-        Ok((listed, revision, offers))
+        Ok((
+            listed,
+            revision,
+            offers,
+            has_tasks && revision == Revision::Modern,
+        ))
     }
 
     fn import(&self, mut wanted: McpArgs) -> Result<Exit> {
@@ -115,8 +127,11 @@ impl McpCommand {
             Some(server) => server.clone(),
             None => find_server(&known, &name)?.clone(),
         };
-        let (listed, revision, offers) = self.list_tools(&server, &self.home)?;
-        let tools = import_tools(&name, &listed)?;
+        let (listed, revision, offers, has_tasks) = self.list_tools(&server, &self.home)?;
+        let mut tools = import_tools(&name, &listed)?;
+        if has_tasks {
+            let_end_later(&name, &mut tools);
+        }
         if !offers.is_empty() {
             let offers = offers.join(", ");
             self.note(&format!(
@@ -167,8 +182,11 @@ impl McpCommand {
             let Some(module) = read_module(&self.home, &server.name)? else {
                 return Err(not_imported(&server.name));
             };
-            let (listed, revision, _) = self.list_tools(server, &self.home)?;
-            let tools = import_tools(&server.name, &listed)?;
+            let (listed, revision, _, has_tasks) = self.list_tools(server, &self.home)?;
+            let mut tools = import_tools(&server.name, &listed)?;
+            if has_tasks {
+                let_end_later(&server.name, &mut tools);
+            }
             let mut lines = changes(&module.tools, &tools);
             if revision != module.revision {
                 let (before, now) = (module.revision.name(), revision.name());
@@ -186,7 +204,7 @@ impl McpCommand {
         Ok(exit)
     }
 
-    fn call(&self, wanted: &McpArgs) -> Result<Exit> {
+    fn call(&self, wanted: &McpArgs) -> Result<u8> {
         let [name, tool] = wanted.words.as_slice() else {
             return Err(Error::usage(
                 "mcp call needs NAME and TOOL, and the arguments as a JSON object on stdin",
@@ -230,7 +248,14 @@ impl McpCommand {
             Some(module.revision),
             None,
         )?;
+        client.declares_tasks = module.tasks && server.keeps_tasks();
         let result = client.call_tool(tool, arguments, &headers);
+        let begun = match &result {
+            Ok(task) if client.declares_tasks && is_task(task) => {
+                Some(self.begin_task(&mut client, task, (server, wanted.json)))
+            }
+            _ => None,
+        };
         let spoken = client.revision;
         client.close();
         if spoken != module.revision {
@@ -239,19 +264,23 @@ impl McpCommand {
                 module.revision.name()
             ));
         }
+        if let Some(begun) = begun {
+            return begun;
+        }
         let output = read_result(&result?, wanted.json, server.secrets())?;
-        let end = if output.text.is_empty() || output.text.ends_with('\n') {
-            ""
-        } else {
-            "\n"
-        };
-        print(format!("{}{end}", output.text).as_bytes())?;
-        Ok(if output.is_error {
-            Exit::Failure
-        } else {
-            Exit::Success
-        })
+        print_text(&output.text)?;
+        Ok(u8::from(output.is_error))
     }
+}
+
+/// Prints the text of a result, which ends with a newline.
+fn print_text(text: &str) -> Result<()> {
+    let end = if text.is_empty() || text.ends_with('\n') {
+        ""
+    } else {
+        "\n"
+    };
+    print(format!("{text}{end}").as_bytes())
 }
 
 /// The server that the command line describes, if it does.
@@ -281,6 +310,7 @@ fn given_server(name: &str, wanted: McpArgs) -> Result<Option<Server>> {
         reach,
         env: wanted.env,
         bearer_env: wanted.bearer_env,
+        tasks: false,
     }))
 }
 

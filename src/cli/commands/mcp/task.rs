@@ -1,0 +1,143 @@
+//! Calls that servers answer with a task: the handle that `mcp call` prints, and `mcp task`, which looks at it.
+
+use super::{McpCommand, Server, find_server, not_imported, print_text};
+use crate::engine::later::{ENDED_BADLY, HANDLE, NOT_YET, TIMES};
+use crate::error::{At, Error, Exit, Result, may_fail};
+use crate::mcp::client::{Client, TaskAnswer};
+use crate::mcp::content::{prompts_of, read_result};
+use crate::mcp::module::read_module;
+use crate::mcp::task::{TaskState, state, task_name, times};
+use crate::text::disguise::printable;
+use crate::unix::terminal::print;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+
+/// Set during the last look at a call.
+const LAST: &str = "DELTA_LATER_LAST";
+
+impl McpCommand {
+    /// What a call that was answered with a task prints, and the exit code.
+    pub(super) fn begin_task(
+        &self,
+        client: &mut Client<'_>,
+        task: &Map<String, Value>,
+        (server, json): (&Server, bool),
+    ) -> Result<u8> {
+        let name = task_name(task).map_err(Error::failure)?;
+        match state(task).map_err(Error::failure)? {
+            TaskState::Working => {
+                write_times(task)?;
+                print(format!("{name}\n").as_bytes())?;
+                Ok(NOT_YET as u8)
+            }
+            TaskState::Completed(Some(result)) => {
+                let output = read_result(&result, json, server.secrets())?;
+                print_text(&output.text)?;
+                Ok(u8::from(output.is_error))
+            }
+            // It is asked for with the first look.
+            TaskState::Completed(None) => {
+                print(format!("{name}\n").as_bytes())?;
+                Ok(NOT_YET as u8)
+            }
+            TaskState::Failed(why) => Err(Error::failure(why)),
+            TaskState::InputRequired => {
+                may_fail(client.cancel_task(name));
+                Err(Error::failure(input_wanted(task)))
+            }
+        }
+    }
+
+    /// `mcp task`: looks at the task in `DELTA_HANDLE`, as the check of a tool.
+    pub(super) fn look_at_task(&self, words: &[String]) -> Result<u8> {
+        let [name] = words else {
+            return Err(Error::usage("mcp task needs NAME, the server's name"));
+        };
+        let Ok(handle) = std::env::var(HANDLE) else {
+            return Err(Error::usage(
+                "mcp task: this is the check of an imported tool, and looks at DELTA_HANDLE",
+            ));
+        };
+        let known = crate::mcp::servers::read_servers(&self.home)?;
+        let server = find_server(&known, name)?;
+        let module = read_module(&self.home, name)?.ok_or_else(|| not_imported(name))?;
+        let place = (&*self.home, Path::new("."));
+        let connected = Client::connect(server, place, &self.signals, Some(module.revision), None);
+        let mut client = match connected {
+            Ok(client) => client,
+            Err(error) => return Ok(self.later(&error.message)),
+        };
+        client.declares_tasks = true;
+        let answer = client.task(&handle);
+        let code = match answer {
+            Err(error) => Ok(self.later(&error.message)),
+            Ok(TaskAnswer::Broken(why)) => Ok(self.later(&why)),
+            Ok(TaskAnswer::Unknown(why)) => Ok(self.ended(&why)),
+            Ok(TaskAnswer::Refused(why)) => Err(Error::failure(why)),
+            Ok(TaskAnswer::Task(task)) => self.task_code(&mut client, server, (&handle, &task)),
+        };
+        client.close();
+        code
+    }
+
+    fn task_code(
+        &self,
+        client: &mut Client<'_>,
+        server: &Server,
+        (handle, task): (&str, &Map<String, Value>),
+    ) -> Result<u8> {
+        match state(task).map_err(Error::failure)? {
+            TaskState::Working if std::env::var_os(LAST).is_some() => {
+                may_fail(client.cancel_task(handle));
+                Ok(NOT_YET as u8)
+            }
+            TaskState::Working => {
+                write_times(task)?;
+                Ok(NOT_YET as u8)
+            }
+            TaskState::Completed(Some(result)) => {
+                match read_result(&result, false, server.secrets()) {
+                    Ok(output) => {
+                        print_text(&output.text)?;
+                        Ok(if output.is_error {
+                            ENDED_BADLY as u8
+                        } else {
+                            0
+                        })
+                    }
+                    Err(error) => Ok(self.ended(&error.message)),
+                }
+            }
+            TaskState::Completed(None) => Ok(self.ended("the task has ended without a result")),
+            TaskState::Failed(why) => Ok(self.ended(&why)),
+            TaskState::InputRequired => {
+                may_fail(client.cancel_task(handle));
+                Ok(self.ended(&input_wanted(task)))
+            }
+        }
+    }
+
+    /// Nothing is known for now.
+    fn later(&self, why: &str) -> u8 {
+        self.screen.warn(&printable(why));
+        Exit::TempFail.code()
+    }
+
+    /// It has ended badly.
+    fn ended(&self, why: &str) -> u8 {
+        self.screen.warn(&printable(why));
+        ENDED_BADLY as u8
+    }
+}
+
+fn input_wanted(task: &Map<String, Value>) -> String {
+    let prompts = prompts_of(task);
+    format!("the tool needs input of a person, which cannot be given here; it asks:{prompts}")
+}
+
+fn write_times(task: &Map<String, Value>) -> Result<()> {
+    let Some(path) = std::env::var_os(TIMES).map(PathBuf::from) else {
+        return Ok(());
+    };
+    std::fs::write(&path, times(task).to_string()).at("write", &path)
+}

@@ -1,0 +1,149 @@
+//! Tasks: calls of tools whose servers answer with the name of something that goes on without the call.
+//!
+//! Pure. Source: the extension `io.modelcontextprotocol/tasks` of the revision 2026-07-28.
+
+use super::protocol::TASKS;
+use serde_json::{Map, Value, json};
+
+/// The seconds to the next look where the server names no interval.
+const INTERVAL: u64 = 5;
+
+/// The seconds for which a task without an end is kept: a year.
+const YEAR: u64 = 31_536_000;
+
+/// The longest name of a task: it is the handle of a call.
+const LONGEST_NAME: usize = 1024;
+
+/// The state of a task.
+#[derive(Debug, PartialEq)]
+pub(crate) enum TaskState {
+    /// It goes on; the times are those of [`times`].
+    Working,
+    /// The result of the call; none if it must be asked for.
+    Completed(Option<Map<String, Value>>),
+    /// Why there is no result.
+    Failed(String),
+    /// The server wants an answer of a person: its requests.
+    InputRequired,
+}
+
+/// True for an answer to a call that is a task.
+pub(crate) fn is_task(result: &Map<String, Value>) -> bool {
+    result.get("resultType").and_then(Value::as_str) == Some("task")
+}
+
+/// The name of a task.
+///
+/// # Errors
+/// It cannot be a handle.
+pub(crate) fn task_name(task: &Map<String, Value>) -> Result<&str, String> {
+    let name = task.get("taskId").and_then(Value::as_str);
+    let is_good = |name: &&str| {
+        (1..=LONGEST_NAME).contains(&name.len())
+            && !name.chars().any(char::is_control)
+            && name.trim() == *name
+    };
+    let good = name.filter(is_good);
+    good.ok_or_else(|| "the server's task has no name that can be printed on a line".to_owned())
+}
+
+/// The state that an answer says.
+pub(crate) fn state(task: &Map<String, Value>) -> Result<TaskState, String> {
+    let text = |pointer: &str| task.get(pointer).and_then(Value::as_str);
+    let message = text("statusMessage");
+    match text("status").unwrap_or_default() {
+        "working" => Ok(TaskState::Working),
+        "completed" => {
+            let result = task.get("result").and_then(Value::as_object);
+            Ok(TaskState::Completed(result.cloned()))
+        }
+        "failed" => {
+            let error = task.get("error").and_then(|error| error.get("message"));
+            let error = error.and_then(Value::as_str).or(message);
+            Ok(TaskState::Failed(
+                error.unwrap_or("the task has failed").to_owned(),
+            ))
+        }
+        "cancelled" => {
+            let why = message.map_or_else(String::new, |message| format!(": {message}"));
+            Ok(TaskState::Failed(format!("the task was cancelled{why}")))
+        }
+        "input_required" => Ok(TaskState::InputRequired),
+        other => Err(format!(
+            "the server's task has the unknown status {other:?}"
+        )),
+    }
+}
+
+/// The times of a task for `DELTA_LATER`.
+pub(crate) fn times(task: &Map<String, Value>) -> Value {
+    let seconds = |key: &str| {
+        let ms = task.get(key).and_then(Value::as_u64)?;
+        Some(ms.div_ceil(1000).clamp(1, YEAR))
+    };
+    let every = seconds("pollIntervalMs").unwrap_or(INTERVAL);
+    let expires = seconds("ttlMs").unwrap_or(YEAR);
+    json!({"every_s": every, "expires_s": expires})
+}
+
+/// True if what a server says of itself includes tasks.
+pub(crate) fn offers_tasks(discovered: &Map<String, Value>) -> bool {
+    let extensions = discovered
+        .get("capabilities")
+        .and_then(|it| it.get("extensions"));
+    extensions.is_some_and(|extensions| extensions.get(TASKS).is_some_and(Value::is_object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_task_says_its_state_and_its_times() {
+        let state = |value| state(&task(value));
+        assert_eq!(state(json!({"status": "working"})), Ok(TaskState::Working));
+        let result = json!({"content": []});
+        let completed = state(json!({"status": "completed", "result": result}));
+        assert_eq!(completed, Ok(TaskState::Completed(Some(task(result)))));
+        for (value, why) in [
+            (
+                json!({"status": "failed", "error": {"message": "no room"}}),
+                "no room",
+            ),
+            (json!({"status": "failed"}), "the task has failed"),
+            (
+                json!({"status": "cancelled", "statusMessage": "by me"}),
+                "the task was cancelled: by me",
+            ),
+        ] {
+            assert_eq!(state(value), Ok(TaskState::Failed(why.to_owned())));
+        }
+        assert!(state(json!({"status": "odd"})).is_err() && state(json!({})).is_err());
+        for (value, every, expires) in [
+            (json!({"ttlMs": null}), 5, YEAR),
+            (json!({"ttlMs": 1500, "pollIntervalMs": 1}), 1, 2),
+            (json!({"ttlMs": 0, "pollIntervalMs": 0}), 1, 1),
+            (json!({"ttlMs": u64::MAX, "pollIntervalMs": -1}), 5, YEAR),
+        ] {
+            assert_eq!(
+                times(&task(value)),
+                json!({"every_s": every, "expires_s": expires})
+            );
+        }
+    }
+
+    #[test]
+    fn a_name_is_one_line_that_can_be_a_handle() {
+        for good in ["t", "a b", &"x".repeat(1024)] {
+            assert_eq!(task_name(&task(json!({"taskId": good}))), Ok(good));
+        }
+        for bad in ["", " t", "a\nb", "a\0b", &"x".repeat(1025)] {
+            assert!(task_name(&task(json!({"taskId": bad}))).is_err(), "{bad:?}");
+        }
+        assert!(task_name(&task(json!({"taskId": 7}))).is_err());
+    }
+}
