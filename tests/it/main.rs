@@ -80,6 +80,8 @@ mod flow_inputs;
 #[cfg(feature = "flow")]
 mod flow_inventory;
 #[cfg(feature = "flow")]
+mod flow_later;
+#[cfg(feature = "flow")]
 mod flow_load;
 #[cfg(feature = "flow")]
 mod flow_observe;

@@ -24,6 +24,7 @@ use crate::runs::find;
 use crate::runs::inspect::{RunSnapshot, inspect_run};
 use crate::runs::origin::{require_own, require_own_run};
 use crate::runs::preflight::{check_depth, heed_deadline, install_signals};
+use crate::runs::waiting::register_again;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::signals::Signals;
@@ -160,6 +161,7 @@ impl RunCommand<'_> {
         let standing = found.as_ref().map(|found| found.standing(past.is_some()));
         match (decide(wanted, standing), found, past) {
             (Decision::Busy, Some(found), _) => Err(found.busy()),
+            (Decision::Resume, Some(found), Some(_)) if is_early(&found) => self.wait(&found),
             (Decision::Resume, Some(found), Some(past)) => self.resume(found, &past, lock, None),
             (Decision::Retell | Decision::Refuse(Refusal::Failed), Some(found), Some(past)) => {
                 self.reprint(found, &past, lock)
@@ -179,6 +181,15 @@ impl RunCommand<'_> {
                 )
             }
         }
+    }
+
+    /// Begins nothing of a run whose agents all wait for a time that has not come.
+    fn wait(&self, found: &RunSnapshot) -> Result<Exit> {
+        register_again(found, &self.flow.home, self.workspace, &self.waiting());
+        let (id, due_at) = (&found.run.id, found.metadata.due_at.as_deref());
+        let why = found.metadata.error.as_deref().unwrap_or_default();
+        let text = format!("run {id} waits until {}: {why}", due_at.unwrap_or_default());
+        Err(Error::new(Exit::TempFail, text))
     }
 
     /// The run that the command line means: the one that it names, or the newest one of this flow with
@@ -240,6 +251,12 @@ impl RunCommand<'_> {
         again.check_repeats(self.flow, &self.wanted.repeat)?;
         self.resume(found, &past, lock, Some(again))
     }
+}
+
+/// True for a run whose agents all wait for a time that has not come.
+fn is_early(found: &RunSnapshot) -> bool {
+    let due_at = found.metadata.due_at.as_deref().and_then(Timestamp::parse);
+    due_at.is_some_and(|due_at| Timestamp::now() < due_at)
 }
 
 /// The nodes before which the run is to stop.

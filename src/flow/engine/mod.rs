@@ -201,12 +201,18 @@ pub(crate) struct SuspendedStep {
     pub text: String,
     /// The stop reason of the step's own run, if it has one.
     pub reason: Option<String>,
+    /// When the step's own run, which waits for a time, is to go on.
+    pub due_at: Option<Timestamp>,
 }
 
 impl SuspendedStep {
     fn new(need: Need, text: String) -> Self {
-        let reason = None;
-        Self { need, text, reason }
+        Self {
+            need,
+            text,
+            reason: None,
+            due_at: None,
+        }
     }
 
     /// The same with the name of the step in its text.

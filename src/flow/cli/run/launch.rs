@@ -17,14 +17,18 @@ use crate::flow::engine::inputs::Inputs;
 use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
 use crate::flow::record::add_retry;
 use crate::flow::record::tally::{Keeping, Tally};
+use crate::record::due::{Registration, not_registered};
+use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, RootHold};
 use crate::runs::inspect::RunSnapshot;
 use crate::runs::launch::{EngineOutcome, record_end};
 use crate::runs::open::{OpenRun, RunStart, first_metadata, take_over};
+use crate::runs::waiting::{WaitPlan, registration, start_words};
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shorten::in_short;
+use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::terminal::{Screen, Tone};
 use serde_json::json;
@@ -237,8 +241,10 @@ impl RunCommand<'_> {
         if self.is_typed {
             tally.keep_last();
         }
+        let wait = stopped.as_ref().map(AgentWait::of).unwrap_or_default();
         let ending = ending(stopped, &tally, &run);
         if is_live {
+            self.note_wait(&mut metadata, wait);
             let outcome = EngineOutcome {
                 status: ending.status,
                 reason: &ending.reason,
@@ -258,6 +264,37 @@ impl RunCommand<'_> {
             }
         }
         Ok(ending.exit)
+    }
+
+    /// Registers a run for the time that its agents wait for. One that waits for no time leaves the registry.
+    fn note_wait(&self, metadata: &mut Metadata, wait: AgentWait) {
+        let due_at = wait.due_at.filter(|_| wait.is_all);
+        metadata.due_at = due_at.map(|due_at| due_at.to_string());
+        let Some(place) = self.registration(metadata) else {
+            return;
+        };
+        match wait.due_at {
+            Some(due_at) => {
+                if let Err(why) = place.put(due_at) {
+                    self.screen.warn_as(PROGRAM, &not_registered(&why));
+                }
+            }
+            None => may_fail(place.remove()),
+        }
+    }
+
+    /// The run's place in the registry of those that wait.
+    fn registration(&self, metadata: &Metadata) -> Option<Registration> {
+        registration(metadata, &self.flow.home, self.workspace, &self.waiting())
+    }
+
+    /// How another start follows this one.
+    pub(super) fn waiting(&self) -> WaitPlan {
+        let words = start_words(&[], &[], self.wanted.budget, None);
+        WaitPlan {
+            start_words: Some(words),
+            ..WaitPlan::default()
+        }
     }
 
     /// Prints which run goes on, and starts its observers.
@@ -317,6 +354,27 @@ impl RunCommand<'_> {
             call_prefix: RunContext::call_prefix(),
             depth: run_context::depth().0,
         })
+    }
+}
+
+/// The time that a run waits for.
+#[derive(Clone, Copy, Debug, Default)]
+struct AgentWait {
+    /// The first.
+    due_at: Option<Timestamp>,
+    /// It waits for nothing else.
+    is_all: bool,
+}
+
+impl AgentWait {
+    fn of(stopped: &EngineStop) -> Self {
+        let EngineStop::Suspended(open) = stopped else {
+            return Self::default();
+        };
+        Self {
+            due_at: open.iter().filter_map(|it| it.due_at).min(),
+            is_all: open.iter().all(|it| it.due_at.is_some()),
+        }
     }
 }
 
