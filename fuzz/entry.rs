@@ -16,7 +16,7 @@ pub mod fuzz {
                 continue;
             };
             let mut written = b"[".to_vec();
-            messages::write(&mut written, &run, &Form::Chat(None));
+            messages::write(&mut written, &run, &Form::chat(None));
             written.push(b']');
             let valid = serde_json::from_slice::<serde_json::Value>(&written);
             assert!(valid.is_ok(), "{}", String::from_utf8_lossy(&written));

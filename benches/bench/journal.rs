@@ -49,7 +49,7 @@ pub fn rebuild(out: &mut Figures) {
             };
             let run = state::read(journal.as_bytes(), reading).expect("a journal");
             let mut messages = Vec::with_capacity(journal.len());
-            messages::write(&mut messages, &run, &messages::Form::Chat(None));
+            messages::write(&mut messages, &run, &messages::Form::chat(None));
             assert!(messages.len() > 1000);
         };
         let look = often(9, || {

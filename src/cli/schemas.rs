@@ -89,7 +89,9 @@ fn key_schema(key: &Key, given: Option<Value>) -> Value {
         }
         Kind::Amount => json!({"type": "number", "minimum": 0}),
         Kind::Flag(default) => json!({"type": "boolean", "default": default}),
-        Kind::Auto => json!({"enum": [true, false, "auto"], "default": "auto"}),
+        Kind::FlagOr(word, is_default) => {
+            json!({"enum": [true, false, word], "default": is_default.then_some(word)})
+        }
         Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
         Kind::Words(words, default) => json!({"enum": words, "default": default}),
         Kind::Keys(_) | Kind::Own => json!({}),

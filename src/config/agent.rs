@@ -1,9 +1,9 @@
 //! An agent, as its files define it.
 
 use crate::config::acceptance::{Acceptance, REPAIRS};
-use crate::config::api::{Api, CacheTime, Header};
+use crate::config::api::{Api, CacheTime, Header, TakenAttachments};
 use crate::config::compact::{COMPACT_KEY, CompactShares};
-use crate::config::keys::Kind::{Auto, Count, Flag, Keys, Label, Own, Text, Texts, Words};
+use crate::config::keys::Kind::{Count, Flag, FlagOr, Keys, Label, Own, Text, Texts, Words};
 use crate::config::keys::{Key, KeyValue, count, key, keys, names};
 use crate::config::pricing::{BUDGET, Budget, PriceList};
 use crate::config::section::{Diagnostics, Section};
@@ -161,6 +161,8 @@ keys! {
             "The server's address, without /chat/completions at the end. Overrides the environment."),
         window: Option<u64> = key("window", Count(0, None),
             "The tokens that the model takes, request and answer together. 0: unknown, and the server is not asked.").harmless(),
+        attachments: Option<TakenAttachments> = key("attachments", FlagOr("images", false),
+            "Which attachments the model takes: all, pictures alone, none. The others are lines in the text.").harmless(),
         timeout: Duration = count("timeout_ms", 1, 600_000, "The time limit of one attempt.").harmless(),
         max_retries: u64 = count("max_retries", 0, 8, "The number of retries, 1000 at most.").harmless(),
     }
@@ -168,7 +170,7 @@ keys! {
         key("api", Words(&words(&Api::ALL), Some("chat")),
             "The API by which the model is asked: chat completions, OpenAI's Responses, Anthropic's Messages."),
         key("headers", Own, "Headers sent with each request. {env: NAME} is the value of a variable, a secret."),
-        key("stream", Auto,
+        key("stream", FlagOr("auto", true),
             "Receive answers as they are made. auto: yes, but for chat completions only if stderr is a terminal or --deltas is given, and not from a \
              service that refuses it.").harmless(),
         key("cache", Words(&words(&CacheTime::ALL), Some("5m")),

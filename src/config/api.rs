@@ -2,7 +2,10 @@
 //!
 //! Unaware of what requests look like.
 
+use crate::config::keys::{Key, KeyValue};
+use crate::config::section::{Diagnostics, Section};
 use crate::text::names::named_enum;
+use serde_json::Value;
 
 named_enum! {
     /// The form of requests and answers.
@@ -150,5 +153,33 @@ named_enum! {
         #[default]
         FiveMinutes = "5m",
         Hour = "1h",
+    }
+}
+
+/// The attachments that a model takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TakenAttachments {
+    All,
+    Images,
+    Nothing,
+}
+
+impl KeyValue for Option<TakenAttachments> {
+    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+        let pick = |value: &Value| match value {
+            Value::Bool(true) => Some(TakenAttachments::All),
+            Value::Bool(false) => Some(TakenAttachments::Nothing),
+            value => (value == "images").then_some(TakenAttachments::Images),
+        };
+        section.read(key.name, "true, false or images", pick, out)
+    }
+
+    fn record(&self) -> Value {
+        match self {
+            None => Value::Null,
+            Some(TakenAttachments::All) => true.into(),
+            Some(TakenAttachments::Nothing) => false.into(),
+            Some(TakenAttachments::Images) => "images".into(),
+        }
     }
 }

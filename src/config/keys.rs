@@ -30,8 +30,8 @@ pub(crate) enum Kind {
     /// A number, 0 or more.
     Amount,
     Flag(Option<bool>),
-    /// True, false, or auto, the default.
-    Auto,
+    /// True, false, or this word, which may be the default.
+    FlagOr(&'static str, bool),
     /// A list of texts.
     Texts,
     /// One of these.

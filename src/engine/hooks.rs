@@ -4,6 +4,7 @@
 //! has a directory of its own, so that no output is ever read twice.
 
 use crate::config::agent::{Hook, HookEvent};
+use crate::engine::attached;
 use crate::engine::observation::last_words;
 use crate::engine::run_context::RunContext;
 use crate::error::Result;
@@ -137,6 +138,9 @@ pub(crate) fn run_hook(
     for part in ["input", "output", "execution_meta"] {
         files::make_dir(&dir.join(part))?;
     }
+    if hook.event == HookEvent::PostToolExecution {
+        files::make_dir(&dir.join(attached::DIR))?;
+    }
     for name in input.names {
         files::write(&dir.join("input").join(name), input.payload)?;
     }
@@ -215,6 +219,10 @@ fn execute_hook(
     let mut env = ctx.run_variables(input.iteration);
     let path = dir.to_string_lossy().into_owned();
     env.push(("DELTA_HOOK_IO_PATH".to_owned(), Some(path)));
+    if hook.event == HookEvent::PostToolExecution {
+        let path = dir.join(attached::DIR).to_string_lossy().into_owned();
+        env.push((attached::VARIABLE.to_owned(), Some(path)));
+    }
     for (name, value) in input.variables {
         env.push(((*name).to_owned(), Some(shorten_variable(value))));
     }
@@ -295,8 +303,16 @@ fn check(payload: &[u8], event: HookEvent) -> std::result::Result<(), String> {
         HookEvent::PreToolExecution if !value["tool_args"].is_object() => {
             Err("tool_args is not an object".to_owned())
         }
-        HookEvent::PostToolExecution if !value["observation"].is_string() => {
-            Err("observation is not a string".to_owned())
+        HookEvent::PostToolExecution => {
+            let (observation, attachments) = (value.get("observation"), value.get("attachments"));
+            match (observation, attachments) {
+                (Some(text), _) if !text.is_string() => {
+                    Err("observation is not a string".to_owned())
+                }
+                (None, None) => Err("it has neither observation nor attachments".to_owned()),
+                (_, Some(list)) if !list.is_array() => Err("attachments is not a list".to_owned()),
+                _ => Ok(()),
+            }
         }
         _ => Ok(()),
     }

@@ -4,6 +4,7 @@
 //! Unaware of the journal.
 
 use crate::config::tool::definition::{LONGEST_WAIT, Tool};
+use crate::engine::attached;
 use crate::engine::run_context::RunContext;
 use crate::error::Result;
 use crate::text::json::parser_message;
@@ -51,7 +52,7 @@ pub(crate) struct ChosenTimes {
 }
 
 fn times_file(dir: &Path) -> PathBuf {
-    dir.join("attach/.later.json")
+    dir.join(attached::DIR).join(".later.json")
 }
 
 /// The variables of an execution in this directory. Those of a run around this one are taken away.
@@ -63,7 +64,6 @@ pub(crate) fn variables(
     let mut times = None;
     if tool.later.is_some() {
         let file = times_file(dir);
-        files::make_dirs(&dir.join("attach"))?;
         times = file.to_str().map(str::to_owned);
     }
     let handle = look.map(|look| look.handle.to_owned());

@@ -3,6 +3,7 @@
 //! Unaware of command lines and of which run it is.
 
 pub(crate) mod observation;
+pub(crate) mod attached;
 pub(crate) mod run_context;
 pub(crate) mod account;
 pub(crate) mod hooks;

@@ -142,7 +142,7 @@ pub(crate) fn observation(stdout: &Ends, stderr: &Ends, notes: &[String]) -> Str
     text
 }
 
-fn on_new_line(text: &mut String) {
+pub(crate) fn on_new_line(text: &mut String) {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }

@@ -4,6 +4,7 @@
 
 use crate::config::tool::definition::{Inject, Parameter, ParameterType, Tool, Word};
 use crate::error::{At, Result, may_fail};
+use crate::record::attachments::Attachment;
 use crate::record::event::InputType;
 use crate::record::run_dir::RunDir;
 use crate::record::state;
@@ -82,6 +83,7 @@ pub(crate) struct Question {
 pub(crate) struct HumanAnswer {
     pub request_id: String,
     pub text: String,
+    pub attachments: Vec<Attachment>,
 }
 
 impl Question {

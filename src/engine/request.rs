@@ -4,7 +4,8 @@
 //! begins with the bytes of the one before it until a source changes.
 
 use crate::config::agent::{Agent, Llm, Source};
-use crate::config::api::Api;
+use crate::config::api::{Api, TakenAttachments};
+use crate::config::environment::{Environment, is_loopback};
 use crate::config::tool::definition::{Tool, Word, schema};
 use crate::engine::observation::last_words;
 use crate::engine::run_context::RunContext;
@@ -12,6 +13,7 @@ use crate::engine::upward::read_upward;
 use crate::error::{At, Error, is_passing, reason};
 use crate::model::wire::Neutral;
 use crate::record::engine_log::Level;
+use crate::record::messages::attached::ShownAttachments;
 use crate::record::messages::{self, Form};
 use crate::record::state::fallback_model;
 use crate::text::json::{self, Object};
@@ -355,18 +357,48 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 /// The form of the conversation in an agent's requests, before they are put into that of its API.
-pub(crate) fn form(llm: &Llm) -> Form {
-    match llm.api {
-        Api::Chat => Form::Chat(llm.model_json()),
-        Api::Responses | Api::Messages => Form::Neutral,
-    }
+pub(crate) fn form(llm: &Llm, environment: &Environment) -> Form {
+    let mut form = match llm.api {
+        Api::Chat => Form::chat(llm.model_json()),
+        Api::Responses | Api::Messages => Form::neutral(),
+    };
+    form.shown = shown(llm, environment);
+    form
 }
 
 /// The same for a model of this name that is asked in place of the first.
-pub(crate) fn fallback_form(llm: &Llm, name: &str) -> Form {
-    match llm.api {
-        Api::Chat => Form::Chat(Some(fallback_model(name))),
-        Api::Responses | Api::Messages => Form::Neutral,
+pub(crate) fn fallback_form(llm: &Llm, name: &str, environment: &Environment) -> Form {
+    let mut form = match llm.api {
+        Api::Chat => Form::chat(Some(fallback_model(name))),
+        Api::Responses | Api::Messages => Form::neutral(),
+    };
+    form.shown = shown(llm, environment);
+    form
+}
+
+/// The attachments that a model takes. Servers on this machine, as llama.cpp's, drop some without a word.
+fn shown(llm: &Llm, environment: &Environment) -> ShownAttachments {
+    let endpoint = || environment.endpoint(llm.api, None, &[]).ok();
+    let url = llm.base_url.clone().or_else(|| Some(endpoint()?.base_url));
+    let is_program = llm.command.is_some();
+    let is_near = !is_program && url.is_some_and(|url| is_loopback(&url));
+    let default = ShownAttachments::default();
+    match llm.attachments {
+        Some(TakenAttachments::All) => default,
+        Some(TakenAttachments::Images) => ShownAttachments {
+            documents: false,
+            ..default
+        },
+        Some(TakenAttachments::Nothing) => ShownAttachments {
+            pictures: false,
+            documents: false,
+            ..default
+        },
+        None => ShownAttachments {
+            documents: !(is_near && llm.api == Api::Messages),
+            webp: !(is_near && llm.api == Api::Chat),
+            ..default
+        },
     }
 }
 

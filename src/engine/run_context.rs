@@ -5,6 +5,7 @@ use crate::config::agent::Agent;
 use crate::config::environment::{DEPTH, Environment};
 use crate::config::tool::bind::{BaseDirs, fill_words};
 use crate::config::tool::definition::{Tool, Word};
+use crate::engine::attached;
 use crate::record::engine_log::Log;
 use crate::record::execution::EXECUTION_DIR;
 use crate::record::run_dir::RunDir;
@@ -132,6 +133,8 @@ impl RunContext<'_> {
         variables.push(self.environment.hosts_variable());
         // That of the call that this run is part of; a tool gets its own.
         variables.push((EXECUTION_DIR.to_owned(), None));
+        // That of a run around this one is for its own tool alone.
+        variables.push((attached::VARIABLE.to_owned(), None));
         if let Some(ledgers) = &*self.ledgers.borrow() {
             variables.push((LEDGERS.to_owned(), Some(ledgers.clone())));
         }

@@ -5,10 +5,12 @@
 
 use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::{EffectCheck, LaterRule, Tool};
+use crate::engine::attached::{self, Store, collect};
 use crate::engine::later::{self, LookInput};
-use crate::engine::observation::{Ends, ends_of, observation, read_ends};
+use crate::engine::observation::{Ends, ends_of, observation, on_new_line, read_ends};
 use crate::engine::run_context::RunContext;
 use crate::error::{At, Result};
+use crate::record::attachments::Attachment;
 use crate::record::event::{ActionStatus, CheckFinding};
 use crate::record::execution::{self, ExecutionRecord, Stdin};
 use crate::record::run_dir::reference;
@@ -45,6 +47,9 @@ pub(crate) struct Done {
     pub exit_code: Option<i32>,
     /// The text for the model.
     pub observation: String,
+    pub attachments: Vec<Attachment>,
+    /// A line of the observation for each file that it has put where attachments are taken from.
+    pub attachment_lines: Vec<String>,
     /// From start to end.
     pub duration: Duration,
     /// The engine was asked to end, and ended the call.
@@ -58,9 +63,42 @@ impl Done {
             status: ActionStatus::Error,
             exit_code: None,
             observation,
+            attachments: Vec::new(),
+            attachment_lines: Vec::new(),
             duration: Duration::ZERO,
             is_interrupted: false,
         }
+    }
+
+    /// Applies the changes of a hook to what a call brought, and adds what the hook has attached. Each attachment has its
+    /// line in the text.
+    pub(crate) fn change(&mut self, new: &Value, (hook, store): (&Path, Store<'_>)) -> Result<()> {
+        if let Some(kept) = new["attachments"].as_array() {
+            let is_kept =
+                |it: &Attachment| kept.iter().any(|kept| kept["sha256"] == it.sha256.as_str());
+            let (kept, removed): (Vec<_>, Vec<_>) = self.attachments.drain(..).partition(is_kept);
+            self.attachments = kept;
+            for line in removed.iter().map(Attachment::line) {
+                let rest = self.observation.replace(&line, "");
+                rest.trim_end().clone_into(&mut self.observation);
+            }
+        }
+        if let Some(observation) = new["observation"].as_str() {
+            observation.clone_into(&mut self.observation);
+            for secret in store.secrets {
+                secret.redact_text(&mut self.observation);
+            }
+        }
+        let collected = collect(hook, self.attachments.len(), store)?;
+        self.attachments.extend(collected.attachments);
+        let lines = self.attachments.iter().map(Attachment::line);
+        for line in lines.chain(collected.lines) {
+            if !self.observation.contains(&line) {
+                on_new_line(&mut self.observation);
+                self.observation.push_str(&line);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -146,6 +184,7 @@ fn prepare(
     let name = format!("{}_{name}", Timestamp::now().compact());
     let name = files::make_unique_dir(&parent, &name)?;
     let dir = parent.join(&name);
+    files::make_dir(&dir.join(attached::DIR))?;
     let stdin = stdin.map_or(Stdin::Nothing, Stdin::Bytes);
     Ok(Prepared {
         record: execution::begin_record(&dir, &argv, stdin, None)?,
@@ -190,7 +229,7 @@ pub(crate) fn run_check(
         _ => CheckFinding::Unknown,
     };
     if finding == CheckFinding::Happened {
-        done.observation = shown_stdout(ctx, tool, &dir)?;
+        done.observation = shown_stdout(ctx, tool, &dir, &done.attachment_lines)?;
     }
     Ok((finding, done))
 }
@@ -207,17 +246,19 @@ pub(crate) fn run_look(
     let too_long = || "the command of the check is too long for the system".to_owned();
     let mut done = execute(ctx, tool, (prepared, timeout), call_id, too_long)?;
     match done.exit_code {
-        Some(0) => done.observation = shown_stdout(ctx, tool, &dir)?,
-        Some(later::ENDED_BADLY) => done.observation = show_output(ctx, tool, &dir, &[])?,
+        Some(0) => done.observation = shown_stdout(ctx, tool, &dir, &done.attachment_lines)?,
+        Some(later::ENDED_BADLY) => {
+            done.observation = show_output(ctx, tool, &dir, &done.attachment_lines)?;
+        }
         _ => {}
     }
     Ok(done)
 }
 
-fn shown_stdout(ctx: &RunContext<'_>, tool: &Tool, dir: &Path) -> Result<String> {
+fn shown_stdout(ctx: &RunContext<'_>, tool: &Tool, dir: &Path, notes: &[String]) -> Result<String> {
     let (path, max) = (dir.join("stdout.log"), shown_bytes(ctx, tool));
     let stdout = read_ends(&path, max, &ctx.environment.secrets())?;
-    Ok(observation(&stdout, &Ends::default(), &[]))
+    Ok(observation(&stdout, &Ends::default(), notes))
 }
 
 /// A limit of time; none: the agent's.
@@ -295,6 +336,9 @@ fn start<T>(
     let dir = prepared.dir.to_string_lossy().into_owned();
     env.push((execution::EXECUTION_DIR.to_owned(), Some(dir)));
     env.extend(prepared.variables);
+    let attach = prepared.dir.join(attached::DIR);
+    let attach = attach.to_string_lossy().into_owned();
+    env.push((attached::VARIABLE.to_owned(), Some(attach)));
     // What the program makes of the files' names does not matter: these are the files.
     let record = prepared.record;
     let (stdout, stderr) = (
@@ -362,8 +406,17 @@ fn end(
     let secrets = ctx.environment.secrets();
     let stdout = ends_of(&stdout, max, &secrets).at("read", &dir)?;
     let stderr = ends_of(&stderr, max, &secrets).at("read", &dir)?;
-    let notes = notes_of(how, exit_code, timeout, &stderr);
+    let store = Store {
+        run: &ctx.run.path,
+        syncs: ctx.agent.sync,
+        secrets: &secrets,
+    };
+    let collected = collect(&dir, 0, store)?;
+    let mut notes = collected.lines.clone();
+    notes.extend(notes_of(how, exit_code, timeout, &stderr));
     Ok(Done {
+        attachments: collected.attachments,
+        attachment_lines: collected.lines,
         status: ActionStatus::of(how == Ended::Exited(0)),
         exit_code: Some(exit_code),
         observation: observation(&stdout, &stderr, &notes),

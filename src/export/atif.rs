@@ -2,7 +2,9 @@
 //!
 //! All objects of it forbid keys that they do not know: delta's own members are in `extra`.
 
-use super::recorded::{ExportedAnswer, ExportedCall, ExportedStep, RecordedRun, Spent, What};
+use super::recorded::{
+    ExportedAnswer, ExportedAttachment, ExportedCall, ExportedStep, RecordedRun, Spent, What,
+};
 use crate::VERSION;
 use serde_json::{Map, Value, json};
 
@@ -71,7 +73,7 @@ fn step(run: &RecordedRun, step: &ExportedStep) -> (&'static str, Map<String, Va
     }
     let source = match &step.what {
         What::User(text) => {
-            out.insert("message".to_owned(), text.as_str().into());
+            out.insert("message".to_owned(), content(text, &step.attachments));
             "user"
         }
         What::System { text, extra, .. } => {
@@ -163,7 +165,7 @@ fn result(run: &RecordedRun, call: &ExportedCall) -> Option<Value> {
     let result = call.result.as_ref();
     let mut out = object(json!({
         "source_call_id": call.id,
-        "content": result.map(|it| &it.text),
+        "content": result.map(|it| content(&it.text, &it.attachments)),
     }));
     if !call.started.is_empty() {
         let ids = call.started.iter().map(|place| &run.children[*place].id);
@@ -175,6 +177,21 @@ fn result(run: &RecordedRun, call: &ExportedCall) -> Option<Value> {
     );
     put_extra(&mut out, extra.unwrap_or_default());
     Some(Value::Object(out))
+}
+
+/// A text followed by its pictures. The format has no part for documents, whose lines are in the text.
+fn content(text: &str, attachments: &[ExportedAttachment]) -> Value {
+    let pictures = attachments.iter().filter(|it| !it.attachment.is_document());
+    let pictures = pictures.map(|it| {
+        let source = json!({"media_type": it.attachment.facts.media_type, "path": it.path});
+        json!({"type": "image", "source": source})
+    });
+    let pictures: Vec<Value> = pictures.collect();
+    if pictures.is_empty() {
+        return text.into();
+    }
+    let text = json!({"type": "text", "text": text});
+    [text].into_iter().chain(pictures).collect()
 }
 
 fn final_metrics(run: &RecordedRun, steps: usize) -> Value {

@@ -14,7 +14,9 @@ use crate::record::{invocations, legacy, metadata};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::view::shown_answers::{NOT_SHOWN, ShownAnswers};
-use line_parts::{agent_of, calls_of, end_of, reasoning_of, result_of, text_of, unique_id};
+use line_parts::{
+    agent_of, attachments_of, calls_of, end_of, reasoning_of, result_of, text_of, unique_id,
+};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -140,6 +142,10 @@ impl Gathering<'_> {
                 self.unsaid = None;
                 let text = line.content.map_or_else(String::new, text_of);
                 self.push(at, What::User(text));
+                let attachments = attachments_of(line, self.run);
+                if let Some(step) = self.out.steps.last_mut() {
+                    step.attachments = attachments;
+                }
             }
             EventKind::Thought => self.thought(line),
             EventKind::Compaction if line.summary.is_some() => self.thought(line),
@@ -162,6 +168,7 @@ impl Gathering<'_> {
                 let text = line.content.map_or_else(String::new, text_of);
                 self.note(line, text, &["level"]);
             }
+            EventKind::AttachmentsLeftOut => self.note(line, line.attachments_left_out(), &[]),
             EventKind::ModelChanged => {
                 let from = line.from.as_deref().unwrap_or_default();
                 let text = format!("the model changes from {from} to {}", line.changed_to());
@@ -187,6 +194,7 @@ impl Gathering<'_> {
             at,
             is_copied: false,
             what,
+            attachments: Vec::new(),
         });
     }
 
@@ -328,11 +336,15 @@ impl Gathering<'_> {
             true => line.observation_content.map_or_else(String::new, text_of),
             false => NOT_SHOWN.to_owned(),
         };
+        let attachments = attachments_of(line, self.run);
         let id = line.action_id.as_deref().unwrap_or_default();
         let calls = self.last_calls().into_iter().flatten();
         let mut open = calls.filter(|call| call.result.is_none());
         if let Some(call) = open.find(|call| call.action_id == id) {
             call.result = Some(result_of(line, text));
+            if let Some(result) = &mut call.result {
+                result.attachments = attachments;
+            }
         }
     }
 

@@ -8,7 +8,7 @@ mod batch;
 
 use super::conversation::messages_of;
 use super::ids::{span_id, span_outside, trace_id};
-use super::recorded::{ExportedAnswer, ExportedCall, RecordedRun, What};
+use super::recorded::{ExportedAnswer, ExportedAttachment, ExportedCall, RecordedRun, What};
 use super::records::RecordedInvocation;
 use crate::error::Result;
 use crate::text::json;
@@ -332,7 +332,7 @@ impl Trace {
 /// The messages of each step in the form of the conventions, as JSON with commas between them.
 fn message_texts(run: &RecordedRun) -> Vec<String> {
     let texts = run.steps.iter().map(|step| {
-        let messages = messages_of(&step.what).into_iter();
+        let messages = messages_of(step, &|it| Some(by_digest(it))).into_iter();
         let texts: Vec<String> = messages.map(|it| json::text(&in_parts(&it))).collect();
         texts.join(",")
     });
@@ -375,6 +375,12 @@ fn in_parts(message: &Value) -> Value {
         if content.is_string() {
             parts.push(json!({"type": "text", "content": content}));
         }
+        for part in content.as_array().into_iter().flatten() {
+            parts.push(match &part["text"] {
+                Value::String(text) => json!({"type": "text", "content": text}),
+                _ => part.clone(),
+            });
+        }
     }
     for call in message["tool_calls"].as_array().into_iter().flatten() {
         let function = &call["function"];
@@ -384,6 +390,17 @@ fn in_parts(message: &Value) -> Value {
         parts.push(json!({"type": "tool_call", "id": id, "name": name, "arguments": arguments}));
     }
     json!({"role": message["role"], "parts": parts})
+}
+
+/// An attachment without its bytes.
+fn by_digest(exported: &ExportedAttachment) -> Value {
+    let attachment = &exported.attachment;
+    json!({
+        "type": "file",
+        "mime_type": attachment.facts.media_type,
+        "name": attachment.name,
+        "file_id": format!("sha256:{}", attachment.sha256),
+    })
 }
 
 fn system_parts(run: &RecordedRun) -> Value {

@@ -4,6 +4,7 @@
 
 use super::records::{RecordedInvocation, RequestHead};
 use crate::config::pricing::Pricing;
+use crate::record::attachments::Attachment;
 use crate::record::event::Tokens;
 use crate::record::reader::Damage;
 use crate::text::timestamp::Timestamp;
@@ -69,6 +70,15 @@ pub(crate) struct ExportedStep {
     /// It happened in the run that this one is a fork of.
     pub is_copied: bool,
     pub what: What,
+    /// Of a message of a person.
+    pub attachments: Vec<ExportedAttachment>,
+}
+
+/// A picture or a document, and where its bytes are.
+#[derive(Debug)]
+pub(crate) struct ExportedAttachment {
+    pub attachment: Attachment,
+    pub path: PathBuf,
 }
 
 #[derive(Debug)]
@@ -135,6 +145,7 @@ pub(crate) struct CallResult {
     pub status: Option<String>,
     pub exit_code: Option<i64>,
     pub duration_ms: Option<u64>,
+    pub attachments: Vec<ExportedAttachment>,
 }
 
 /// Tokens and money.

@@ -2,6 +2,8 @@
 
 use super::servers::Secrets;
 use crate::error::{At, Error, Result};
+use crate::record::attachments::LARGEST;
+use crate::record::attachments::head::recognize;
 use crate::text::ids::hex;
 use crate::unix::files;
 use crate::unix::procfs::CALL_ID;
@@ -107,11 +109,28 @@ impl BlobFiles {
         }
     }
 
+    /// Puts a picture or a document into the directory for attachments, if there is one. Returns its name.
+    fn attach(&mut self, bytes: &[u8]) -> Option<String> {
+        let dir = PathBuf::from(std::env::var_os("DELTA_ATTACH")?);
+        let facts = recognize(bytes).filter(|_| bytes.len() as u64 <= LARGEST)?;
+        let (_, extension) = facts.media_type.name().split_once('/')?;
+        self.count += 1;
+        let name = format!("{}.{extension}", self.count);
+        std::fs::write(dir.join(&name), bytes).ok()?;
+        Some(name)
+    }
+
     fn save(&mut self, mime: Option<&str>, data: Option<&str>) -> Result<String> {
         let mime = mime.unwrap_or("application/octet-stream");
         let Some(mut bytes) = data.and_then(|data| STANDARD.decode(data.trim()).ok()) else {
             return Ok(format!("[{mime}: not valid base64]"));
         };
+        if let Some(name) = self.attach(&bytes) {
+            return Ok(format!(
+                "[{mime}, {} bytes: attached as {name}]",
+                with_commas(bytes.len())
+            ));
+        }
         self.secrets.redact(&mut bytes);
         let dir = match &self.dir {
             Some(dir) => dir.clone(),

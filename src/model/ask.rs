@@ -11,11 +11,14 @@ use crate::model::attempt::{Attempt, Remedy, their_words};
 use crate::model::http::{Http, HttpRequest};
 use crate::model::program::Program;
 use crate::model::rate::{Pass, SharedRate};
+use crate::model::refused_attachments::refusal_of_attachments;
+pub(crate) use crate::model::refused_attachments::wants_answer_between;
 use crate::model::replay::{Playback, PlayedAnswer};
 use crate::model::response::{Answer, NoAnswer};
 use crate::model::too_long::TooLong;
 use crate::model::usage::{AnswerUsage, Uncounted, read_usage};
 use crate::model::wire::{Heard, Listener, Wire};
+use crate::record::attachments::body::Body;
 use crate::record::spending::Denial;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -77,6 +80,8 @@ pub(crate) enum Asked {
     Refused(String, Option<Remedy>),
     /// The conversation is longer than the model takes.
     TooLong(String, TooLong),
+    /// The service refuses the request because of its attachments, in these words.
+    AttachmentsRefused(String),
     /// The deadline lies before the next attempt.
     OutOfTime,
     /// A signal asks the engine to end.
@@ -89,8 +94,10 @@ pub(crate) enum Asked {
 pub(crate) struct Invocation<'a> {
     /// The invocation's directory, with `request.json` in it.
     pub dir: &'a Path,
-    /// The bytes of `request.json`.
-    pub request: &'a [u8],
+    /// The request. Its text is that of `request.json`.
+    pub request: &'a Body<'a>,
+    /// The same with a mark in place of the bytes of each attachment.
+    pub marked: &'a [u8],
     /// The form of the request and its answer.
     pub wire: &'a Wire,
     /// The invocation before it, and how many leading bytes the two requests share.
@@ -275,6 +282,13 @@ fn judge_attempt(
     invocation: &Invocation<'_>,
     record: &mut InvocationRecord,
 ) -> (NextStep, String) {
+    if invocation.request.has_blobs()
+        && let Some((why, http_status)) = refusal_of_attachments(&attempt)
+    {
+        record.http_status = http_status;
+        let asked = Asked::AttachmentsRefused(why.clone());
+        return (NextStep::End(asked), why);
+    }
     match attempt {
         Attempt::Stopped { stop, .. } => {
             (NextStep::End(Asked::Stopped(stop)), stop.name().to_owned())
@@ -383,8 +397,11 @@ impl Model<'_> {
                 }
                 Ok(received.attempt)
             }
-            Self::Command(program) => program.attempt(invocation.dir, &response, signals, left),
-            Self::Recorded(playback) => Ok(match playback.answer(invocation.request)? {
+            Self::Command(program) => {
+                let request = invocation.request;
+                program.attempt((invocation.dir, request), &response, signals, left)
+            }
+            Self::Recorded(playback) => Ok(match playback.answer(invocation.marked)? {
                 PlayedAnswer::Recorded(body) => {
                     files::write(&response, &body)?;
                     Attempt::Body {

@@ -24,6 +24,7 @@ use crate::VERSION;
 use crate::config::agent::Llm;
 use crate::config::environment::{Endpoint, Secret, is_loopback};
 use crate::model::rate::SharedRate;
+use crate::record::attachments::body::Body;
 use crate::unix::signals::Signals;
 use head::ResponseHead;
 use hearing::Hearing;
@@ -35,7 +36,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use ureq::config::Config;
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector};
-use ureq::{Agent, RequestBuilder};
+use ureq::{Agent, RequestBuilder, SendBody};
 
 /// The most bytes of a model's stream, or of a message of a server of tools.
 pub(crate) const LONGEST_STREAM: usize = 64 << 20;
@@ -61,7 +62,10 @@ pub(crate) struct Http {
 #[derive(Clone, Copy)]
 pub(super) enum HttpRequest<'e> {
     /// An answer to these bytes, perhaps as it is made.
-    Ask { request: &'e [u8], streams: bool },
+    Ask {
+        request: &'e Body<'e>,
+        streams: bool,
+    },
     /// How far the answer with this id is.
     Look(&'e str),
     /// The models that the endpoint has.
@@ -211,7 +215,13 @@ impl Http {
         let response = match exchange {
             HttpRequest::Ask { request, .. } => {
                 let post = self.agent.post(&self.url).content_type("application/json");
-                self.prepared(post, whole, streams).send(request)?
+                let post = self.prepared(post, whole, streams);
+                match request.has_blobs() {
+                    true => post
+                        .header("content-length", request.len())
+                        .send(SendBody::from_reader(&mut request.reader()))?,
+                    false => post.send(request.text)?,
+                }
             }
             HttpRequest::Look(id) => {
                 let get = self.agent.get(format!("{}/{id}", self.url));

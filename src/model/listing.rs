@@ -9,6 +9,7 @@ use super::wire::Wire;
 use crate::config::agent::Llm;
 use crate::config::api::Api;
 use crate::config::environment::Endpoint;
+use crate::record::attachments::body::Body;
 use crate::text::disguise::is_unseen;
 use crate::unix::signals::{Signals, Stop};
 use serde_json::Value;
@@ -75,7 +76,7 @@ pub(crate) fn try_model(
     };
     let request = format!("{{\"model\":{model},{rest}}}");
     let asked = HttpRequest::Ask {
-        request: request.as_bytes(),
+        request: &Body::of_text(request.as_bytes()),
         streams: false,
     };
     let body = exchange(endpoint.clone(), llm, asked, llm.timeout, signals)?;

@@ -5,6 +5,7 @@
 pub(crate) mod replay;
 pub(crate) mod too_long;
 pub(crate) mod attempt;
+mod refused_attachments;
 pub(crate) mod calls;
 pub(crate) mod usage;
 pub(crate) mod response;

@@ -7,12 +7,13 @@ use super::attempt::{Attempt, LARGEST_MESSAGE, their_words};
 use super::too_long::TooLong;
 use crate::config::environment::Secret;
 use crate::error::{At, Error, Result};
+use crate::record::attachments::body::Body;
 use crate::text::ids::hex;
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, SpawnError, Variable};
 use crate::unix::signals::Signals;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,13 +46,12 @@ impl Program<'_> {
     /// Runs the program once, its stdout going into `response`.
     pub(super) fn attempt(
         &mut self,
-        invocation: &Path,
+        (invocation, body): (&Path, &Body<'_>),
         response: &Path,
         signals: &Signals,
         left: Option<Duration>,
     ) -> Result<Attempt> {
         let timeout = left.map_or(self.timeout, |left| left.min(self.timeout));
-        let request = invocation.join("request.json");
         let (stdout, stderr) = (unnamed(response)?, unnamed(&invocation.join("stderr"))?);
         let call_id = format!("{}.{}", self.engine_call, hex(12));
         let command = Command {
@@ -59,7 +59,7 @@ impl Program<'_> {
             dir: self.dir,
             env: &self.env,
             call_id: &call_id,
-            stdin: Some(File::open(&request).at("open", &request)?),
+            stdin: Some(stdin_of(invocation, body)?),
             stdout: stdout.try_clone().at("open", response)?,
             stderr: stderr.try_clone().at("open", response)?,
             timeout: Some(timeout),
@@ -143,6 +143,18 @@ impl Program<'_> {
             }
         }
     }
+}
+
+/// The request as a file.
+fn stdin_of(invocation: &Path, body: &Body<'_>) -> Result<File> {
+    let path = invocation.join("request.json");
+    if !body.has_blobs() {
+        return File::open(&path).at("open", &path);
+    }
+    let mut file = unnamed(&invocation.join("request"))?;
+    io::copy(&mut body.reader(), &mut file).at("write", &path)?;
+    file.rewind().at("read", &path)?;
+    Ok(file)
 }
 
 /// A file in a directory of records, but without a name: what is in it may have to be changed before it is kept.

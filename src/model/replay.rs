@@ -7,6 +7,7 @@ use crate::error::{At, Result};
 use crate::record::invocations::Requests;
 use crate::record::recording::{
     RecordedCheck, RecordedCompaction, RecordedFallback, RecordedResult, Recording,
+    RefusedAttachments,
 };
 use std::path::PathBuf;
 
@@ -84,6 +85,12 @@ impl Playback {
         (self.given + 1..steps.len()).find(is_return)
     }
 
+    /// The attachments that the service refused before the next answer; once.
+    pub(crate) fn refused(&mut self) -> Vec<RefusedAttachments> {
+        let step = self.recording.steps.get_mut(self.given);
+        step.map_or_else(Vec::new, |step| std::mem::take(&mut step.refused))
+    }
+
     /// The recorded answer to a request.
     ///
     /// # Errors
@@ -144,6 +151,7 @@ impl Playback {
                     status: crate::record::event::ActionStatus::Error,
                     exit_code: None,
                     observation: "(the recorded run has no result of this call)".to_owned(),
+                    attachments: Vec::new(),
                     duration_ms: 0,
                     execution_ref: None,
                 }),

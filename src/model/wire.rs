@@ -7,6 +7,7 @@
 //! with those of the one before (but for marks of caches), as long as its head does. What has been
 //! rendered is kept for the next request, a cache that is compared with the request each time.
 
+mod attached;
 mod neutral;
 mod ids;
 mod cache_key;
@@ -20,6 +21,7 @@ mod pieces;
 mod errors;
 mod records;
 
+pub(crate) use attached::cut_marks;
 pub(crate) use errors::{error_status, stream_error_status};
 pub(crate) use neutral::Neutral;
 pub(crate) use pieces::is_in_joined_texts;

@@ -12,13 +12,16 @@ mod recorded_calls;
 mod deferral;
 mod write;
 
+use crate::record::attachments::Attachment;
 use crate::record::engine_log::Level;
 use crate::text::amounts::grouped;
 use crate::text::names::named_enum;
 pub(crate) use deferral::{DeferralEvent, InboxEvent, LookEvent};
 pub(crate) use line::{Line, quick_kind};
 pub(crate) use recorded_calls::RecordedCall;
-pub(crate) use words::{CompactionKind, CompactionReason, EvaluationEvent, EventKind, FlowEvent};
+pub(crate) use words::{
+    CompactionKind, CompactionReason, EvaluationEvent, EventKind, FlowEvent, LeftOutReason,
+};
 pub use words::{FinishReason, InputType};
 pub(crate) use write::write_line;
 
@@ -55,6 +58,8 @@ pub(crate) struct ReadUsage {
     pub total_tokens: u64,
     /// Bytes.
     pub request_bytes: Option<u64>,
+    /// By estimate.
+    pub attachment_tokens: Option<u64>,
 }
 
 impl ReadUsage {
@@ -219,7 +224,11 @@ pub(crate) enum Event<'a> {
         traceparent: Option<&'a str>,
     },
     /// A message of a person.
-    UserMessage { content: &'a str },
+    UserMessage {
+        content: &'a str,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        attachments: &'a [Attachment],
+    },
     /// A message of a person from the inbox.
     InboxMessage(InboxEvent<'a>),
     /// The model answered.
@@ -273,6 +282,8 @@ pub(crate) enum Event<'a> {
         /// In a replay: the recorded execution's directory, from the recorded run's directory.
         #[serde(skip_serializing_if = "Option::is_none")]
         output_ref: Option<&'a str>,
+        #[serde(skip_serializing_if = "<[_]>::is_empty")]
+        attachments: &'a [Attachment],
     },
     /// A check of a final answer has ended.
     Acceptance {
@@ -314,6 +325,18 @@ pub(crate) enum Event<'a> {
     },
     /// From now on requests have the conversation in a shorter form.
     Compaction(CompactionEvent<'a>),
+    /// From now on requests have lines in place of some attachments.
+    AttachmentsLeftOut {
+        /// The numbers of the events that they are of.
+        seqs: &'a [u64],
+        why: LeftOutReason,
+        /// How many of the last of these events are left out, the first ones; none: all.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        of_last: Option<u64>,
+        /// The service's words.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<&'a str>,
+    },
     /// The engine notes something about the run.
     SystemMessage {
         level: Level,
@@ -448,6 +471,9 @@ pub(crate) struct RecordedUsage<'a> {
     /// How long the request was.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_bytes: Option<u64>,
+    /// The tokens of its attachments, by estimate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attachment_tokens: Option<u64>,
 }
 
 #[cfg(test)]
@@ -465,6 +491,7 @@ mod tests {
     fn an_event_is_one_flat_line() {
         let line = written(&Event::UserMessage {
             content: "a\n\"b\"",
+            attachments: &[],
         });
         assert_eq!(
             line,
@@ -496,6 +523,7 @@ mod tests {
                 },
                 terms: &terms,
                 request_bytes: Some(9),
+                attachment_tokens: None,
             }),
             llm_invocation_ref: "io/invocations/x",
             wire: Some(RawJson(b"{}")),

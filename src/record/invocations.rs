@@ -10,6 +10,7 @@ use crate::text::names::named_enum;
 pub(crate) use requests::{Requests, request, request_len};
 
 use crate::error::{At, Result};
+use crate::record::attachments::body::{Gap, write_places};
 use crate::text::digest::sha256;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
@@ -227,12 +228,12 @@ impl Invocations {
     }
 
     /// Records a request that is about to be sent, and shortens one that need not be whole any more.
-    /// `purpose` ends its name; empty: it brings the run on.
+    /// `purpose` ends its name; empty: it brings the run on. `gaps` are the places of its attachments.
     pub(crate) fn begin(
         &mut self,
         iteration: u64,
         purpose: &str,
-        request: Vec<u8>,
+        (request, gaps): (Vec<u8>, &[Gap]),
     ) -> Result<Begun> {
         let name = format!("{}_{iteration}{purpose}", Timestamp::now().compact());
         let name = files::make_unique_dir(&self.dir, &name)?;
@@ -255,6 +256,9 @@ impl Invocations {
             {
                 retire(&self.dir.join(name))?;
             }
+        }
+        if !gaps.is_empty() {
+            write_places(&dir, gaps)?;
         }
         let stamp = self.write(oldest, &dir, &request)?;
         self.whole.push_back(Whole {

@@ -4,6 +4,8 @@
 //! Pure; unaware of files. A cache: it is always what reading the whole journal would give, and it is
 //! built from the whole journal wherever that is not certain.
 
+use crate::record::attachments::Attachment;
+use crate::record::messages::attached::ShownAttachments;
 use crate::record::messages::{self, Form};
 use crate::record::state::{self, Before, Reading, Run, Turn, Unreadable};
 use std::collections::HashSet;
@@ -19,15 +21,27 @@ pub(crate) struct MessageCache {
     parts: Vec<CachedTurn>,
     /// The ids of all calls, as JSON.
     ids: HashSet<Vec<u8>>,
+    /// The attachments that the messages may have.
+    attached: Vec<AttachedTo>,
     /// How far the journal has been read, in bytes, and what the rest builds on.
     read: u64,
     before: Before,
+}
+
+/// An attachment, and the event that it is of.
+#[derive(Clone, Debug)]
+pub(crate) struct AttachedTo {
+    pub seq: u64,
+    /// How many of the event come before it.
+    pub before: usize,
+    pub attachment: Attachment,
 }
 
 #[derive(Debug)]
 struct CachedTurn {
     len: usize,
     kind: TurnKind,
+    attached: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +71,7 @@ impl MessageCache {
             messages: b"[".to_vec(),
             parts: Vec::new(),
             ids: HashSet::new(),
+            attached: Vec::new(),
             read: 0,
             before: Before::default(),
         }
@@ -81,14 +96,22 @@ impl MessageCache {
         *self = Self::new(form, self.reading);
     }
 
+    /// Forgets everything, and gives messages these attachments from now on.
+    pub(crate) fn change_shown(&mut self, shown: ShownAttachments) {
+        let mut form = self.form.clone();
+        form.shown = shown;
+        self.change_form(form);
+    }
+
     /// Adds what the journal holds behind what has been read. All calls in it must have their results. False, and
-    /// everything is forgotten, if the journal must be read from its beginning: there is a compaction in it.
+    /// everything is forgotten, if the journal must be read from its beginning: something in it
+    /// changes what is before it.
     ///
     /// # Errors
     /// The first place that cannot be read.
     pub(crate) fn add(&mut self, lines: &[u8]) -> Result<bool, Unreadable> {
         let run = state::read_after(lines, self.reading, &self.before)?;
-        if self.read > 0 && !run.compaction.is_none() {
+        if self.read > 0 && !(run.compaction.is_none() && run.left_out.is_empty()) {
             self.forget();
             return Ok(false);
         }
@@ -111,7 +134,13 @@ impl MessageCache {
     fn take(&mut self, run: &Run<'_>, lines: &[u8]) {
         match self.reading.window {
             Some(_) => run.turns.iter().for_each(|turn| self.turn(turn)),
-            None => messages::write(&mut self.messages, run, &self.form),
+            None => {
+                messages::write(&mut self.messages, run, &self.form);
+                let plain = run.summarized_turns().max(run.cleared_turns());
+                run.turns[plain..]
+                    .iter()
+                    .for_each(|turn| self.note_attached(turn));
+            }
         }
         self.ids.extend(ids(lines));
         let is_whole = self.read == 0;
@@ -136,6 +165,11 @@ impl MessageCache {
         messages.strip_prefix(b",").unwrap_or(messages)
     }
 
+    /// The attachments that the messages have, but for those that their form leaves out, in order.
+    pub(crate) fn attached(&self) -> &[AttachedTo] {
+        &self.attached
+    }
+
     /// True if a call in the journal has this id.
     pub(crate) fn has_id(&self, id: &str) -> bool {
         self.ids.contains(crate::text::json::text(id).as_bytes())
@@ -144,10 +178,24 @@ impl MessageCache {
     fn turn(&mut self, turn: &Turn<'_>) {
         let start = self.messages.len();
         messages::turn(&mut self.messages, turn, &self.form, None);
+        let before = self.attached.len();
+        self.note_attached(turn);
         self.parts.push(CachedTurn {
             len: self.messages.len() - start,
             kind: TurnKind::of(turn),
+            attached: self.attached.len() - before,
         });
+    }
+
+    fn note_attached(&mut self, turn: &Turn<'_>) {
+        for attached in turn.attached() {
+            let sent = attached.sent().map(|(before, attachment)| AttachedTo {
+                seq: attached.seq,
+                before,
+                attachment: attachment.clone(),
+            });
+            self.attached.extend(sent);
+        }
     }
 
     /// Takes out the thoughts that the window has left behind.
@@ -159,6 +207,7 @@ impl MessageCache {
         let thoughts = self.parts.iter().filter(is_thought).count();
         let mut left = thoughts.saturating_sub(window);
         let (mut kept, mut at) = (Vec::with_capacity(self.parts.len()), 1);
+        let mut attached_at = 0;
         let mut is_left_behind = false;
         for part in self.parts.drain(..) {
             if part.kind == TurnKind::Thought {
@@ -167,8 +216,11 @@ impl MessageCache {
             }
             if is_left_behind && part.kind != TurnKind::User {
                 self.messages.drain(at..at + part.len);
+                self.attached
+                    .drain(attached_at..attached_at + part.attached);
             } else {
                 at += part.len;
+                attached_at += part.attached;
                 kept.push(part);
             }
         }
@@ -293,8 +345,8 @@ mod tests {
                 window,
             };
             let form = match random.bool() {
-                true => Form::Chat(Some(["\"m1\"", "[\"m1\"]"][random.usize(..2)].to_owned())),
-                false => Form::Neutral,
+                true => Form::chat(Some(["\"m1\"", "[\"m1\"]"][random.usize(..2)].to_owned())),
+                false => Form::neutral(),
             };
             let mut kept = MessageCache::new(form.clone(), reading);
             let (mut journal, mut seq, mut read) = (String::new(), 0, 0);
@@ -326,7 +378,7 @@ mod tests {
 
     #[test]
     fn ids_are_known_as_the_journal_writes_them() {
-        let mut transcript = MessageCache::new(Form::Chat(None), Reading::default());
+        let mut transcript = MessageCache::new(Form::chat(None), Reading::default());
         let line = r#"{"seq":1,"type":"THOUGHT","content":"\"id\":\"no\"","tool_calls":[{"id":"a\\\"b","function":{"name":"f","arguments":"{\"id\":\"no\"}"}}]}"#;
         transcript.add(format!("{line}\n").as_bytes()).unwrap();
         assert!(transcript.has_id("a\\\"b"));
@@ -337,7 +389,7 @@ mod tests {
 
     #[test]
     fn ids_are_known_as_other_programs_write_them() {
-        let mut transcript = MessageCache::new(Form::Chat(None), Reading::default());
+        let mut transcript = MessageCache::new(Form::chat(None), Reading::default());
         let line = r#"{"seq": 1, "type": "THOUGHT", "content": "", "tool_calls": [{"id": "a", "function": {"name": "f", "arguments": "{}"}}]}"#;
         transcript.add(format!("{line}\n").as_bytes()).unwrap();
         assert!(transcript.has_id("a"));
@@ -360,7 +412,7 @@ mod tests {
                 lenient: true,
                 window: Some(2),
             };
-            let mut kept = MessageCache::new(Form::Chat(None), reading);
+            let mut kept = MessageCache::new(Form::chat(None), reading);
             for seq in 5..9 {
                 let start = kept.read_to() as usize;
                 if start == 0 {
@@ -369,7 +421,7 @@ mod tests {
                 kept.add(&journal.as_bytes()[start..]).unwrap();
                 let mut whole = Vec::new();
                 let run = state::read(journal.as_bytes(), reading).unwrap();
-                messages::write(&mut whole, &run, &Form::Chat(None));
+                messages::write(&mut whole, &run, &Form::chat(None));
                 let kept = String::from_utf8_lossy(kept.messages()).into_owned();
                 assert_eq!(kept, String::from_utf8_lossy(&whole), "before {seq}");
                 journal += &thought(seq, "\"new\"");
@@ -379,7 +431,7 @@ mod tests {
 
     #[test]
     fn what_an_old_engine_wrote_is_read_from_the_beginning_each_time() {
-        let mut transcript = MessageCache::new(Form::Chat(None), Reading::default());
+        let mut transcript = MessageCache::new(Form::chat(None), Reading::default());
         let line = "{\"type\":\"RUN_START\",\"payload\":{\"task\":\"go\"}}\n";
         transcript.add(line.as_bytes()).unwrap();
         assert_eq!(transcript.read_to(), 0);

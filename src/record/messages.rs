@@ -7,11 +7,13 @@
 //! message it is in, for any journal. Lost results are filled in here, never there.
 
 pub(crate) mod shortened;
+pub(crate) mod attached;
 
 use crate::record::event::REASONING;
 use crate::record::state::{Call, Compaction, RecordedQuestion, Run, Thought, Turn};
 use crate::text::digest::PartsDigest;
 use crate::text::json::{self, Members, Object, string};
+use attached::ShownAttachments;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -22,12 +24,36 @@ const RESULT_REMOVED: &str = "(the result of this call is no longer in the journ
 
 /// The form of the messages.
 #[derive(Clone, Debug)]
-pub enum Form {
+pub struct Form {
+    kind: FormKind,
+    pub(crate) shown: ShownAttachments,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum FormKind {
     /// That of chat completions. Reasoning goes back only to the model that it came from, and this one, as
     /// JSON, is asked.
     Chat(Option<String>),
     /// The neutral one, which is put into that of another API: with answers as they came.
     Neutral,
+}
+
+impl Form {
+    /// That of chat completions, for this model, as JSON.
+    pub fn chat(model: Option<String>) -> Self {
+        Self {
+            kind: FormKind::Chat(model),
+            shown: ShownAttachments::default(),
+        }
+    }
+
+    /// The neutral one.
+    pub fn neutral() -> Self {
+        Self {
+            kind: FormKind::Neutral,
+            shown: ShownAttachments::default(),
+        }
+    }
 }
 
 /// Appends the conversation as comma-separated messages.
@@ -58,6 +84,10 @@ pub(crate) fn turn(
     compaction: Option<&Compaction<'_>>,
 ) {
     match turn {
+        // In a shorter form, attachments are their lines.
+        Turn::User(said) if compaction.is_none() && !said.attached.all().is_empty() => {
+            attached::said(out, said.content, &said.attached, form);
+        }
         Turn::User(said) => message(out, "user", said.content.as_bytes()),
         Turn::Refusal(refusal) => message(out, "user", refusal.content.as_bytes()),
         Turn::Thought(thought) => answer(out, thought, form, compaction),
@@ -72,9 +102,9 @@ pub(crate) fn message(out: &mut Vec<u8>, role: &str, content: &[u8]) {
     object.end();
 }
 
-fn answer(
+fn answer<'t>(
     out: &mut Vec<u8>,
-    thought: &Thought<'_>,
+    thought: &'t Thought<'_>,
     form: &Form,
     compaction: Option<&Compaction<'_>>,
 ) {
@@ -100,45 +130,62 @@ fn answer(
         }
         (None, _) => {}
     }
-    match form {
-        Form::Chat(model) if thought.asked_model.as_deref() == model.as_deref() => {
+    match &form.kind {
+        FormKind::Chat(model) if thought.asked_model.as_deref() == model.as_deref() => {
             echo(&mut object, thought);
         }
-        Form::Neutral => {
+        FormKind::Neutral => {
             if let Some(wire) = thought.wire {
                 object.raw("wire", wire.as_bytes());
             }
         }
-        Form::Chat(_) => {}
+        FormKind::Chat(_) => {}
     }
     object.end();
-    for (number, call) in thought.calls.iter().enumerate() {
-        comma(out);
-        let mut object = Object::begin(out);
-        let id = ids.as_ref().map_or(&*call.id, |ids| ids[number].as_str());
-        object.put("role", "tool").put("tool_call_id", id);
-        match call.result {
-            Some(result) => {
-                let short = compaction.and_then(|it| shortened::observation(call, it));
-                match short {
-                    Some(short) => string(object.nest("content"), &short),
-                    None => drop(object.raw("content", result.as_bytes())),
-                }
-            }
-            None => {
-                let asked = call.question.as_ref();
-                let is_the_call = |q: &&RecordedQuestion<'_>| q.fingerprint.is_none();
-                let answered = asked
-                    .filter(is_the_call)
-                    .and_then(|q| q.response.as_deref());
-                string(object.nest("content"), answered.unwrap_or(RESULT_REMOVED));
-            }
-        }
-        if call.has_failed && matches!(form, Form::Neutral) {
-            object.put("is_error", &true);
-        }
-        object.end();
+    let id = |(number, call): (usize, &'t Call<'_>)| {
+        ids.as_ref().map_or(&*call.id, |ids| ids[number].as_str())
+    };
+    let ids: Vec<&str> = thought.calls.iter().enumerate().map(id).collect();
+    for (call, id) in thought.calls.iter().zip(&ids) {
+        result(out, (call, id), form, compaction);
     }
+    if compaction.is_none() {
+        attached::behind_results(out, &thought.calls, &ids, form);
+    }
+}
+
+/// Appends the result of a call.
+fn result(
+    out: &mut Vec<u8>,
+    (call, id): (&Call<'_>, &str),
+    form: &Form,
+    compaction: Option<&Compaction<'_>>,
+) {
+    comma(out);
+    let mut object = Object::begin(out);
+    object.put("role", "tool").put("tool_call_id", id);
+    match call.result {
+        Some(result) => {
+            let short = compaction.map(|it| shortened::observation(call, it));
+            match short {
+                Some(Some(short)) => string(object.nest("content"), &short),
+                Some(None) => drop(object.raw("content", result.as_bytes())),
+                None => attached::result(object.nest("content"), result, &call.attached, form),
+            }
+        }
+        None => {
+            let asked = call.question.as_ref();
+            let is_the_call = |q: &&RecordedQuestion<'_>| q.fingerprint.is_none();
+            let answered = asked
+                .filter(is_the_call)
+                .and_then(|q| q.response.as_deref());
+            string(object.nest("content"), answered.unwrap_or(RESULT_REMOVED));
+        }
+    }
+    if call.has_failed && form.kind == FormKind::Neutral {
+        object.put("is_error", &true);
+    }
+    object.end();
 }
 
 /// New ids for a message whose calls have missing or equal ones; None if the ids can stay.
@@ -230,7 +277,7 @@ mod tests {
     fn messages(journal: &str, model: Option<&str>) -> String {
         let run = state::read(journal.as_bytes(), Reading::default()).unwrap();
         let mut out = b"[".to_vec();
-        write(&mut out, &run, &Form::Chat(model.map(str::to_owned)));
+        write(&mut out, &run, &Form::chat(model.map(str::to_owned)));
         out.push(b']');
         String::from_utf8(out).unwrap()
     }

@@ -3,6 +3,7 @@
 //! Unaware of processes and models.
 
 pub(crate) mod engine_log;
+pub mod attachments;
 pub(crate) mod event;
 pub(crate) mod legacy;
 pub(crate) mod reader;

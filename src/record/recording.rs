@@ -4,8 +4,9 @@
 //! Unaware of how a run continues, and of agents. Only reads.
 
 use crate::error::{At, Error, Result};
+use crate::record::attachments::{Attachment, blobs, read_list};
 use crate::record::event::{
-    ActionStatus, CompactionKind, CompactionReason, EventKind, HookStatus, Line,
+    ActionStatus, CompactionKind, CompactionReason, EventKind, HookStatus, LeftOutReason, Line,
 };
 use crate::record::reader::{
     Damage, JournalSource, Tail, read_event, read_journal, split_lines, tail,
@@ -35,10 +36,17 @@ pub(crate) struct Recording {
     pub steps: Vec<RecordedStep>,
 }
 
+/// A message of a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedMessage {
+    pub content: String,
+    pub attachments: Vec<Attachment>,
+}
+
 /// Messages of people, and the answers that followed each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Exchange {
-    pub messages: Vec<String>,
+    pub messages: Vec<RecordedMessage>,
     /// How many answers followed.
     pub answers: usize,
 }
@@ -64,6 +72,8 @@ pub(crate) struct RecordedStep {
     pub compactions: Vec<RecordedCompaction>,
     /// The model that gave it in place of the first.
     pub fallback: Option<RecordedFallback>,
+    /// The attachments that the service refused in requests before the one that it answered.
+    pub refused: Vec<RefusedAttachments>,
 }
 
 /// A model that was asked in place of the first.
@@ -72,6 +82,14 @@ pub(crate) struct RecordedFallback {
     pub name: String,
     /// How the model before it failed.
     pub why: String,
+}
+
+/// Attachments that requests lack from then on.
+#[derive(Clone, Debug)]
+pub(crate) struct RefusedAttachments {
+    /// The places of their events among all that have attachments.
+    pub places: Vec<usize>,
+    pub message: String,
 }
 
 /// A compaction of the conversation.
@@ -98,6 +116,7 @@ pub(crate) struct RecordedResult {
     pub exit_code: Option<i32>,
     /// The text that the model received.
     pub observation: String,
+    pub attachments: Vec<Attachment>,
     /// The directory of what its program printed, from the run's directory.
     pub execution_ref: Option<String>,
     /// From start to end.
@@ -161,8 +180,10 @@ impl Recording {
         let (mut parts, mut steps) = (Vec::<Exchange>::new(), Vec::<RecordedStep>::new());
         let (mut inherited, mut hooks, mut compactions) = (Vec::new(), Vec::new(), Vec::new());
         let (mut iteration, mut said_at, mut fallback) = (0, Vec::new(), None);
+        let (mut attached, mut refused) = (Vec::new(), Vec::new());
         let mut found_own = false;
         for (start, line) in lines(&self.journal) {
+            attached.extend(line.attachments.and(line.seq));
             match line.kind {
                 EventKind::EngineStart => {
                     if !found_own && line.run_id.as_deref() == own_name {
@@ -178,8 +199,8 @@ impl Recording {
                 EventKind::UserMessage => {
                     said_at.push(line.timestamp.as_deref().unwrap_or_default().to_owned());
                     let is_over = |part: &Exchange| part.answers > 0;
-                    let said = line.content.map(|raw| decoded(raw.get()).into_owned());
-                    last_part(&mut parts, is_over).messages.extend(said);
+                    let part = last_part(&mut parts, is_over);
+                    part.messages.extend(message(&line));
                 }
                 EventKind::Thought => {
                     last_part(&mut parts, |_| false).answers += 1;
@@ -188,6 +209,7 @@ impl Recording {
                     step.hooks = std::mem::take(&mut hooks);
                     step.compactions = std::mem::take(&mut compactions);
                     step.fallback.clone_from(&fallback);
+                    step.refused = std::mem::take(&mut refused);
                     steps.push(step);
                 }
                 EventKind::ActionDeferred => {
@@ -208,6 +230,7 @@ impl Recording {
                         why: line.why.unwrap_or_default().into_owned(),
                     });
                 }
+                EventKind::AttachmentsLeftOut => refused.extend(refused_in(&line, &attached)),
                 EventKind::Compaction => compactions.extend(compaction(&line, &said_at)),
                 EventKind::Acceptance => {
                     if let Some(step) = steps.last_mut() {
@@ -238,6 +261,13 @@ fn last_part(parts: &mut Vec<Exchange>, is_over: impl Fn(&Exchange) -> bool) -> 
     &mut parts[last]
 }
 
+fn message(line: &Line<'_>) -> Option<RecordedMessage> {
+    Some(RecordedMessage {
+        content: decoded(line.content?.get()).into_owned(),
+        attachments: read_list(line.attachments),
+    })
+}
+
 fn step(line: &Line<'_>, iteration: u64) -> RecordedStep {
     let reference = line.llm_invocation_ref.as_deref().unwrap_or_default();
     RecordedStep {
@@ -266,12 +296,27 @@ fn outcome(line: &Line<'_>) -> RecordedResult {
             .map(|raw| decoded(raw.get()).into_owned())
             .unwrap_or_default(),
         duration_ms: line.duration_ms.unwrap_or(0),
+        attachments: read_list(line.attachments),
         execution_ref: line
             .execution_ref
             .as_deref()
             .filter(|_| line.by_hook != Some(true))
             .map(str::to_owned),
     }
+}
+
+/// The attachments that a service refused, if that is why they were left out. `attached` are the numbers of the events
+/// that have some.
+fn refused_in(line: &Line<'_>, attached: &[u64]) -> Option<RefusedAttachments> {
+    let seqs: Vec<u64> = serde_json::from_str(line.seqs?.get()).ok()?;
+    let is_refusal = line.why.as_deref() == Some(LeftOutReason::Refused.name());
+    let places = seqs
+        .iter()
+        .filter_map(|seq| attached.iter().position(|it| it == seq));
+    is_refusal.then(|| RefusedAttachments {
+        places: places.collect(),
+        message: line.message.as_deref().unwrap_or_default().to_owned(),
+    })
 }
 
 fn compaction(line: &Line<'_>, said_at: &[String]) -> Option<RecordedCompaction> {
@@ -399,6 +444,7 @@ impl<'j> Beginning<'j> {
             trees::copy_tree(&from.join(reference), &to, &[]).map(|_| ())
         };
         for (_, line) in lines(self.journal) {
+            blobs::copy(from, to, read_list(line.attachments).iter())?;
             for reference in [&line.execution_ref, &line.io_path_ref]
                 .into_iter()
                 .flatten()
@@ -488,7 +534,10 @@ mod tests {
         };
         recording.gather(Some("r"));
         let part = |text: &str, answers| Exchange {
-            messages: vec![text.to_owned()],
+            messages: vec![RecordedMessage {
+                content: text.to_owned(),
+                attachments: Vec::new(),
+            }],
             answers,
         };
         assert_eq!(recording.parts, [part("go", 2), part("more", 1)]);

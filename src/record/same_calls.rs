@@ -2,6 +2,7 @@
 //!
 //! Pure; unaware of what follows from a long row.
 
+use crate::record::attachments::Attachment;
 use crate::record::state::{Run, Turn, decoded};
 use serde_json::Value;
 
@@ -33,6 +34,8 @@ struct OneCall {
     arguments: String,
     /// The observation without a note; none: the call has no result yet.
     result: Option<String>,
+    /// The digests of its attachments.
+    attached: Vec<String>,
 }
 
 /// A row that has reached its limit.
@@ -58,7 +61,8 @@ impl SameCalls {
                     }));
                     for call in each {
                         if let Some(result) = call.result {
-                            calls.add_result(&call.id, &decoded(result));
+                            let attached = call.attached.all();
+                            calls.add_result(&call.id, &decoded(result), attached);
                         }
                     }
                 }
@@ -83,16 +87,23 @@ impl SameCalls {
                 name: name.to_owned(),
                 arguments: arguments.to_owned(),
                 result: None,
+                attached: Vec::new(),
             })
             .collect();
     }
 
     /// A call of the newest answer has its result. Returns the note that the model reads below it, unless the
     /// observation ends with it.
-    pub(crate) fn add_result(&mut self, id: &str, observation: &str) -> Option<String> {
+    pub(crate) fn add_result(
+        &mut self,
+        id: &str,
+        observation: &str,
+        attached: &[Attachment],
+    ) -> Option<String> {
         let open = |call: &&mut OneCall| call.id == id && call.result.is_none();
         let call = self.answer.iter_mut().find(open)?;
         call.result = Some(observation.to_owned());
+        call.attached = attached.iter().map(|it| it.sha256.clone()).collect();
         let at = self.answer.iter().position(|call| call.id == id)?;
         let mut row = self.before.clone();
         for call in &self.answer[..at] {
@@ -100,10 +111,9 @@ impl SameCalls {
         }
         let call = &mut self.answer[at];
         if let Some(bare) = without_note(observation)
-            && row
-                .last
-                .as_ref()
-                .is_some_and(|last| last.result.as_deref() == Some(bare))
+            && row.last.as_ref().is_some_and(|last| {
+                last.result.as_deref() == Some(bare) && last.attached == call.attached
+            })
         {
             call.result = Some(bare.to_owned());
             return None;
@@ -131,6 +141,7 @@ impl Row {
         let is_same = self.last.as_ref().is_some_and(|last| {
             last.name == call.name
                 && last.result == call.result
+                && last.attached == call.attached
                 && are_equal(&last.arguments, &call.arguments)
         });
         self.length = match (is_same, &call.result) {
@@ -235,10 +246,10 @@ mod tests {
         let mut calls = SameCalls::default();
         let ids = ["a", "b", "c", "d"];
         calls.begin_answer(ids.iter().map(|id| (*id, "x", "{}")));
-        assert_eq!(calls.add_result("a", "out"), None);
-        assert_eq!(calls.add_result("b", "out"), None);
-        assert_eq!(calls.add_result("c", "out"), Some(note(3)));
-        assert_eq!(calls.add_result("d", &format!("out{}", note(4))), None);
+        assert_eq!(calls.add_result("a", "out", &[]), None);
+        assert_eq!(calls.add_result("b", "out", &[]), None);
+        assert_eq!(calls.add_result("c", "out", &[]), Some(note(3)));
+        assert_eq!(calls.add_result("d", &format!("out{}", note(4)), &[]), None);
         assert_eq!(calls.long_row(4).unwrap().length, 4);
     }
 }

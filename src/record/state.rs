@@ -4,11 +4,13 @@
 //! Unaware of files, processes and models. Reading is one pass over the bytes; texts stay where
 //! they are and are borrowed.
 
+mod attached;
 mod compaction;
 mod deferred;
 mod people;
 mod reduce;
 
+pub use attached::Attached;
 pub use compaction::{Compaction, RequestCounts};
 pub(crate) use compaction::{CountedAnswer, MessageRules};
 pub use deferred::Deferred;
@@ -81,6 +83,8 @@ pub struct Run<'j> {
     pub compaction: Compaction<'j>,
     /// Requests that services have counted or refused.
     pub counts: RequestCounts,
+    /// Which attachments requests lack.
+    pub(crate) left_out: Vec<attached::LeftOut>,
     /// The conversation, in order.
     pub turns: Vec<Turn<'j>>,
     /// The number of the last thought.
@@ -143,6 +147,7 @@ pub struct UserMessage<'j> {
     pub seq: u64,
     /// The name of the file in the inbox that it was sent in.
     pub inbox_id: Option<String>,
+    pub(crate) attached: Attached,
 }
 
 /// One step of the conversation.
@@ -227,6 +232,7 @@ pub struct Call<'j> {
     pub has_failed: bool,
     /// The directory, from the run's directory, where the whole output is, if the result is what a program printed.
     pub output_ref: Option<Cow<'j, str>>,
+    pub(crate) attached: Attached,
 }
 
 /// An action that was started.
@@ -368,6 +374,7 @@ pub(crate) fn read_after<'j>(
         // The window is another way to shorten the same conversation.
         run.compaction = Compaction::default();
     }
+    run.leave_out();
     Ok(run)
 }
 

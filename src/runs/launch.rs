@@ -3,6 +3,7 @@
 use super::inspect::RunSnapshot;
 use super::open::{OpenRun, RunStart, first_metadata};
 use super::result::RunResult;
+use super::task::GivenMessage;
 use super::waiting::{self, WaitPlan, resume_words};
 use crate::config::agent::{Agent, Fallback, Llm, ModelFailure};
 use crate::config::environment::{Endpoint, Environment, without_secrets};
@@ -86,16 +87,16 @@ impl Launch<'_> {
     pub(crate) fn begin(
         &self,
         id: &RunId,
-        (message, parts): (String, Option<Value>),
+        (message, parts): (GivenMessage, Option<Value>),
         lock: DecisionLock,
     ) -> Result<RunResult> {
         let metadata = Metadata {
             message_parts: parts,
-            ..first_metadata(id, self.workspace, &message)
+            ..first_metadata(id, self.workspace, &message.text)
         };
         let open = self.start().begin(id, metadata, None, |journal| {
-            journal.add(0, &Event::UserMessage { content: &message });
-            Ok(())
+            let place = (self.workspace, &*self.workspace.unborn_dir());
+            message.record(place, journal, 0)
         })?;
         drop(lock);
         self.run_engine(open, None, None)
@@ -105,12 +106,13 @@ impl Launch<'_> {
     pub(crate) fn resume(
         &self,
         found: RunSnapshot,
-        message: Option<&str>,
+        message: Option<GivenMessage>,
         answer: Option<HumanAnswer>,
         lock: DecisionLock,
     ) -> Result<RunResult> {
         let task = found.metadata.initial_message.clone().unwrap_or_default();
         let (mut resumes_at, mut was_open) = (0, Vec::new());
+        let run = found.run.path.clone();
         let open = self.start().resume(found, Vec::new(), |journal, state| {
             // The last iteration, if a call of it is open, else the next.
             let thought = state.last_thought();
@@ -119,11 +121,11 @@ impl Launch<'_> {
             resumes_at = state.iterations + u64::from(!is_open);
             was_open.clone_from(&state.allow_hosts);
             // The engine may have died before the first message was in the journal.
-            let unsaid = (state.turns.is_empty() && !task.is_empty()).then_some(&*task);
-            for content in unsaid.into_iter().chain(message) {
-                journal.add(state.iterations, &Event::UserMessage { content });
-            }
-            Ok(())
+            let is_unsaid = state.turns.is_empty() && !task.is_empty();
+            let unsaid = is_unsaid.then(|| GivenMessage::of_text(&task));
+            let place = (self.workspace, &*run);
+            let mut said = unsaid.into_iter().chain(message);
+            said.try_for_each(|message| message.record(place, journal, state.iterations))
         })?;
         drop(lock);
         self.run_engine(open, answer, Some((resumes_at, was_open)))

@@ -3,6 +3,7 @@
 
 use super::inspect::RunSnapshot;
 use super::open::start_event;
+use super::task::GivenMessage;
 use crate::config::agent::{Agent, HookEvent};
 use crate::config::environment::Environment;
 use crate::config::resolved;
@@ -10,14 +11,16 @@ use crate::engine::request::form;
 use crate::engine::run_context::{RunContext, depth};
 use crate::engine::run_loop::{builder, unreadable_at};
 use crate::error::{At, Error, Result};
-use crate::model::wire::Wire;
+use crate::model::wire::{Wire, cut_marks};
+use crate::record::attachments::blobs::Blobs;
+use crate::record::attachments::body::Body;
 use crate::record::engine_log::{Level, Log};
 use crate::record::event::Event;
 use crate::record::messages;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::{JournalSource, Tail, tail};
 use crate::record::run_dir::RunDir;
-use crate::record::state::{self, Reading, Run};
+use crate::record::state::{self, Attached, Reading, Run, Turn};
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
@@ -35,7 +38,7 @@ type Around = (Arc<Signals>, Screen);
 pub(crate) fn first_request(
     agent: &Agent,
     workspace: &Workspace,
-    message: &str,
+    message: &GivenMessage,
     ctx: Around,
 ) -> Result<Vec<u8>> {
     let id = RunId::generate(Timestamp::now());
@@ -45,9 +48,15 @@ pub(crate) fn first_request(
         ..Metadata::default()
     };
     let mut journal = Vec::new();
-    let start = start_event(&metadata, message, &config, false);
+    let start = start_event(&metadata, &message.text, &config, false);
     start.write(&mut journal, 1, Timestamp::now(), 0);
-    Event::UserMessage { content: message }.write(&mut journal, 2, Timestamp::now(), 0);
+    let attached = message.attached.iter();
+    let attachments: Vec<_> = attached.map(|given| given.attachment.clone()).collect();
+    let said = Event::UserMessage {
+        content: &message.text,
+        attachments: &attachments,
+    };
+    said.write(&mut journal, 2, Timestamp::now(), 0);
     let run = RunDir::of(workspace, &id);
     let state = read(agent, &journal, &run.journal())?;
     build(agent, workspace, run, &state, ctx)
@@ -149,13 +158,22 @@ fn build(
         ledgers: RefCell::default(),
     };
     let mut messages = Vec::new();
-    messages::write(&mut messages, state, &form(&agent.llm));
+    let mut form = form(&agent.llm, &environment);
+    let mut blobs = Blobs::of(&ctx.run.path);
+    if ctx.run.path.exists() {
+        let attached = state.turns.iter().flat_map(Turn::attached);
+        let gone = attached.flat_map(Attached::all).filter(|it| !blobs.has(it));
+        form.shown.gone = gone.map(|it| it.sha256.clone()).collect();
+    }
+    messages::write(&mut messages, state, &form);
     let mut builder = builder(agent).only_looking();
     let mut request = builder.request(&ctx, &messages, state.iterations + 1, None, Vec::new())?;
     let mut wire = Wire::of_agent(agent, &environment);
     wire.recall(&state.remedies, &state.pauses);
     let sent = wire.render(&mut request);
-    let request = sent.map_err(Error::failure)?.bytes;
+    let (text, gaps) = cut_marks(sent.map_err(Error::failure)?.bytes, &mut blobs);
+    let body = Body::open(&text, &gaps, &mut blobs)?;
+    let request = body.bytes().at("read", &ctx.run.path)?;
     if !screen.quiet {
         for note in builder.lacking() {
             screen.warn(note);

@@ -11,7 +11,7 @@ use super::own_search::{OpenMark, find_resumable};
 use super::preflight::{check_reach, check_schema, read_environment, read_variables};
 use super::result::RunResult;
 use super::suspended::standing_of;
-use super::task::Task;
+use super::task::{GivenMessage, Task};
 use super::waiting::{WaitPlan, register_again};
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
@@ -369,7 +369,8 @@ impl RunRequest<'_> {
     ) -> Result<RunResult> {
         let (id, message) = if let Some(failed) = failed {
             let text = failed.metadata.initial_message.clone().unwrap_or_default();
-            let message = (text, failed.metadata.message_parts.clone());
+            let parts = failed.metadata.message_parts.clone();
+            let message = (GivenMessage::first_of(&failed.run, text), parts);
             let id = failed.run.id.clone();
             let aside = put_aside(workspace, failed)?;
             self.screen
@@ -383,8 +384,8 @@ impl RunRequest<'_> {
             }
             let generated = || RunId::generate(Timestamp::now());
             let message = match self.task {
-                Some(task) => (task.text()?, task.parts()),
-                None => (String::new(), None),
+                Some(task) => (task.message()?, task.parts()),
+                None => (GivenMessage::default(), None),
             };
             (self.run_id.clone().unwrap_or_else(generated), message)
         };
@@ -428,7 +429,10 @@ impl RunRequest<'_> {
     /// A run goes on with what it began with, also if a file of its message is another one by now.
     fn mention_changed_files(&self, found: &RunSnapshot) {
         let recorded = found.metadata.initial_message.as_deref();
-        let changed = |task: &Task| task.changed_since(recorded.unwrap_or_default()).join(", ");
+        let changed = |task: &Task| {
+            let changed = task.changed_since(recorded.unwrap_or_default(), &found.run.path);
+            changed.join(", ")
+        };
         let changed = self.task.map(changed).unwrap_or_default();
         if !changed.is_empty() {
             self.screen.warn(&format!(

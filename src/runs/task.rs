@@ -1,11 +1,20 @@
 //! What a command says to the model: texts, the standard input and files, in the order of the command line.
 //!
-//! Unaware of runs. A run is known again by its texts and by the names of its files, not by what is in them.
+//! Unaware of runs but for what a message puts into one. A run is known again by its texts and by the names of its files, not by what is in them.
 
+use crate::engine::attached::judge;
 use crate::error::{At, Error, Exit, Result, reason};
+use crate::record::attachments::blobs::{self, Blobs};
+use crate::record::attachments::head::recognize;
+use crate::record::attachments::{self, Attachment, LARGEST};
+use crate::record::event::Event;
+use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, file_head};
+use crate::record::run_dir::RunDir;
+use crate::record::state::{self, Attached, Reading, Turn};
+use crate::record::workspace::Workspace;
 use crate::text::disguise::disguises;
-use crate::unix::files::LARGEST_INPUT;
+use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::signals::Signals;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -29,9 +38,85 @@ enum Part {
     Text(String),
     File {
         name: String,
-        /// Its text, or why it cannot be read: a run that is resumed does not need it.
-        text: std::result::Result<String, String>,
+        /// What is in it, or why it cannot be read: a run that is resumed does not need it.
+        content: std::result::Result<FileContent, String>,
     },
+}
+
+#[derive(Clone, Debug)]
+enum FileContent {
+    Text(String),
+    Attachment(GivenAttachment),
+}
+
+/// A picture or a document of the command line.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenAttachment {
+    pub attachment: Attachment,
+    pub bytes: Vec<u8>,
+}
+
+/// A message as the model gets it.
+#[derive(Debug, Default)]
+pub(crate) struct GivenMessage {
+    pub text: String,
+    pub attached: Vec<GivenAttachment>,
+}
+
+impl GivenMessage {
+    /// One without attachments.
+    pub(crate) fn of_text(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            attached: Vec::new(),
+        }
+    }
+
+    /// The first message of a run, with this text.
+    pub(crate) fn first_of(run: &RunDir, text: String) -> Self {
+        let journal = files::read_regular(&run.journal()).unwrap_or_default();
+        let state = state::read(&journal, Reading::default()).ok();
+        let first = state.as_ref().and_then(|state| state.turns.first());
+        let attached = first.into_iter().flat_map(Turn::attached);
+        let mut blobs = Blobs::of(&run.path);
+        let given = attached.flat_map(Attached::all).filter_map(|attachment| {
+            let bytes = blobs.read(attachment)?;
+            let attachment = attachment.clone();
+            Some(GivenAttachment { attachment, bytes })
+        });
+        Self {
+            attached: given.collect(),
+            text,
+        }
+    }
+
+    /// Puts the bytes of the attachments into a run's directory. Returns the attachments.
+    pub(crate) fn store(&self, workspace: &Workspace, run: &Path) -> Result<Vec<Attachment>> {
+        if !self.attached.is_empty() {
+            workspace.raise_layout()?;
+        }
+        for given in &self.attached {
+            blobs::store(run, &given.bytes, true)?;
+        }
+        let attached = self.attached.iter();
+        Ok(attached.map(|given| given.attachment.clone()).collect())
+    }
+
+    /// Adds it to the journal of the run in a directory.
+    pub(crate) fn record(
+        &self,
+        (workspace, run): (&Workspace, &Path),
+        journal: &mut Journal,
+        iteration: u64,
+    ) -> Result<()> {
+        let attachments = self.store(workspace, run)?;
+        let message = Event::UserMessage {
+            content: &self.text,
+            attachments: &attachments,
+        };
+        journal.add(iteration, &message);
+        Ok(())
+    }
 }
 
 /// A message of at least one part.
@@ -72,6 +157,14 @@ impl Task {
             .collect::<std::result::Result<_, _>>()
             .map_err(Error::usage)?;
         let text = texts.join("\n\n");
+        let attached = self.0.iter().filter_map(Part::attachment).count();
+        if attached > attachments::MOST {
+            return Err(Error::usage(format!(
+                "{attached} pictures and documents: one message has at most {}; leave them in the workspace, and name them in \
+                 the task",
+                attachments::MOST
+            )));
+        }
         if text.len() > LONGEST {
             return Err(Error::usage(format!(
                 "the message is longer than 1 MiB ({} bytes): leave it in a file in the workspace, and name \
@@ -80,6 +173,18 @@ impl Task {
             )));
         }
         Ok(text)
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// As those of the text.
+    pub(crate) fn message(&self) -> Result<GivenMessage> {
+        let attached = self.0.iter().filter_map(Part::attachment).cloned();
+        Ok(GivenMessage {
+            text: self.text()?,
+            attached: attached.collect(),
+        })
     }
 
     /// The texts and the files' names, for the record; none without files, when the text says it all.
@@ -105,11 +210,15 @@ impl Task {
         }
     }
 
-    /// The files whose text is not in a run's first message.
-    pub(crate) fn changed_since<'a>(&'a self, recorded: &str) -> Vec<&'a str> {
+    /// The files whose content is not in the first message of the run in a directory.
+    pub(crate) fn changed_since<'a>(&'a self, recorded: &str, run: &Path) -> Vec<&'a str> {
+        let mut blobs = Blobs::of(run);
         let changed = |part: &'a Part| match part {
             Part::File { name, .. } => {
-                let is_there = |text: String| recorded.contains(&text);
+                let has_blob = part
+                    .attachment()
+                    .is_none_or(|given| blobs.has(&given.attachment));
+                let is_there = |text: String| recorded.contains(&text) && has_blob;
                 (!part.text().is_ok_and(is_there)).then_some(name.as_str())
             }
             Part::Text(_) => None,
@@ -123,10 +232,20 @@ impl Part {
     fn text(&self) -> std::result::Result<String, String> {
         match self {
             Self::Text(text) => Ok(text.clone()),
-            Self::File { name, text } => {
-                let text = text.as_ref().map_err(Clone::clone)?;
-                Ok(file_head(name) + text)
-            }
+            Self::File { name, content } => match content.as_ref().map_err(Clone::clone)? {
+                FileContent::Text(text) => Ok(file_head(name) + text),
+                FileContent::Attachment(given) => Ok(given.attachment.line()),
+            },
+        }
+    }
+
+    fn attachment(&self) -> Option<&GivenAttachment> {
+        match self {
+            Self::File {
+                content: Ok(FileContent::Attachment(given)),
+                ..
+            } => Some(given),
+            Self::File { .. } | Self::Text(_) => None,
         }
     }
 }
@@ -163,20 +282,26 @@ fn read_file(path: &Path, signals: &Signals) -> Result<Part> {
             )));
         }
     };
-    let text = match read_at_most(path, signals) {
+    let content = match read_at_most(path, signals) {
         Err(error) if error.exit != Exit::Failure => return Err(error),
         Err(error) => Err(error.message),
+        Ok(bytes) if recognize(&bytes).is_some() => {
+            let base = path.file_name().unwrap_or_default().to_string_lossy();
+            let judged = judge(&base, &bytes).map_err(|why| format!("-f {shown}: {why}"));
+            judged.map(|attachment| FileContent::Attachment(GivenAttachment { attachment, bytes }))
+        }
         Ok(bytes) if bytes.len() > LONGEST => Err(format!(
             "-f {shown}: longer than 1 MiB: leave it in the workspace, and name it in the task"
         )),
-        Ok(bytes) => String::from_utf8(bytes).map(without_last_newline).map_err(|_| {
-            format!(
-                "-f {shown}: not UTF-8: convert it with iconv, or leave it in the workspace and name it in \
-                 the task"
-            )
-        }),
+        Ok(bytes) => match String::from_utf8(bytes) {
+            Ok(text) => Ok(FileContent::Text(without_last_newline(text))),
+            Err(_) => Err(format!(
+                "-f {shown}: neither a picture, a PDF without a password, nor UTF-8: convert it with iconv, or leave it in \
+                 the workspace and name it in the task"
+            )),
+        },
     };
-    Ok(Part::File { name, text })
+    Ok(Part::File { name, content })
 }
 
 /// The bytes of a file, or a few more than are taken. What is read may be a pipe: `-f <(git diff)`.
@@ -187,7 +312,7 @@ fn read_at_most(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
     };
     let file = open_waiting(path).map_err(wrong)?;
     let name = path.display().to_string();
-    let read = read_to_end(file, &name, LONGEST as u64, signals);
+    let read = read_to_end(file, &name, LARGEST, signals);
     read.and_then(|bytes| bytes.map_err(wrong))
 }
 

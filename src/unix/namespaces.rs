@@ -26,6 +26,8 @@ pub(crate) struct View {
     covers: BTreeMap<PathBuf, bool>,
     /// Paths that appear empty, and whether the command could read them otherwise.
     hidden: BTreeMap<PathBuf, bool>,
+    /// A directory that stays writable below those that become read-only.
+    opened: Option<PathBuf>,
     /// Symbolic links, on which nothing can be mounted, so that they can be replaced.
     pub links: Vec<PathBuf>,
     has_network: bool,
@@ -48,6 +50,7 @@ impl View {
         Self {
             covers: BTreeMap::new(),
             hidden: BTreeMap::new(),
+            opened: None,
             links: Vec::new(),
             has_network,
         }
@@ -69,6 +72,15 @@ impl View {
             self.keep_above(path, writable);
             self.put_cover(path, read_only || is_barred || !meta.is_dir());
         }
+    }
+
+    /// Leaves a directory writable even below one that becomes read-only.
+    pub(crate) fn open(&mut self, dir: PathBuf) {
+        self.opened = Some(dir);
+    }
+
+    pub(crate) fn opened(&self) -> Option<PathBuf> {
+        self.opened.clone()
     }
 
     /// Adds a path, if it exists, that is to appear empty. A link is followed. If the command could not read it anyway,
@@ -203,6 +215,10 @@ impl View {
                     path.display()
                 ));
             }
+        }
+        if let Some(dir) = &self.opened {
+            // Without it the command cannot attach anything, and can do nothing more either.
+            may_fail(uncover(dir));
         }
         if !self.hidden.is_empty()
             && let Err(e) = self.mount_empty()
@@ -339,6 +355,17 @@ fn cover(path: &Path, read_only: bool) -> io::Result<()> {
     flags.set(MountFlags::NODEV, held.contains(StatVfsMountFlags::NODEV));
     flags.set(MountFlags::NOEXEC, held.contains(StatVfsMountFlags::NOEXEC));
     mount_bind(path, path)?;
+    Ok(mount_remount(path, flags, "")?)
+}
+
+/// Mounts a path onto itself writably, below one that [`cover`] has made read-only.
+fn uncover(path: &Path) -> io::Result<()> {
+    mount_bind(path, path)?;
+    let held = statvfs(path)?.f_flag;
+    let mut flags = MountFlags::BIND;
+    flags.set(MountFlags::NOSUID, held.contains(StatVfsMountFlags::NOSUID));
+    flags.set(MountFlags::NODEV, held.contains(StatVfsMountFlags::NODEV));
+    flags.set(MountFlags::NOEXEC, held.contains(StatVfsMountFlags::NOEXEC));
     Ok(mount_remount(path, flags, "")?)
 }
 

@@ -207,6 +207,9 @@ impl Timeline {
                 }
             }
             EventKind::Compaction => TimelineEntry::new("note").say(Tone::Dim, line.compaction()),
+            EventKind::AttachmentsLeftOut => {
+                TimelineEntry::new("note").say(Tone::Dim, line.attachments_left_out())
+            }
             EventKind::SystemMessage => {
                 let tone = match line.level.as_deref().and_then(Level::parse) {
                     Some(Level::Warn | Level::Error) => Tone::Bad,

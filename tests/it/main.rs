@@ -20,6 +20,8 @@ mod accept;
 mod acp;
 mod advice;
 mod architecture;
+mod attachments;
+mod attachments_limits;
 mod broken_agents;
 mod budget;
 mod chat;

@@ -95,7 +95,7 @@ fn every_template_and_example_is_accepted() {
 const EVERYTHING: [(&str, &str); 3] = [
     (
         "agent",
-        "name: all\nversion: 1.5\ndescription: d\nllm:\n  {model: m, window: 8000, base_url: 'http://127.0.0.1:1/v1', \
+        "name: all\nversion: 1.5\ndescription: d\nllm:\n  {model: m, window: 8000, attachments: images, base_url: 'http://127.0.0.1:1/v1', \
          command: ['true'], timeout_ms: 1, max_retries: 0, temperature: 0.5, max_tokens: 5, top_p: 1, \
          seed: 1, reasoning_effort: low, stream: false, api: chat, cache: 1h, total_timeout_ms: 1, \
          headers: {X-A: b, api-key: {env: AZURE_KEY}}, response_format: {type: text}, \

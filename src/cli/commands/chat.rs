@@ -26,7 +26,7 @@ use crate::runs::overrides::{load_recorded, load_with_overrides};
 use crate::runs::preflight::{check_depth, install_signals, read_environment};
 use crate::runs::result::RunResult;
 use crate::runs::run_request::RunRequest;
-use crate::runs::task::{GivenPart, Task};
+use crate::runs::task::{GivenMessage, GivenPart, Task};
 use crate::text::ids::RunId;
 use crate::text::shell::shell_quoted;
 use crate::unix::line_editor::RECALLED;
@@ -274,7 +274,7 @@ impl Chat<'_> {
             }
             print_answer(answered, self.screen)?;
         }
-        let answered = self.resume(&run, Some(&task.text()?));
+        let answered = self.resume(&run, Some(task.message()?));
         self.compacts = false;
         answered
     }
@@ -309,7 +309,7 @@ impl Chat<'_> {
     }
 
     /// Goes on with the run. Without a message, its question is asked.
-    fn resume(&self, run: &RunDir, message: Option<&str>) -> Result<RunResult> {
+    fn resume(&self, run: &RunDir, message: Option<GivenMessage>) -> Result<RunResult> {
         let Some(root) = run.workspace() else {
             return Err(Error::failure(format!(
                 "{} is in no workspace",

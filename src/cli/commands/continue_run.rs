@@ -6,7 +6,7 @@ use crate::cli::args::ContinueArgs;
 use crate::cli::result;
 use crate::cli::unread_stdin::UnreadStdin;
 use crate::engine::account::SpendingRules;
-use crate::engine::question::{self, HumanAnswer};
+use crate::engine::question::{self, HumanAnswer, Question};
 use crate::engine::run_loop::DeferralMode;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::Status;
@@ -24,7 +24,7 @@ use crate::runs::preflight::{
 };
 use crate::runs::result::RunResult;
 use crate::runs::suspended::{is_suspended, standing_of};
-use crate::runs::task::Task;
+use crate::runs::task::{GivenMessage, Task};
 use crate::runs::waiting::register_again;
 use crate::text::ids::RunId;
 use crate::text::shell::shell_quoted;
@@ -45,7 +45,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     heed_deadline(&signals, common.deadline)?;
     let screen = Screen::new(common.quiet, common.verbose);
     let message = Task::read(&common.message, &signals)?;
-    let message = message.map(|message| message.text()).transpose()?;
+    let message = message.map(|message| message.message()).transpose()?;
     let workspace = Workspace::at(common.work_dir.as_deref().unwrap_or(Path::new(".")))?;
     workspace.check_layout()?;
     require_own(&workspace, wanted.adopt)?;
@@ -59,7 +59,8 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     let found = inspect_run(&run)?;
     let message = match &wanted.question {
         Some(question) if !is_open(&found, question) => {
-            if keep_stale_answer(&found, question, message.as_deref(), screen)? {
+            let text = message.as_ref().map(|message| message.text.as_str());
+            if keep_stale_answer(&found, question, text, screen)? {
                 return Ok(RunResult::recorded(found));
             }
             None
@@ -104,11 +105,12 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         spending: Some(SpendingRules::of(&agent, common.budget)?),
     };
     if let Some(question) = found.question.as_ref().filter(|_| !found.has_ended()) {
-        let request_id = question.request_id.clone();
-        let answer = message.map(|text| HumanAnswer { request_id, text });
+        let place = (&workspace, &found.run);
+        let answer = message.map(|message| answer_to(question, message, place));
+        let answer = answer.transpose()?;
         return launch.resume(found, None, answer, lock);
     }
-    launch.resume(found, message.as_deref(), None, lock)
+    launch.resume(found, message, None, lock)
 }
 
 /// True: the run is resumed. False: its recorded result is printed again.
@@ -145,6 +147,24 @@ fn must_resume(wanted: &ContinueArgs, found: &RunSnapshot, has_text: bool) -> Re
 fn waits_for_calls(found: &RunSnapshot) -> bool {
     let is_below = is_suspended(found.metadata.stop_reason.as_deref());
     found.metadata.status == Status::Running || found.metadata.due_at.is_some() && !is_below
+}
+
+/// A message as the answer to a question of a run.
+fn answer_to(
+    question: &Question,
+    message: GivenMessage,
+    (workspace, run): (&Workspace, &RunDir),
+) -> Result<HumanAnswer> {
+    if !message.attached.is_empty() && question.is_secret() {
+        return Err(Error::usage(
+            "-f: the answer to this question is secret, and has no pictures or documents",
+        ));
+    }
+    Ok(HumanAnswer {
+        request_id: question.request_id.clone(),
+        attachments: message.store(workspace, &run.path)?,
+        text: message.text,
+    })
 }
 
 /// The run of this name, or the newest one.

@@ -6,7 +6,7 @@ use crate::cli::result;
 use crate::cli::unread_stdin::UnreadStdin;
 use crate::engine::account::SpendingRules;
 use crate::error::{Error, Exit, Result};
-use crate::record::event::{Event, ForkedFrom};
+use crate::record::event::ForkedFrom;
 use crate::record::metadata::Metadata;
 use crate::record::recording::{Beginning, Recording, unreadable};
 use crate::record::run_dir::RunDir;
@@ -21,7 +21,7 @@ use crate::runs::origin::require_own_run;
 use crate::runs::overrides::load_recorded;
 use crate::runs::preflight;
 use crate::runs::result::RunResult;
-use crate::runs::task::Task;
+use crate::runs::task::{GivenMessage, Task};
 use crate::runs::workspace_copy::{copy_files, refuse_unless_empty};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
@@ -43,7 +43,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     preflight::heed_deadline(&signals, common.deadline)?;
     let screen = Screen::new(common.quiet, common.verbose);
     let message = Task::read(&common.message, &signals)?;
-    let message = message.map(|message| message.text()).transpose()?;
+    let message = message.map(|message| message.message()).transpose()?;
     let work_dir = common.work_dir.as_deref().unwrap_or(Path::new("."));
     let parent = find_run(work_dir, fork.run.as_deref().unwrap_or(NEWEST))?;
     let Some(root) = parent.workspace() else {
@@ -109,7 +109,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
         whole: &whole,
         beginning: &beginning,
     };
-    begin(&launch, &from, fork, message.as_deref())
+    begin(&launch, &from, fork, message)
 }
 
 /// The run that a new one is made from.
@@ -148,19 +148,19 @@ fn begin(
     launch: &Launch<'_>,
     from: &Parent<'_>,
     fork: &ForkArgs,
-    message: Option<&str>,
+    message: Option<GivenMessage>,
 ) -> Result<RunResult> {
     let beginning = from.beginning;
     let shared = state::read(beginning.journal, Reading::default())
         .map_err(|error| unreadable(&error, &from.run.journal()))?;
-    let first = shared.first_message.as_deref().or(message);
+    let text = message.as_ref().map(|message| message.text.clone());
+    let first = shared.first_message.as_deref().or(text.as_deref());
     let task = first
         .or(from.whole.first_message.as_deref())
         .unwrap_or_default();
-    let said = if beginning.iterations == 0 {
-        Some(task)
-    } else {
-        message
+    let said = match beginning.iterations {
+        0 => Some(GivenMessage::first_of(from.run, task.to_owned())),
+        _ => message,
     };
     let id = match &fork.common.run_id {
         Some(name) => RunId::parse(name).map_err(Error::usage)?,
@@ -190,10 +190,10 @@ fn begin(
     let open = launch
         .start()
         .begin(&id, metadata, Some(inherited), |journal| {
-            if let Some(content) = said {
-                journal.add(beginning.iterations, &Event::UserMessage { content });
-            }
-            Ok(())
+            let place = (launch.workspace, &*launch.workspace.unborn_dir());
+            said.map_or(Ok(()), |said| {
+                said.record(place, journal, beginning.iterations)
+            })
         })?;
     drop(lock);
     launch.run_engine(open, None, None)

@@ -63,18 +63,18 @@ impl WantedAnswer {
             return self.part_of(last, unended);
         }
         if let Some(name) = self.names.get(place)
-            && self.requests.read(name)? == self.request
+            && *self.requests.sent(name)? == *self.request
         {
             return Ok(name.clone());
         }
         for name in self.names.clone().into_iter().chain(self.answered()?) {
-            if self.requests.read(&name)? == self.request {
+            if *self.requests.sent(&name)? == *self.request {
                 return Ok(name);
             }
         }
         let nearest = place.min(total - 1);
-        let recorded = self.requests.read(&self.names[nearest])?;
-        let what = first(recorded, &self.request).map_or_else(String::new, |found| {
+        let recorded = self.requests.sent(&self.names[nearest])?;
+        let what = first(&recorded, &self.request).map_or_else(String::new, |found| {
             format!(
                 ", which differs at {}: recorded {}, requested {}",
                 found.place, found.left, found.right

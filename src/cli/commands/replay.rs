@@ -9,10 +9,11 @@ use crate::engine::run_loop::{Chain, DeferralMode, Ending, Engine, Options};
 use crate::error::{Error, Exit, Result};
 use crate::model::ask::Model;
 use crate::model::replay::{Divergence, Playback};
+use crate::record::attachments::blobs;
 use crate::record::event::Event;
 use crate::record::metadata::Metadata;
 use crate::record::reader::{read_event, split_lines};
-use crate::record::recording::{Beginning, Recording};
+use crate::record::recording::{Beginning, RecordedMessage, Recording};
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
 use crate::runs::find::{NEWEST, find_run};
@@ -160,9 +161,10 @@ fn repeat(launch: &Launch<'_>, playback: &mut Playback) -> Result<Option<Ending>
     let mut target = 0;
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
-            for content in &part.messages {
-                let message = Event::UserMessage { content };
-                open.journal.add(open.metadata.iterations, &message);
+            let from = &playback.recording().run.path;
+            for message in &part.messages {
+                blobs::copy(from, &open.run.path, message.attachments.iter())?;
+                open.journal.add(open.metadata.iterations, &said(message));
             }
             open.journal.flush()?;
         }
@@ -218,12 +220,21 @@ fn begin(launch: &Launch<'_>, recording: &Recording) -> Result<OpenRun> {
     launch
         .start()
         .begin(&id, metadata, Some(inherited), |journal| {
-            let said = recording.parts.first().map(|part| part.messages.as_slice());
-            for content in said.unwrap_or_default() {
-                journal.add(before.iterations, &Event::UserMessage { content });
+            let first = recording.parts.first().map(|part| part.messages.as_slice());
+            for message in first.unwrap_or_default() {
+                let to = launch.workspace.unborn_dir();
+                blobs::copy(&recording.run.path, &to, message.attachments.iter())?;
+                journal.add(before.iterations, &said(message));
             }
             Ok(())
         })
+}
+
+fn said(message: &RecordedMessage) -> Event<'_> {
+    Event::UserMessage {
+        content: &message.content,
+        attachments: &message.attachments,
+    }
 }
 
 /// Lets an engine give some answers. Returns how it ended, and the run, which stays open.

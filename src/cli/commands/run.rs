@@ -22,7 +22,7 @@ use crate::runs::preflight::{
 };
 use crate::runs::preview;
 use crate::runs::run_request::{RunRequest, Site};
-use crate::runs::task::Task;
+use crate::runs::task::{GivenMessage, Task};
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shell::shell_quoted;
@@ -175,9 +175,15 @@ fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<E
         }
         (_, found) => {
             let recorded = found.and_then(|found| found.metadata.initial_message);
-            let text = request.task.map(Task::text).transpose()?.or(recorded);
+            let said = request.task.map(Task::message).transpose()?;
+            let message = said.or(recorded.map(|text| GivenMessage::of_text(&text)));
             say_what_binds(request.agent, request)?;
-            preview::first_request(request.agent, &workspace, &text.unwrap_or_default(), about)?
+            preview::first_request(
+                request.agent,
+                &workspace,
+                &message.unwrap_or_default(),
+                about,
+            )?
         }
     };
     print_json(&bytes)?;

@@ -4,6 +4,7 @@ mod doors;
 
 use crate::cli::args::SandboxArgs;
 use crate::config::person;
+use crate::engine::attached;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
 use crate::record::due;
 use crate::record::run_dir::{NOTE, OPEN_HERE};
@@ -23,7 +24,7 @@ use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
 /// The place for temporary files in the first directory that may be written.
@@ -103,6 +104,9 @@ fn plan_view(wanted: &SandboxArgs, network: Network) -> (View, Vec<AbsentFile>) 
     for path in &wanted.protect {
         view.cover(path, true, &writable);
     }
+    if let Some(dir) = attach_dir() {
+        view.open(dir);
+    }
     let readable = [&*writable, &*canonical(&wanted.ro)].concat();
     for file in person::env_files() {
         let real = file.canonicalize().unwrap_or_else(|_| file.clone());
@@ -113,6 +117,17 @@ fn plan_view(wanted: &SandboxArgs, network: Network) -> (View, Vec<AbsentFile>) 
         view.hide(&person::at_home(path), true, &writable);
     }
     (view, all_absent)
+}
+
+/// The directory in which the command attaches pictures: a real, empty one of an execution, and no other.
+fn attach_dir() -> Option<PathBuf> {
+    let dir = PathBuf::from(std::env::var_os(attached::VARIABLE)?);
+    let mut names = dir.components().rev().map(Component::as_os_str);
+    let is_execution =
+        names.next()? == attached::DIR && names.nth(2)? == "io" && names.nth(1)? == ".delta";
+    let is_real = dir.canonicalize().is_ok_and(|real| real == dir);
+    let is_empty = || std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_none());
+    (is_execution && is_real && is_empty()).then_some(dir)
 }
 
 /// Makes the current directory a workspace if the command may write all of it. Otherwise the command could make one,
@@ -183,8 +198,9 @@ fn prepare(
     open.extend(entered.open);
     let has_network = network == Network::All;
     let unix = has_network || wanted.allow_unix;
+    let rw: Vec<PathBuf> = wanted.rw.iter().cloned().chain(view.opened()).collect();
     let enforced = restrict(&Grants {
-        rw: &wanted.rw,
+        rw: &rw,
         ro: &wanted.ro,
         network: has_network,
         loopback: network == Network::Doors,

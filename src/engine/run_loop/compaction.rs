@@ -20,7 +20,7 @@ use crate::record::event::{
     Terms, Tokens, compaction_line,
 };
 use crate::record::messages::shortened;
-use crate::record::state::{self, MessageRules, Reading, Run};
+use crate::record::state::{self, MessageRules, Reading, Run, Turn};
 use crate::record::stop_reason::StopReason;
 use crate::text::json;
 use crate::unix::terminal::Tone;
@@ -237,9 +237,11 @@ fn shorten(
         shares,
         window,
         before,
-        rate: before as f64 / request.bytes.len().max(1) as f64,
+        rate: (before - engine.talk.sizes.attachment_tokens) as f64
+            / request.bytes.len().max(1) as f64,
+        shown: engine.talk.transcript.form().shown.clone(),
     };
-    let sizes = plan::turn_sizes(&run, engine.talk.transcript.form());
+    let sizes = plan::turn_sizes(&run, engine.talk.transcript.form(), aim.rate);
     let is_shorter = match plan::plan(&run, &sizes, &aim) {
         CompactionPlan::Nothing => {
             let text = "nothing before the newest part of the conversation can be shortened";
@@ -308,7 +310,9 @@ fn summarize(
         let conversation = json::text(&message).len() as u64 + newest;
         let old = engine.talk.transcript.messages().len() as u64;
         let bytes = (request.bytes.len() as u64).saturating_sub(old) + conversation;
-        let after = (bytes as f64 * aim.rate).ceil() as u64;
+        let attached = run.turns[part.turns..].iter().flat_map(Turn::attached);
+        let attached: u64 = attached.map(|it| aim.shown.tokens(it)).sum();
+        let after = (bytes as f64 * aim.rate).ceil() as u64 + attached;
         if after < aim.before {
             count(engine, written.usage);
             let shorter = Shorter {
@@ -389,6 +393,7 @@ fn recorded(usage: Option<Tokens>, terms: &Terms) -> Option<RecordedUsage<'_>> {
         tokens,
         terms,
         request_bytes: None,
+        attachment_tokens: None,
     })
 }
 

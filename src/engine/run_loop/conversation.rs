@@ -2,6 +2,7 @@
 //!
 //! Unaware of hooks, and of what an answer leads to.
 
+use super::attachments::Attachments;
 use super::chain::{Chain, FailedModel};
 use super::limits::Limits;
 use super::outcome::{Ending, Step, halt_on};
@@ -18,7 +19,7 @@ use crate::model::ask::{self, Asked, Invocation, Model, Patience};
 use crate::model::attempt::Remedy;
 use crate::model::response::Answer;
 use crate::model::too_long::TooLong;
-use crate::model::wire::{Heard, Neutral, Sent, Wire};
+use crate::model::wire::{Heard, Neutral, Sent, Wire, cut_marks};
 use crate::record::engine_log::Level;
 use crate::record::event::Fact;
 use crate::record::invocations::{Begun, Invocations};
@@ -49,6 +50,8 @@ pub(super) struct Answered {
 pub(super) enum ModelReply {
     Answered(Box<Answered>),
     TooLong(Rejected),
+    /// The service refuses the attachments, in these words.
+    AttachmentsRefused(String),
     /// The model has failed; another may be asked.
     Failed(FailedModel),
 }
@@ -94,6 +97,7 @@ pub(super) struct Conversation<'a> {
     pub(super) streamed: StreamedText,
     /// Sizes of requests, counted and estimated.
     pub(super) sizes: Sizes,
+    pub(super) attachments: Attachments<'a>,
 }
 
 impl<'a> Conversation<'a> {
@@ -119,7 +123,8 @@ impl<'a> Conversation<'a> {
                 &ctx.run.io("invocations"),
                 agent.keep_requests as usize,
             )?,
-            transcript: MessageCache::new(form(&agent.llm), reading),
+            transcript: MessageCache::new(form(&agent.llm, ctx.environment), reading),
+            attachments: Attachments::new(ctx),
             sizes: Sizes::new(agent, is_asked),
             streamed,
         })
@@ -165,15 +170,8 @@ impl<'a> Conversation<'a> {
                 }
                 Asked::Answered(last_part) => {
                     self.end_limit(usual_limit);
-                    let mut answer = self.wire.whole(*last_part);
-                    self.model.redact_joined(&mut answer);
-                    return Ok(ModelReply::Answered(Box::new(Answered {
-                        answer,
-                        invocation: reference("invocations", &invoked.name),
-                        began,
-                        prefix: sent.prefix,
-                        request_bytes: self.invocations.last_request().len() as u64,
-                    })));
+                    let invocation = reference("invocations", &invoked.name);
+                    return Ok(self.answered(*last_part, invocation, (began, sent.prefix)));
                 }
                 Asked::Stopped(stop) => return Err(Ending::stopped(stop).into()),
                 Asked::OutOfTime => return Err(limits.out_of_time().into()),
@@ -186,6 +184,13 @@ impl<'a> Conversation<'a> {
                         continue;
                     }
                     (ModelFailure::Refused, why, None)
+                }
+                Asked::AttachmentsRefused(why) if self.lacks_attachments() => {
+                    (ModelFailure::Refused, why, None)
+                }
+                Asked::AttachmentsRefused(why) => {
+                    self.end_limit(usual_limit);
+                    return Ok(ModelReply::AttachmentsRefused(why));
                 }
                 Asked::TooLong(why, too_long) => {
                     if usual_limit.is_none()
@@ -210,6 +215,28 @@ impl<'a> Conversation<'a> {
         }
     }
 
+    fn answered(
+        &mut self,
+        last_part: Answer,
+        invocation: String,
+        (began, prefix): (Instant, String),
+    ) -> ModelReply {
+        let mut answer = self.wire.whole(last_part);
+        self.model.redact_joined(&mut answer);
+        ModelReply::Answered(Box::new(Answered {
+            answer,
+            invocation,
+            began,
+            prefix,
+            request_bytes: self.invocations.last_request().len() as u64,
+        }))
+    }
+
+    /// True if all attachments of the conversation are lines already; those of a hook are not.
+    fn lacks_attachments(&self) -> bool {
+        self.transcript.form().shown.not_from == Some(0)
+    }
+
     /// Records a request that is about to be sent, or goes on with one whose answer an earlier start has left open.
     fn begin_invocation(
         &mut self,
@@ -219,7 +246,8 @@ impl<'a> Conversation<'a> {
     ) -> Result<Begun> {
         let conversation = aside.unwrap_or(self.transcript.messages());
         if let Some(resumed) = self.invocations.resume(conversation) {
-            if sent.bytes != self.invocations.last_request() {
+            let (text, _) = cut_marks(std::mem::take(&mut sent.bytes), &mut self.attachments.blobs);
+            if text != self.invocations.last_request() {
                 // What the model reads now is not what it was asked with.
                 sent.prefix.clear();
             }
@@ -227,7 +255,10 @@ impl<'a> Conversation<'a> {
         }
         let purpose = aside.map_or("", |_| "_compaction");
         let bytes = std::mem::take(&mut sent.bytes);
-        self.invocations.begin(iteration, purpose, bytes)
+        let (text, gaps) = cut_marks(bytes, &mut self.attachments.blobs);
+        self.attachments.gaps = gaps;
+        let request = (text, &self.attachments.gaps[..]);
+        self.invocations.begin(iteration, purpose, request)
     }
 
     /// Asks for a shorter answer, with which a request that was too long fits, if there is room for one. Returns the limit
@@ -329,9 +360,12 @@ impl<'a> Conversation<'a> {
             .extends
             .as_ref()
             .map(|extends| (extends.invocation.as_str(), extends.bytes));
+        let text = self.invocations.last_request();
+        let (body, marked) = self.attachments.body(text)?;
         let invocation = Invocation {
             dir: &invoked.dir,
-            request: self.invocations.last_request(),
+            request: &body,
+            marked: &marked,
             wire: &self.wire,
             extends,
             conversation: aside.unwrap_or(self.transcript.messages()),
@@ -342,7 +376,7 @@ impl<'a> Conversation<'a> {
             deadline: limits.time_limit(),
         };
         let signals = &self.ctx.signals;
-        let sent = (invoked.name.as_str(), invocation.request.len());
+        let sent = (invoked.name.as_str(), self.sizes.booked_bytes(text));
         let mut purse = |attempt, expense| limits.book(sent, attempt, &expense);
         let (engine_log, mut attempts) = (&self.ctx.log, 1);
         let notify = |text: &str| {
@@ -391,6 +425,7 @@ impl<'a> Conversation<'a> {
             Asked::OutOfTime => (Level::Warn, "no time left for another attempt".to_owned()),
             Asked::Denied(_) => (Level::Warn, "denied before an attempt".to_owned()),
             Asked::Refused(why, _)
+            | Asked::AttachmentsRefused(why)
             | Asked::TooLong(why, _)
             | Asked::Quota(why, _)
             | Asked::Unavailable(why, _) => (Level::Warn, why.clone()),
@@ -402,6 +437,17 @@ impl<'a> Conversation<'a> {
 
     /// Brings the transcript up to the journal as it is now.
     pub(super) fn catch_up(&mut self, log: &mut RunLog<'_>) -> Result<()> {
+        self.read_gained(log)?;
+        while self
+            .attachments
+            .settle(log, &mut self.transcript, &mut self.sizes)?
+        {
+            self.read_gained(log)?;
+        }
+        Ok(())
+    }
+
+    fn read_gained(&mut self, log: &mut RunLog<'_>) -> Result<()> {
         let mut lines = Vec::new();
         let read_to = self.transcript.read_to();
         if log.journal.read_new(read_to, &mut lines)? == 0 {

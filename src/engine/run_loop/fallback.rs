@@ -118,6 +118,7 @@ pub(super) fn change_model(
         go_on_to(talk, &next);
         talk.model = model;
         talk.sizes = sizes;
+        talk.attachments.refusal = None;
         limits.change_rules(next.spending);
         return Ok(());
     }
@@ -131,8 +132,9 @@ fn go_on_to<'a>(talk: &mut Conversation<'a>, next: &Candidate<'a>) {
     talk.agent = next.agent;
     talk.wire = Wire::of_fallback(next.agent, talk.ctx.environment, &next.name);
     talk.builder.change_model(builder(next.agent));
-    talk.transcript
-        .change_form(fallback_form(&next.agent.llm, &next.name));
+    let environment = talk.ctx.environment;
+    let form = fallback_form(&next.agent.llm, &next.name, environment);
+    talk.transcript.change_form(form);
     talk.invocations.give_up_open();
 }
 

@@ -7,6 +7,7 @@ use crate::config::agent::{Hook, HookEvent};
 use crate::config::api::Api;
 use crate::config::tool::bind::{BoundCall, bind_arguments};
 use crate::config::tool::definition::Tool;
+use crate::engine::attached::Store;
 use crate::engine::hooks::{self, Execution, Input};
 use crate::engine::observation::read_ends;
 use crate::engine::question;
@@ -354,16 +355,16 @@ pub(super) fn before_tool(
     })
 }
 
-/// The observation that a hook puts in the place of the tool's.
+/// Lets hooks change what a call brought. True if one has written the observation.
 pub(super) fn after_tool(
     engine: &mut Engine<'_>,
     name: &str,
-    done: &Done,
+    done: &mut Done,
     reference: &str,
-) -> Result<Option<String>> {
+) -> Result<bool> {
     const EVENT: HookEvent = HookEvent::PostToolExecution;
     if !has_hook(engine.ctx, EVENT) {
-        return Ok(None);
+        return Ok(false);
     }
     let dir = engine.ctx.run.path.join(reference);
     let secrets = engine.ctx.environment.secrets();
@@ -372,13 +373,14 @@ pub(super) fn after_tool(
         let ends = read_ends(&path, hooks::LONGEST_RESULT as u64, &secrets).unwrap_or_default();
         (path, ends.text())
     });
-    let observed = |observation: &str| {
+    let observed = |done: &Done| {
         let mut out = Vec::new();
         let mut object = Object::begin(&mut out);
         object
             .put("tool_name", name)
             .put("exit_code", &done.exit_code)
-            .put("observation", observation)
+            .put("observation", &done.observation)
+            .put("attachments", &done.attachments)
             .put("stdout", &stdout.1)
             .put("stderr", &stderr.1)
             .put("stdout_path", &stdout.0)
@@ -386,32 +388,36 @@ pub(super) fn after_tool(
         object.end();
         out
     };
-    let variables = [
-        ("TOOL_NAME", name),
-        ("TOOL_RESULT", done.observation.as_str()),
-    ];
-    let mut changed = None;
-    let payload = observed(&done.observation);
+    let observation = done.observation.clone();
+    let variables = [("TOOL_NAME", name), ("TOOL_RESULT", observation.as_str())];
+    let mut has_written = false;
+    let given = HookInput::new(observed(done), &variables);
     run_each(
         engine,
         EVENT,
         &["payload.json"],
-        HookInput::new(payload, &variables),
+        given,
         |engine, execution, given| {
             if let Some(failure) = &execution.failure {
                 warn_of(engine, EVENT, failure)?;
-            } else if let Some(new) = &execution.payload {
-                let new: Value = serde_json::from_slice(new).unwrap_or_default();
-                if let Some(observation) = new["observation"].as_str() {
-                    given.payload = observed(observation);
-                    given.set("TOOL_RESULT", observation);
-                    changed = Some(observation.to_owned());
-                }
+                return Ok(true);
             }
+            let new = execution.payload.as_deref().unwrap_or(b"{}");
+            let new: Value = serde_json::from_slice(new).unwrap_or_default();
+            has_written |= new["observation"].is_string();
+            let dir = engine.ctx.run.path.join(&execution.reference);
+            let store = Store {
+                run: &engine.ctx.run.path,
+                syncs: engine.ctx.agent.sync,
+                secrets: &secrets,
+            };
+            done.change(&new, (&dir, store))?;
+            given.payload = observed(done);
+            given.set("TOOL_RESULT", &done.observation);
             Ok(true)
         },
     )?;
-    Ok(changed)
+    Ok(has_written)
 }
 
 pub(super) fn on_error(engine: &mut Engine<'_>, message: &str) -> Result<()> {

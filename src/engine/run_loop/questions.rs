@@ -95,6 +95,9 @@ pub(super) fn ask(
     question: &Question,
     recorded: Option<String>,
 ) -> Step<()> {
+    let given = engine.options.answer.as_mut();
+    let given = given.filter(|answer| answer.request_id == question.request_id);
+    let attachments = given.map_or_else(Vec::new, |it| std::mem::take(&mut it.attachments));
     let (answer, is_new) = match recorded {
         Some(answer) => (answer, false),
         None => (find_answer(engine, question)?, true),
@@ -109,6 +112,8 @@ pub(super) fn ask(
             status: ActionStatus::Success,
             exit_code: Some(0),
             observation: answer,
+            attachments,
+            attachment_lines: Vec::new(),
             duration: std::time::Duration::ZERO,
             is_interrupted: false,
         },

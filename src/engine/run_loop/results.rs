@@ -7,6 +7,7 @@ use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::Tool;
 use crate::engine::tool_call::Done;
 use crate::error::Result;
+use crate::record::attachments::blobs;
 use crate::record::event::{ActionStatus, DENIED, Event};
 use crate::record::recording::RecordedResult;
 use crate::text::shorten::in_short;
@@ -51,14 +52,7 @@ pub(super) fn record_observation(
     outcome: &str,
     reference: &str,
 ) -> Result<()> {
-    let mut by_hook = false;
-    if let Some(observation) = after_tool(engine, &call.name, &done, reference)? {
-        done.observation = observation;
-        by_hook = true;
-        for secret in engine.ctx.environment.secrets() {
-            secret.redact_text(&mut done.observation);
-        }
-    }
+    let by_hook = after_tool(engine, &call.name, &mut done, reference)?;
     engine
         .log
         .print_outcome(done.exit_code == Some(0), outcome, &done.observation);
@@ -71,10 +65,16 @@ pub(super) fn replay_result(
     call: &OpenCall,
     outcome: RecordedResult,
 ) -> Result<()> {
+    if let Some(playback) = engine.talk.model.playback() {
+        let from = &playback.recording().run.path;
+        blobs::copy(from, &engine.ctx.run.path, outcome.attachments.iter())?;
+    }
     let done = Done {
         status: outcome.status,
         exit_code: outcome.exit_code,
         observation: outcome.observation,
+        attachments: outcome.attachments,
+        attachment_lines: Vec::new(),
         duration: std::time::Duration::from_millis(outcome.duration_ms),
         is_interrupted: false,
     };
@@ -94,11 +94,16 @@ pub(super) fn record_result(
     by_hook: bool,
 ) -> Result<()> {
     let calls = engine.limits.same_calls.as_mut();
-    if let Some(note) = calls.and_then(|calls| calls.add_result(&call.id, &done.observation)) {
+    if let Some(note) =
+        calls.and_then(|calls| calls.add_result(&call.id, &done.observation, &done.attachments))
+    {
         done.observation.push_str(&note);
     }
     let playback = engine.talk.model.playback();
     let output_ref = playback.and_then(|playback| playback.output_ref(&call.id));
+    if !done.attachments.is_empty() {
+        engine.ctx.workspace.raise_layout()?;
+    }
     engine.log.add(&Event::ActionResult {
         action_id: &call.id,
         tool_name: &call.name,
@@ -109,6 +114,7 @@ pub(super) fn record_result(
         execution_ref,
         by_hook,
         output_ref: output_ref.as_deref(),
+        attachments: &done.attachments,
     });
     engine.log.journal.flush()?;
     if done.status == ActionStatus::Error {

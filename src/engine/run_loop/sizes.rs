@@ -40,6 +40,8 @@ pub(super) struct Sizes {
     model: Option<String>,
     api: Api,
     counts: RequestCounts,
+    /// Tokens of the attachments of the next request, by estimate.
+    pub(super) attachment_tokens: u64,
     /// In this iteration.
     refusals: u32,
     was_cut_off: bool,
@@ -63,6 +65,7 @@ impl Sizes {
             model: agent.llm.model_json(),
             api: agent.llm.api,
             counts: RequestCounts::default(),
+            attachment_tokens: 0,
             refusals: 0,
             was_cut_off: false,
         }
@@ -108,9 +111,21 @@ impl Sizes {
 
     /// The estimate of a request, in tokens.
     pub(super) fn tokens(&self, bytes: u64) -> u64 {
-        let counted = self.counted();
-        let rate = counted.map_or(0.25, |it| it.prompt_tokens as f64 / it.request_bytes as f64);
-        (bytes as f64 * rate.clamp(0.125, 1.0)).ceil() as u64
+        (bytes as f64 * self.rate()).ceil() as u64 + self.attachment_tokens
+    }
+
+    /// The bytes that a request is booked at: a token is four of them.
+    pub(super) fn booked_bytes(&self, text: &[u8]) -> usize {
+        text.len() + 4 * self.attachment_tokens as usize
+    }
+
+    /// The tokens of a byte of a request, by estimate.
+    fn rate(&self) -> f64 {
+        let rate = self.counted().map_or(0.25, |it| {
+            let tokens = it.prompt_tokens.saturating_sub(it.attachment_tokens);
+            tokens as f64 / it.request_bytes as f64
+        });
+        rate.clamp(0.125, 1.0)
     }
 
     /// The tokens that an answer may take of a window.
@@ -198,11 +213,13 @@ impl Sizes {
         let now = CountedAnswer {
             request_bytes: bytes,
             prompt_tokens: tokens,
+            attachment_tokens: self.attachment_tokens,
         };
         let (model, api) = (self.model.as_deref(), self.api.name());
         let before = self.counts.add_answer(model, api, now)?;
         let is_suspicious = !self.counts.is_truncated
             && bytes >= before.request_bytes + NOTABLE_BYTES
+            && self.attachment_tokens >= before.attachment_tokens
             && tokens.saturating_mul(10) <= before.prompt_tokens.saturating_mul(9);
         self.counts.is_truncated |= is_suspicious;
         let sizes = [before.request_bytes, before.prompt_tokens, bytes, tokens];

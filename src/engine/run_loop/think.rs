@@ -8,6 +8,7 @@ use super::fallback::{change_model, play_model, skip_first};
 use super::hook_points::{after_response, before_request, run_hooks};
 use super::open_call::OpenCall;
 use super::outcome::{Ending, Halt, Step, halt_on};
+use super::refused_attachments;
 use super::written_call::called_in;
 use crate::config::agent::HookEvent;
 use crate::config::api::Api;
@@ -73,6 +74,7 @@ fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
     } = engine;
     skip_first(talk, log, limits)?;
     play_model(talk, log)?;
+    refused_attachments::replay(engine)?;
     let mut was_full = engine.talk.sizes.is_full();
     let request = engine.talk.build_request(&mut engine.log)?;
     let mut request = compaction::before_request(engine, request)?;
@@ -85,6 +87,9 @@ fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
         match talk.ask(log, limits, seen, None)? {
             ModelReply::TooLong(rejected) => {
                 request = compaction::after_refusal(engine, &rejected, was_full)?;
+            }
+            ModelReply::AttachmentsRefused(why) => {
+                request = refused_attachments::after_refusal(engine, &why)?;
             }
             ModelReply::Answered(answered) => {
                 match compaction::after_cut_off(engine, &answered.answer)? {
@@ -103,6 +108,7 @@ fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
             }
         }
     };
+    refused_attachments::keep_left_out(engine)?;
     answered.answer = after_response(engine, answered.answer, &answered.invocation)?;
     engine.talk.name_as_recorded(&mut answered.answer);
     // A hook that was to look at the answer may have been kept from it.
@@ -205,6 +211,7 @@ fn add_thought(
             tokens,
             terms: &answer.terms,
             request_bytes: Some(request_bytes),
+            attachment_tokens: Some(engine.talk.sizes.attachment_tokens).filter(|it| *it > 0),
         }),
         llm_invocation_ref: invocation,
         wire: wire.as_deref().map(RawJson),

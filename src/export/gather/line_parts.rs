@@ -2,9 +2,14 @@
 //!
 //! Pure. Unaware of the lines before it.
 
-use crate::export::recorded::{CallResult, ExportedCall, RecordedAgent, RunEnd};
+use crate::export::recorded::{
+    CallResult, ExportedAttachment, ExportedCall, RecordedAgent, RunEnd,
+};
+use crate::record::attachments::blobs::BLOBS;
+use crate::record::attachments::read_list;
 use crate::record::event::Line;
 use crate::record::metadata::Status;
+use crate::record::run_dir::RunDir;
 use crate::record::state::decoded;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -44,7 +49,18 @@ pub(super) fn result_of(line: &Line<'_>, text: String) -> CallResult {
         status: line.status.as_deref().map(str::to_owned),
         exit_code: line.exit_code,
         duration_ms: line.duration_ms,
+        attachments: Vec::new(),
     }
+}
+
+/// The attachments of an event.
+pub(super) fn attachments_of(line: &Line<'_>, run: &RunDir) -> Vec<ExportedAttachment> {
+    let list = read_list(line.attachments).into_iter();
+    let with_path = list.map(|attachment| ExportedAttachment {
+        path: run.path.join(BLOBS).join(&attachment.sha256),
+        attachment,
+    });
+    with_path.collect()
 }
 
 pub(super) fn text_of(json: &RawValue) -> String {

@@ -1,8 +1,9 @@
 //! Anthropic's Messages: from the neutral form, and back to it.
 
 use super::Rules;
+use super::attached::{MessagePart, is_blank, text_last};
 use super::ids::usable_call_id;
-use super::neutral::{Message, Recorded, is_blank};
+use super::neutral::{Message, Recorded};
 use super::rendering::{CacheMark, MessageRole, Rendering};
 use crate::config::api::CacheTime;
 use crate::config::llm::MESSAGES_MAX_TOKENS;
@@ -232,6 +233,9 @@ fn move_references(schema: &mut Value) {
 
 /// Adds a message to the conversation.
 pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules, wrapped: &[String]) {
+    if message.role != "tool" {
+        body.put_aside_blocks();
+    }
     match &*message.role {
         "assistant" => {
             let prefix = body.prefix();
@@ -262,26 +266,37 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules, wr
             object
                 .put("type", "tool_result")
                 .put("tool_use_id", &*usable_call_id(&message.tool_call_id));
-            let texts = message.texts();
-            match texts.as_slice() {
+            let mut parts = message.parts();
+            let mut aside = Vec::new();
+            if message.is_error {
+                // A failed result has texts alone.
+                (parts, aside) = parts.into_iter().partition(MessagePart::is_text);
+            }
+            match parts.as_slice() {
                 [] => object.put("content", "(no output)"),
-                [text] => object.raw("content", text.as_bytes()),
-                texts => object.objects("content", texts, |part, text| {
-                    part.put("type", "text").raw("text", text.as_bytes());
-                }),
+                [MessagePart::Text(text)] => object.raw("content", text.as_bytes()),
+                parts => {
+                    let parts: Vec<Vec<u8>> = parts.iter().map(MessagePart::block).collect();
+                    object.raw("content", &[b"[", &parts.join(&b',')[..], b"]"].concat())
+                }
             };
             if message.is_error {
                 object.put("is_error", &true);
             }
             object.end();
             body.block(MessageRole::User, &block, true);
+            let aside = aside.iter().map(MessagePart::block);
+            body.at.aside.extend(aside);
         }
         role => {
-            for text in message.texts() {
-                if matches!(role, "system" | "developer") && body.system(&text) {
+            for part in text_last(message.parts()) {
+                if let MessagePart::Text(text) = &part
+                    && matches!(role, "system" | "developer")
+                    && body.system(text)
+                {
                     continue;
                 }
-                body.block(MessageRole::User, &text_block(&text), true);
+                body.block(MessageRole::User, &part.block(), true);
             }
         }
     }
@@ -289,6 +304,7 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules, wr
 
 /// Lets a person have the last word, which the service insists on.
 pub(super) fn close(body: &mut Rendering) {
+    body.put_aside_blocks();
     if body.role() != Some(MessageRole::User) {
         body.block(MessageRole::User, NOTHING_SAID, false);
     }

@@ -3,6 +3,7 @@
 //! It is that of chat completions; an assistant message may have `wire`, the answer as it came, and a
 //! result `is_error`.
 
+use super::attached::MessagePart;
 use crate::config::api::Api;
 use crate::record::event::Tokens;
 use crate::record::messages::message;
@@ -193,22 +194,28 @@ impl Message<'_> {
         calls.unwrap_or_default()
     }
 
-    /// The texts as JSON strings, without those that are blank. Content that is a list is read part by part;
-    /// a part that is no text is its own JSON.
-    pub(super) fn texts(&self) -> Vec<Cow<'_, str>> {
+    /// The parts, without texts that are blank. Content that is a list is read part by part.
+    pub(super) fn parts(&self) -> Vec<MessagePart<'_>> {
         let content = self.content.map_or("null", RawValue::get);
-        let texts = if content.starts_with('[') {
-            let parts: Vec<serde_json::Value> = serde_json::from_str(content).unwrap_or_default();
-            let texts = parts.iter().map(|part| {
-                let text = part.as_str().or_else(|| part.get("text")?.as_str());
-                let text = text.map_or_else(|| part.to_string(), str::to_owned);
-                Cow::Owned(crate::text::json::text(&text))
-            });
-            texts.collect()
-        } else {
-            vec![Cow::Borrowed(content)]
+        let mut parts = match content.starts_with('[') {
+            true => {
+                let parts: Vec<serde_json::Value> =
+                    serde_json::from_str(content).unwrap_or_default();
+                parts.iter().map(MessagePart::read).collect()
+            }
+            false => vec![MessagePart::Text(Cow::Borrowed(content))],
         };
-        texts.into_iter().filter(|text| !is_blank(text)).collect()
+        parts.retain(|part| !part.is_blank());
+        parts
+    }
+
+    /// The texts as JSON strings, without those that are blank.
+    pub(super) fn texts(&self) -> Vec<Cow<'_, str>> {
+        let texts = self.parts().into_iter().filter_map(|part| match part {
+            MessagePart::Text(text) => Some(text),
+            MessagePart::Picture(_) | MessagePart::Document { .. } => None,
+        });
+        texts.collect()
     }
 }
 
@@ -242,16 +249,4 @@ impl Recorded<'_> {
         let items: Vec<&str> = self.items.iter().map(|item| RawValue::get(item)).collect();
         items.join(",")
     }
-}
-
-/// True for JSON that is no string, or one of white space alone.
-pub(super) fn is_blank(json: &str) -> bool {
-    let Some(text) = json.strip_prefix('"') else {
-        return true;
-    };
-    if text.starts_with(|first: char| first.is_ascii_graphic() && first != '"' && first != '\\') {
-        return false;
-    }
-    let text: String = serde_json::from_str(json).unwrap_or_default();
-    text.trim().is_empty()
 }

@@ -44,6 +44,8 @@ pub(super) struct Position {
     pub before_answer: CacheMark,
     /// The system's blocks, as JSON strings.
     pub system: Vec<String>,
+    /// Blocks of the user that follow the results of the calls.
+    pub aside: Vec<Vec<u8>>,
     /// Something beside the system's blocks has been said.
     is_begun: bool,
 }
@@ -74,6 +76,7 @@ impl Rendering {
                 last: CacheMark::default(),
                 before_answer: CacheMark::default(),
                 system: Vec::new(),
+                aside: Vec::new(),
                 is_begun: false,
             },
         }
@@ -124,6 +127,13 @@ impl Rendering {
 
     pub(super) fn role(&self) -> Option<MessageRole> {
         self.at.role
+    }
+
+    /// Adds the blocks that follow the results.
+    pub(super) fn put_aside_blocks(&mut self) {
+        for block in std::mem::take(&mut self.at.aside) {
+            self.block(MessageRole::User, &block, true);
+        }
     }
 
     /// Notes that an answer follows.

@@ -1,9 +1,10 @@
 //! `OpenAI`'s Responses: from the neutral form, and back to it. Nothing is stored at the service.
 
 use super::Rules;
+use super::attached::{MessagePart, is_blank};
 use super::cache_key::PromptCacheKey;
 use super::ids::usable_call_id;
-use super::neutral::{Message, Recorded, is_blank};
+use super::neutral::{Message, Recorded};
 use super::rendering::{MessageRole, Rendering};
 use crate::model::calls::{NewCall, usable_name};
 use crate::model::response::Answer;
@@ -193,18 +194,24 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules) {
             object
                 .put("type", "function_call_output")
                 .put("call_id", &*usable_call_id(&message.tool_call_id));
-            let texts = message.texts();
-            match texts.as_slice() {
+            match message.parts().as_slice() {
                 [] => object.put("output", "(no output)"),
-                [text] => object.raw("output", text.as_bytes()),
-                texts => object.objects("output", texts, |part, text| {
-                    part.put("type", "input_text").raw("text", text.as_bytes());
-                }),
+                [MessagePart::Text(text)] => object.raw("output", text.as_bytes()),
+                parts => object.raw("output", &input_parts(parts)),
             };
             object.end();
             body.block(MessageRole::User, &item, true);
         }
         role => {
+            let parts = message.parts();
+            if !parts.iter().all(MessagePart::is_text) {
+                let mut item = Vec::new();
+                let mut object = Object::begin(&mut item);
+                object.put("type", "message").put("role", "user");
+                object.raw("content", &input_parts(&parts));
+                object.end();
+                return body.block(MessageRole::User, &item, true);
+            }
             for text in message.texts() {
                 if matches!(role, "system" | "developer") && body.system(&text) {
                     continue;
@@ -213,6 +220,11 @@ pub(super) fn add(body: &mut Rendering, message: &Message<'_>, rules: &Rules) {
             }
         }
     }
+}
+
+fn input_parts(parts: &[MessagePart<'_>]) -> Vec<u8> {
+    let parts: Vec<Vec<u8>> = parts.iter().map(MessagePart::input).collect();
+    [b"[", &parts.join(&b',')[..], b"]"].concat()
 }
 
 /// Adds an item if there is none: the service rejects empty input.

@@ -30,7 +30,7 @@ fn neutral(journal: &str, system: &str, after: Option<&str>) -> Neutral {
     record::message(&mut bytes, "system", json!(system).to_string().as_bytes());
     let run = state::read(journal.as_bytes(), Reading::default()).unwrap();
     let mut all = Vec::new();
-    record::write(&mut all, &run, &Form::Neutral);
+    record::write(&mut all, &run, &Form::neutral());
     record::splice(&mut bytes, &all);
     let stable = bytes.len();
     if let Some(after) = after {

@@ -3,6 +3,7 @@
 use super::{
     EventKind, FinishReason, ForkedFrom, InputType, REASONING, ReadUsage, compaction_line,
 };
+use crate::text::amounts::counted;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::{Timestamp, date_and_time};
 use crate::unix::files;
@@ -97,6 +98,9 @@ members! {
     message_times: Option<Vec<String>>,
     window: Option<u64>,
     is_truncated: Option<bool>,
+    attachments: Option<&'a RawValue>,
+    seqs: Option<&'a RawValue>,
+    of_last: Option<u64>,
     thought_seq: Option<u64>,
     what: Option<Cow<'a, str>> = Text,
     request_id: Option<Cow<'a, str>> = Text,
@@ -304,6 +308,20 @@ impl<'a> Line<'a> {
             (None, Some(code)) => format!("unknown, exit code {code}; look again at {due}"),
             (None, None) => format!("unknown; look again at {due}"),
         }
+    }
+
+    /// Attachments that requests lack from now on, for people.
+    pub(crate) fn attachments_left_out(&self) -> String {
+        let seqs = self
+            .seqs
+            .map(|raw| serde_json::from_str::<Vec<u64>>(raw.get()));
+        let count = seqs.and_then(Result::ok).map_or(0, |seqs| seqs.len());
+        let of = counted(count, "message");
+        let why = match &self.message {
+            Some(words) => format!("the service refuses them: {words}"),
+            None => "there are too many".to_owned(),
+        };
+        format!("attachments of {of} are lines from now on: {why}")
     }
 
     /// True if an action succeeded. Older engines record only its exit code, or only its status.

@@ -19,6 +19,7 @@ named_enum! {
         HumanInputRequest = "HUMAN_INPUT_REQUEST",
         HumanInputReceived = "HUMAN_INPUT_RECEIVED",
         Compaction = "COMPACTION",
+        AttachmentsLeftOut = "ATTACHMENTS_LEFT_OUT",
         SystemMessage = "SYSTEM_MESSAGE",
         ModelChanged = "MODEL_CHANGED",
         HookAudit = "HOOK_EXECUTION_AUDIT",
@@ -36,6 +37,16 @@ named_enum! {
         Clear = "clear",
         /// A summary replaces its beginning.
         Summary = "summary",
+    }
+}
+
+named_enum! {
+    /// Why requests have lines in place of attachments.
+    pub(crate) enum LeftOutReason {
+        /// There are too many.
+        Limit = "limit",
+        /// The service refused them.
+        Refused = "refused",
     }
 }
 

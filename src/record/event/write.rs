@@ -28,6 +28,7 @@ impl Event<'_> {
             Self::HumanInputRequest { .. } => EventKind::HumanInputRequest,
             Self::HumanInputReceived { .. } => EventKind::HumanInputReceived,
             Self::Compaction(_) => EventKind::Compaction,
+            Self::AttachmentsLeftOut { .. } => EventKind::AttachmentsLeftOut,
             Self::SystemMessage { .. } => EventKind::SystemMessage,
             Self::ModelChanged { .. } => EventKind::ModelChanged,
             Self::HookAudit { .. } => EventKind::HookAudit,

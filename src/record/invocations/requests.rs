@@ -1,9 +1,12 @@
 //! Requests read back, kept whole or as an addition to the one before.
 
 use crate::error::{At, Error, Result};
+use crate::record::attachments::blobs::Blobs;
+use crate::record::attachments::body::{Body, read_places, with_marks};
 use crate::text::json::parser_message;
 use crate::unix::files;
 use serde::Deserialize;
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,12 +18,12 @@ struct RequestTail {
     text: String,
 }
 
-/// The request of an invocation, byte for byte.
+/// The request of an invocation as it was sent, byte for byte.
 ///
 /// # Errors
-/// Fails if the request, or one that it builds on, does not exist.
+/// Fails if the request, or one that it builds on, does not exist, or an attachment is gone.
 pub(crate) fn request(dir: &Path, name: &str) -> Result<Vec<u8>> {
-    Requests::of(dir).read(name).map(<[u8]>::to_vec)
+    Requests::of(dir).sent(name).map(Cow::into_owned)
 }
 
 /// Reads requests one after another. One that builds on the one read before it costs only what it
@@ -29,6 +32,7 @@ pub(crate) fn request(dir: &Path, name: &str) -> Result<Vec<u8>> {
 pub(crate) struct Requests {
     dir: PathBuf,
     last: Option<(String, Vec<u8>)>,
+    marked: Vec<u8>,
 }
 
 impl Requests {
@@ -37,14 +41,43 @@ impl Requests {
         Self {
             dir: dir.to_owned(),
             last: None,
+            marked: Vec::new(),
         }
     }
 
-    /// The request of an invocation, byte for byte.
+    /// The request of an invocation, byte for byte, with a mark in place of the bytes of each attachment.
     ///
     /// # Errors
-    /// Fails if the request, or one that it builds on, does not exist.
+    /// Fails if the request, or one that it builds on, does not exist, or an attachment is gone.
     pub(crate) fn read(&mut self, name: &str) -> Result<&[u8]> {
+        let length = self.text(name)?.len();
+        let gaps = read_places(&self.dir.join(name), length)?;
+        if gaps.is_empty() {
+            return self.text(name);
+        }
+        self.marked = with_marks(self.text(name)?, &gaps);
+        Ok(&self.marked)
+    }
+
+    /// The request of an invocation as it was sent, byte for byte.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn sent(&mut self, name: &str) -> Result<Cow<'_, [u8]>> {
+        let dir = self.dir.clone();
+        let text = self.text(name)?;
+        let gaps = read_places(&dir.join(name), text.len())?;
+        if gaps.is_empty() {
+            return Ok(text.into());
+        }
+        // Invocations are in io/invocations of the run.
+        let mut blobs = Blobs::of(dir.ancestors().nth(2).unwrap_or(&dir));
+        let body = Body::open(text, &gaps, &mut blobs)?;
+        Ok(body.bytes().at("read", &dir)?.into())
+    }
+
+    /// The request as it is recorded, without its attachments.
+    fn text(&mut self, name: &str) -> Result<&[u8]> {
         let mut tails = Vec::new();
         let mut at = name.to_owned();
         let mut bytes = loop {

@@ -141,6 +141,8 @@ type AskedModel = (Option<String>, String);
 pub(crate) struct CountedAnswer {
     pub request_bytes: u64,
     pub prompt_tokens: u64,
+    /// Of them for attachments, by estimate.
+    pub attachment_tokens: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -163,6 +165,7 @@ impl RequestCounts {
         let counted = CountedAnswer {
             request_bytes: usage.request_bytes.unwrap_or_default(),
             prompt_tokens: usage.prompt_tokens,
+            attachment_tokens: usage.attachment_tokens.unwrap_or(0),
         };
         self.add_answer(model, &thought.api(), counted);
     }

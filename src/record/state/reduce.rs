@@ -1,5 +1,6 @@
 //! The effect of each line of a journal on the state.
 
+use super::attached::{Attached, LeftOut};
 use super::{
     Call, End, NotBefore, RecordedQuestion, RefusedAnswer, Request, Run, Thought, Turn,
     UserMessage, decoded, fallback_model,
@@ -103,6 +104,7 @@ impl<'j> Run<'j> {
                 self.aside(&line);
                 self.compaction.add(line, self.seq);
             }
+            EventKind::AttachmentsLeftOut => self.left_out.extend(LeftOut::read(&line, self.seq)),
             EventKind::Flow(FlowEvent::FlowStart) => self.is_flow = true,
             EventKind::SystemMessage => self.note(&line),
             EventKind::ModelChanged => {
@@ -134,11 +136,15 @@ impl<'j> Run<'j> {
         self.pauses.clear();
         self.no_progress_at = None;
         self.counts.is_full = false;
+        let inbox_id = line.inbox_id();
+        let (at, seq) = (line.timestamp, self.seq);
+        let attached = Attached::read(line.attachments, seq);
         self.turns.push(Turn::User(UserMessage {
             content,
-            inbox_id: line.inbox_id(),
-            at: line.timestamp,
-            seq: self.seq,
+            inbox_id,
+            at,
+            seq,
+            attached,
         }));
         self.end = None;
         Ok(())
@@ -183,6 +189,7 @@ impl<'j> Run<'j> {
         if let Some(call) = self.finished(&line) {
             call.has_failed = has_failed;
             call.result = Some(content);
+            call.attached = Attached::read(line.attachments, seq);
             let output = line.output_ref.or(line.execution_ref);
             call.output_ref = output.filter(|_| line.by_hook != Some(true));
             if let Some(thought) = self.last_thought_mut() {
@@ -235,6 +242,7 @@ impl<'j> Run<'j> {
                 at: line.timestamp.clone(),
                 seq: self.seq,
                 inbox_id: None,
+                attached: Attached::default(),
             });
             match task {
                 Some(task) if self.turns.is_empty() => self.unsaid = Some(task),
@@ -309,6 +317,7 @@ impl<'j> Run<'j> {
                 result: None,
                 has_failed: false,
                 output_ref: None,
+                attached: Attached::default(),
             })
             .collect();
         Ok(Thought {
@@ -429,6 +438,7 @@ impl<'j> Run<'j> {
             result: None,
             has_failed: false,
             output_ref: None,
+            attached: Attached::default(),
         });
         thought.calls.last_mut()
     }

@@ -7,6 +7,7 @@ use super::flow_steps::Attempts;
 use super::source::{SourceEvent, record_dir};
 use super::writer::PageRecord;
 use crate::engine::observation::read_ends;
+use crate::record::attachments::read_list;
 use crate::record::event::{ActionStatus, EventKind, FinishReason, FlowEvent, Line};
 use crate::record::invocations;
 use crate::record::network::traffic_in_words;
@@ -43,7 +44,10 @@ impl SourceEvent<'_> {
         match line.kind {
             EventKind::EngineStart => start(record, line, place),
             EventKind::UserMessage => {
-                record.text("text", &content(line.content), place);
+                let attached = read_list(line.attachments);
+                record
+                    .text("text", &content(line.content), place)
+                    .attachments(&attached, &run.path);
             }
             EventKind::Thought => thought(record, line, run, place),
             EventKind::ActionRequest => self.fill_request(record, place),
@@ -73,6 +77,9 @@ impl SourceEvent<'_> {
                 if let Some(summary) = &line.summary {
                     record.text("details", summary, place);
                 }
+            }
+            EventKind::AttachmentsLeftOut => {
+                record.text("text", &line.attachments_left_out(), place);
             }
             EventKind::Error if line.node_id.is_some() => {
                 self.fill_node_end(record, attempts, place);
@@ -187,7 +194,8 @@ pub(super) fn record_name(line: &Line<'_>) -> Option<&'static str> {
         | EventKind::Compaction
         | EventKind::ModelChanged
         | EventKind::ActionDeferred
-        | EventKind::DeferredLook => "note",
+        | EventKind::DeferredLook
+        | EventKind::AttachmentsLeftOut => "note",
         EventKind::HookAudit => "hook",
         EventKind::Error if line.node_id.is_some() => "retry",
         EventKind::Error => "error",
@@ -339,7 +347,9 @@ fn result(
     let hosts = traffic_in_words(&run.path, line.execution_ref.as_deref());
     record.text("network", &hosts, place);
     if answers.has_result(line) {
-        record.text("text", &content(line.observation_content), place);
+        record
+            .text("text", &content(line.observation_content), place)
+            .attachments(&read_list(line.attachments), &run.path);
     } else {
         record.put("secret", &true).put("text", NOT_SHOWN);
     }

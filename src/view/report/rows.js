@@ -145,6 +145,21 @@ function record(result) {
   return [result.ref, ...sizes].join("   ");
 }
 
+/** Attached pictures; what is too much for the page, and documents, as links. */
+function attached(rec) {
+  return (rec.attached || []).map(([line, address]) => {
+    if (!address.startsWith("data:")) {
+      const link = make("a", "dim", line);
+      link.href = `file://${encodeURI(address)}`;
+      return link;
+    }
+    const picture = make("img", "picture");
+    picture.alt = line;
+    picture.src = address;
+    return picture;
+  });
+}
+
 /** What stands beside the times: [who, its look, elements]. */
 function body(row) {
   const { rec, result } = row;
@@ -153,7 +168,7 @@ function body(row) {
     case "start":
       return ["run", "", startBody(rec)];
     case "user":
-      return ["user", "user", [said(rec.text || "", "words")]];
+      return ["user", "user", [said(rec.text || "", "words"), ...attached(rec)]];
     case "context": {
       const text = whole(rec.text);
       const summary = [make("span", "dim", `context, ${size(text.length)}`), make("span", "peek", firstLine(text))];
@@ -167,11 +182,12 @@ function body(row) {
     }
     case "action": {
       const els = [said(rec.asked || rec.tool || "", "command")];
+      els.push(...(result ? attached(result) : []));
       els.push(result ? resultFold(rec, result) : make("div", "dim", row.group.run.note === "live" ? "is running" : "no result"));
       return [rec.tool || "tool", "tools", els];
     }
     case "result":
-      return [rec.tool || "tool", "tools", [resultFold(null, rec)]];
+      return [rec.tool || "tool", "tools", [...attached(rec), resultFold(null, rec)]];
     case "question":
       return ["asks", "waiting", [said(rec.text || "", "words")]];
     case "answer":

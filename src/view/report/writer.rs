@@ -5,14 +5,21 @@
 use super::{LATER_TEXT, LONGEST_TEXT, MOST_TEXT, Sink};
 use crate::engine::observation::read_ends;
 use crate::error::Result;
+use crate::record::attachments::Attachment;
+use crate::record::attachments::blobs::Blobs;
 use crate::text::disguise::printable;
 use crate::text::json::Object;
 use crate::text::shorten::{head, tail};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
 use std::path::Path;
 
 /// As much is gathered before it is given away.
 const CHUNK: usize = 64 << 10;
+
+/// The most bytes of pictures in a page.
+const MOST_PICTURES: u64 = 20_000_000;
 
 /// Writes a page.
 pub(super) struct Writer<'s> {
@@ -20,6 +27,8 @@ pub(super) struct Writer<'s> {
     buffer: Vec<u8>,
     /// How many bytes of text the page holds.
     texts: usize,
+    /// How many bytes of pictures.
+    pictures: u64,
     /// The reader is gone.
     pub(super) unread: bool,
 }
@@ -28,6 +37,7 @@ pub(super) struct Writer<'s> {
 pub(super) struct PageRecord<'r> {
     object: Object<'r>,
     texts: &'r mut usize,
+    pictures: &'r mut u64,
 }
 
 /// A text that was too long: its beginning, how much is missing, its end, and where all of it is.
@@ -40,6 +50,7 @@ impl<'s> Writer<'s> {
             sink,
             buffer: Vec::new(),
             texts: 0,
+            pictures: 0,
             unread: false,
         }
     }
@@ -60,6 +71,7 @@ impl<'s> Writer<'s> {
         let mut record = PageRecord {
             object: Object::begin(&mut line),
             texts: &mut self.texts,
+            pictures: &mut self.pictures,
         };
         record.put("k", kind);
         fill(&mut record);
@@ -107,6 +119,32 @@ impl PageRecord<'_> {
             self.object.put(key, &value);
         }
         self
+    }
+
+    /// The attachments of an event: for each its line, and the picture itself, or the address of its file.
+    pub(super) fn attachments(&mut self, attachments: &[Attachment], run: &Path) -> &mut Self {
+        if attachments.is_empty() {
+            return self;
+        }
+        let mut blobs = Blobs::of(run);
+        let shown = attachments.iter().map(|attachment| {
+            let fits = *self.pictures + attachment.bytes <= MOST_PICTURES;
+            let picture = Some(attachment).filter(|it| fits && !it.is_document());
+            let address = match picture.and_then(|it| blobs.read(it)) {
+                Some(bytes) => {
+                    *self.pictures += attachment.bytes;
+                    let media_type = attachment.facts.media_type.name();
+                    format!("data:{media_type};base64,{}", BASE64_STANDARD.encode(bytes))
+                }
+                None => blobs
+                    .path(&attachment.sha256)
+                    .to_string_lossy()
+                    .into_owned(),
+            };
+            (attachment.line(), address)
+        });
+        let shown: Vec<(String, String)> = shown.collect();
+        self.put("attached", &shown)
     }
 
     /// How long a text may be that is not cut.

@@ -70,6 +70,13 @@ fn conversation(messages: &[Value]) -> Vec<String> {
         match role {
             "system" if at > 0 => found.push(format!("message {at}: a second system message")),
             "system" | "user" if message["content"].is_string() => {}
+            "user" if message["content"].is_array() => {
+                for part in message["content"].as_array().into_iter().flatten() {
+                    if !is_part(part) {
+                        found.push(format!("message {at}: a part that is none: {part}"));
+                    }
+                }
+            }
             "assistant" => match &message["tool_calls"] {
                 Value::Null if message["content"].is_string() => {}
                 Value::Array(calls) if !calls.is_empty() => {
@@ -105,6 +112,36 @@ fn conversation(messages: &[Value]) -> Vec<String> {
         found.push(format!("calls {open:?} have no result at the end"));
     }
     found
+}
+
+fn is_part(part: &Value) -> bool {
+    let keys: Vec<&str> = part
+        .as_object()
+        .map_or_else(Vec::new, |it| it.keys().map(String::as_str).collect());
+    match keys[..] {
+        ["type", "text"] => part["text"]
+            .as_str()
+            .is_some_and(|it| !it.trim().is_empty()),
+        ["type", "image_url"] => is_data_url(&part["image_url"]["url"], "image/"),
+        ["type", "file"] => {
+            let file = &part["file"];
+            file["filename"].is_string() && is_data_url(&file["file_data"], "application/pdf")
+        }
+        _ => false,
+    }
+}
+
+/// True for bytes of such a type as base64.
+pub fn is_data_url(url: &Value, media_type: &str) -> bool {
+    let url = url.as_str().and_then(|url| url.strip_prefix("data:"));
+    let parts = url.and_then(|url| url.split_once(";base64,"));
+    parts.is_some_and(|(kind, data)| kind.starts_with(media_type) && is_base64(data))
+}
+
+pub fn is_base64(data: &str) -> bool {
+    use base64::Engine;
+    let decoded = base64::prelude::BASE64_STANDARD.decode(data);
+    decoded.is_ok_and(|bytes| !bytes.is_empty())
 }
 
 fn objection_to_call(call: &Value) -> Option<String> {

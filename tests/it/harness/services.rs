@@ -369,6 +369,31 @@ fn is_id(id: &Value) -> bool {
         .is_some_and(|id| (1..=64).contains(&id.len()) && id.chars().all(allowed))
 }
 
+/// True for what Messages takes as a result: text, also parts of it, and unless it is an error pictures.
+fn is_result(block: &Value) -> bool {
+    let is_error = block["is_error"] == true;
+    let Some(parts) = block["content"].as_array() else {
+        return !is_blank(&block["content"]);
+    };
+    let mut parts = parts.iter();
+    parts.all(|part| match part["type"].as_str() {
+        Some("text") => !is_blank(&part["text"]),
+        Some("image" | "document") => !is_error && is_source(part),
+        _ => false,
+    })
+}
+
+fn is_source(block: &Value) -> bool {
+    let source = &block["source"];
+    let media_type = source["media_type"].as_str().unwrap_or_default();
+    let fits = match block["type"] == "image" {
+        true => media_type.starts_with("image/"),
+        false => media_type == "application/pdf",
+    };
+    let data = source["data"].as_str().unwrap_or_default();
+    fits && source["type"] == "base64" && super::check::is_base64(data)
+}
+
 fn is_blank(text: &Value) -> bool {
     text.as_str().is_none_or(|text| text.trim().is_empty())
 }
@@ -534,8 +559,11 @@ fn messages_objections(request: &Value) -> Vec<String> {
                 "tool_use" if !is_id(&block["id"]) || !block["input"].is_object() => {
                     no(format!("messages.{at}: {block}"));
                 }
-                "tool_result" if is_blank(&block["content"]) => {
-                    no(format!("messages.{at}: an empty result"));
+                "tool_result" if !is_result(block) => {
+                    no(format!("messages.{at}: no result: {block}"));
+                }
+                "image" | "document" if !is_source(block) => {
+                    no(format!("messages.{at}: {block}"));
                 }
                 _ if is_thinking => {
                     let bound_to = format!("{place} {}", behind(request, at));

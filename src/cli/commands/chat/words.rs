@@ -24,7 +24,11 @@ use std::path::Path;
 /// The words, what follows them, and what they do.
 const WORDS: [(&str, &str, &str); 9] = [
     ("/help", "", "print this list"),
-    ("/file", "PATH", "add a file's text to the next message"),
+    (
+        "/file",
+        "PATH",
+        "add a file's text, a picture or a PDF to the next message",
+    ),
     ("/edit", "[TEXT]", "write a message in $VISUAL or $EDITOR"),
     (
         "/model",
@@ -113,7 +117,7 @@ impl Chat<'_> {
     /// Reads a file once, so that what is wrong with it is said now.
     fn attach(&mut self, name: &str) -> Result<()> {
         if name.is_empty() {
-            return Err(Error::usage("/file needs the path of a text file"));
+            return Err(Error::usage("/file needs the path of a file"));
         }
         let mut parts = self.attached.clone();
         parts.push(GivenPart::File(person::at_home(Path::new(name))));

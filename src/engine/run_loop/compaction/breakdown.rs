@@ -12,7 +12,9 @@ use crate::unix::terminal::{Tone, columns};
 /// Prints what a request consists of: bytes, and tokens by estimate.
 pub(super) fn print(engine: &mut Engine<'_>, mut request: Neutral, run: &Run<'_>) -> Result<()> {
     let sent = engine.talk.measure(&mut request)?;
-    let rate = engine.talk.sizes.tokens(sent) as f64 / request.bytes.len().max(1) as f64;
+    let attached = engine.talk.sizes.attachment_tokens;
+    let texts = engine.talk.sizes.tokens(sent) - attached;
+    let rate = texts as f64 / request.bytes.len().max(1) as f64;
     let conversation = engine.talk.transcript.messages().len();
     let form = engine.talk.transcript.form();
     let (said, answers, observations) = of_turns(run, form);
@@ -40,12 +42,19 @@ pub(super) fn print(engine: &mut Engine<'_>, mut request: Neutral, run: &Run<'_>
         ("tokens, about", Column::Number),
     ]);
     for (what, bytes) in rows.into_iter().filter(|(_, bytes)| *bytes > 0) {
-        let tokens = (bytes as f64 * rate).ceil() as u64;
+        let more = if what == "all" { attached } else { 0 };
+        let tokens = (bytes as f64 * rate).ceil() as u64 + more;
         table.rows.push(vec![
             what.to_owned(),
             grouped(bytes as u64),
             grouped(tokens),
         ]);
+    }
+    if attached > 0 {
+        let what = "of these, pictures and documents".to_owned();
+        table
+            .rows
+            .push(vec![what, String::new(), grouped(attached)]);
     }
     for line in table.lines(columns()).lines() {
         engine.log.screen.progress(&[(Tone::Dim, line)]);
@@ -55,7 +64,7 @@ pub(super) fn print(engine: &mut Engine<'_>, mut request: Neutral, run: &Run<'_>
 
 /// The bytes of people's messages, of answers, and of observations in requests as they are.
 fn of_turns(run: &Run<'_>, form: &Form) -> (u64, u64, u64) {
-    let sizes = super::plan::turn_sizes(run, form);
+    let sizes = super::plan::turn_sizes(run, form, f64::INFINITY);
     let (mut said, mut answers, mut observations) = (0, 0, 0);
     for (turn, size) in run.turns.iter().zip(sizes) {
         match turn {

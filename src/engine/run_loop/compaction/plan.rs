@@ -3,6 +3,7 @@
 //! Pure.
 
 use crate::config::compact::CompactShares;
+use crate::record::messages::attached::ShownAttachments;
 use crate::record::messages::{self, Form, shortened};
 use crate::record::state::{Run, Turn};
 use crate::text::json;
@@ -16,6 +17,8 @@ pub(super) struct Aim {
     pub(super) before: u64,
     /// Tokens of a byte of the conversation, by estimate.
     pub(super) rate: f64,
+    /// The attachments that requests have.
+    pub(super) shown: ShownAttachments,
 }
 
 /// The part of a conversation that is shortened: its first turns, whole iterations.
@@ -37,8 +40,8 @@ pub(super) enum CompactionPlan {
     Summary(OldPart),
 }
 
-/// The bytes of each turn in requests as they are now.
-pub(super) fn turn_sizes(run: &Run<'_>, form: &Form) -> Vec<u64> {
+/// The bytes of each turn in requests as they are now; those of its attachments by their tokens, at this rate.
+pub(super) fn turn_sizes(run: &Run<'_>, form: &Form, rate: f64) -> Vec<u64> {
     let (summarized, cleared) = (run.summarized_turns(), run.cleared_turns());
     let mut scratch = Vec::new();
     let size = |(at, turn): (usize, &Turn<'_>)| {
@@ -48,7 +51,12 @@ pub(super) fn turn_sizes(run: &Run<'_>, form: &Form) -> Vec<u64> {
         scratch.clear();
         let compaction = Some(&run.compaction).filter(|_| at < cleared);
         messages::turn(&mut scratch, turn, form, compaction);
-        scratch.len() as u64 + 1
+        let attached = if at < cleared {
+            0
+        } else {
+            tokens_of(turn, &form.shown)
+        };
+        scratch.len() as u64 + 1 + (attached as f64 / rate) as u64
     };
     run.turns.iter().enumerate().map(size).collect()
 }
@@ -61,8 +69,10 @@ pub(super) fn plan(run: &Run<'_>, sizes: &[u64], aim: &Aim) -> CompactionPlan {
     let summarized = run.summarized_turns();
     let known = run.cleared_turns().max(summarized).min(part.turns);
     let turns = run.turns[known..part.turns].iter();
+    let attached: u64 = turns.clone().map(|turn| tokens_of(turn, &aim.shown)).sum();
     let saved: u64 = turns.map(|turn| saved_in(run, turn)).sum();
-    let after = aim.before.saturating_sub((saved as f64 * aim.rate) as u64);
+    let saved = (saved as f64 * aim.rate) as u64 + attached;
+    let after = aim.before.saturating_sub(saved);
     let wanted = (aim.shares.to * aim.window as f64).min(aim.before as f64 * 0.75);
     let has_more = part_of(run, summarized).map(|it| it.turns) != Some(part.turns);
     match saved > 0 && (after as f64 <= wanted || !has_more) {
@@ -70,6 +80,11 @@ pub(super) fn plan(run: &Run<'_>, sizes: &[u64], aim: &Aim) -> CompactionPlan {
         false if has_more => CompactionPlan::Summary(part),
         false => CompactionPlan::Nothing,
     }
+}
+
+/// The tokens of a turn's attachments in requests.
+fn tokens_of(turn: &Turn<'_>, shown: &ShownAttachments) -> u64 {
+    turn.attached().into_iter().map(|it| shown.tokens(it)).sum()
 }
 
 /// The number of turns before the newest part, which is kept.
@@ -142,7 +157,9 @@ mod tests {
     use crate::record::state::{self, Reading};
     use serde_json::{Value, json};
 
-    const FORM: Form = Form::Chat(None);
+    fn form() -> Form {
+        Form::chat(None)
+    }
 
     /// A message, and iterations with a call each, whose observations have so many bytes.
     fn journal(observations: &[usize]) -> String {
@@ -170,12 +187,13 @@ mod tests {
 
     /// The plan for a window of so many tokens, each of a byte.
     fn planned(run: &Run<'_>, window: u64) -> CompactionPlan {
-        let sizes = turn_sizes(run, &FORM);
+        let sizes = turn_sizes(run, &form(), 1.0);
         let aim = Aim {
             shares: CompactShares::default(),
             window,
             before: sizes.iter().sum(),
             rate: 1.0,
+            shown: ShownAttachments::default(),
         };
         plan(run, &sizes, &aim)
     }
@@ -231,7 +249,7 @@ mod tests {
                 journal += &text(&[json!({"type": "USER_MESSAGE", "content": "more"})]);
             }
             let run = read(&journal);
-            let before: u64 = turn_sizes(&run, &FORM).iter().sum();
+            let before: u64 = turn_sizes(&run, &form(), 1.0).iter().sum();
             match planned(&run, random.u64(500..40_000)) {
                 CompactionPlan::Nothing => {}
                 CompactionPlan::Clear(part, _) | CompactionPlan::Summary(part) => {

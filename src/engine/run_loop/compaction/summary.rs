@@ -5,6 +5,7 @@ use super::super::conversation::ModelReply;
 use super::super::fallback::change_model;
 use super::super::hook_points::{after_response, before_request, see_compactions};
 use super::super::outcome::{Step, halt_on};
+use super::super::refused_attachments::after_refusal;
 use super::super::written_call::called_in;
 use super::learn_window;
 use crate::error::Error;
@@ -45,8 +46,8 @@ impl WrittenSummary {
     }
 }
 
-/// Asks for a summary of a conversation, which is that of `request`. None: the model has failed, and another is asked
-/// from now on.
+/// Asks for a summary of a conversation, which is that of `request`. None: the conversation
+/// is sent in another form, or to another model, from now on.
 pub(super) fn write(
     engine: &mut Engine<'_>,
     request: &Neutral,
@@ -96,6 +97,10 @@ pub(super) fn write(
                 left_out += 1;
                 halt_on(engine.must_end())?;
                 continue;
+            }
+            ModelReply::AttachmentsRefused(why) => {
+                after_refusal(engine, &why)?;
+                return Ok(None);
             }
             ModelReply::Failed(failed) => {
                 let Engine {

@@ -1,0 +1,144 @@
+//! The bytes of attachments: each once in `io/blobs`, in a file named by its digest.
+//!
+//! Architecture invariant: bytes are on disk before an event that names them. Whatever is read back is compared with its
+//! digest: a workspace may bring any file.
+
+use super::{Attachment, LARGEST};
+use crate::error::{At, Result};
+use crate::text::digest::{sha256, sha256_of};
+use crate::unix::files;
+use rustix::fs::OFlags;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The directory of a run's blobs, from the run's directory.
+pub(crate) const BLOBS: &str = "io/blobs";
+
+/// The blobs of a run.
+#[derive(Debug)]
+pub(crate) struct Blobs {
+    dir: PathBuf,
+    /// What a file was when its digest was right.
+    known: HashMap<String, FileStamp>,
+}
+
+type FileStamp = (u64, u64, i64, i64, i64, i64);
+
+fn stamp(file: &File) -> io::Result<FileStamp> {
+    let meta = file.metadata()?;
+    Ok((
+        meta.ino(),
+        meta.len(),
+        meta.mtime(),
+        meta.mtime_nsec(),
+        meta.ctime(),
+        meta.ctime_nsec(),
+    ))
+}
+
+/// Keeps bytes in a run's directory. They are on disk when this returns, unless `syncs` is false.
+pub(crate) fn store(run: &Path, bytes: &[u8], syncs: bool) -> Result<()> {
+    let dir = files::make_dirs_below(run, Path::new(BLOBS))?;
+    let digest = sha256(bytes);
+    let path = dir.join(&digest);
+    let is_there = files::open_unlinked(&path).is_ok_and(|mut file| {
+        file.metadata()
+            .is_ok_and(|it| it.len() == bytes.len() as u64)
+            && matches!(sha256_of(&mut file, &|| false), Ok(Some((_, sum))) if sum == digest)
+    });
+    if !is_there {
+        let temporary = dir.join(format!(".{digest}.tmp"));
+        files::remove(&temporary)?;
+        let mut file = files::create(&temporary)?;
+        file.write_all(bytes).at("write", &temporary)?;
+        if syncs {
+            file.sync_all().at("sync", &temporary)?;
+        }
+        std::fs::rename(&temporary, &path).at("rename", &temporary)?;
+    }
+    if !syncs {
+        return Ok(());
+    }
+    // What an earlier process found there need not be on disk.
+    if is_there {
+        files::open_unlinked(&path)
+            .and_then(|file| file.sync_all())
+            .at("sync", &path)?;
+    }
+    files::sync_dir(&dir)?;
+    dir.parent().map_or(Ok(()), files::sync_dir)
+}
+
+/// Copies the blobs of these attachments from one run to another. What is gone is left out.
+pub(crate) fn copy<'a>(
+    from: &Path,
+    to: &Path,
+    attachments: impl Iterator<Item = &'a Attachment>,
+) -> Result<()> {
+    let mut blobs = Blobs::of(from);
+    for attachment in attachments {
+        if let Some(bytes) = blobs.read(attachment) {
+            store(to, &bytes, true)?;
+        }
+    }
+    Ok(())
+}
+
+impl Blobs {
+    /// Those of the run in a directory.
+    pub(crate) fn of(run: &Path) -> Self {
+        Self {
+            dir: run.join(BLOBS),
+            known: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn path(&self, digest: &str) -> PathBuf {
+        self.dir.join(digest)
+    }
+
+    /// Opens a blob. None if it is gone, changed or no regular file of a run's own directory.
+    pub(crate) fn open(&mut self, digest: &str) -> Option<File> {
+        let is_real = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir());
+        let io = self.dir.parent()?;
+        if !is_real(io) || !is_real(&self.dir) {
+            return None;
+        }
+        let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let mut file = File::options()
+            .read(true)
+            .custom_flags(flags.bits().cast_signed())
+            .open(self.path(digest))
+            .ok()?;
+        let meta = file.metadata().ok()?;
+        if !meta.is_file() || meta.len() > LARGEST {
+            return None;
+        }
+        let now = stamp(&file).ok()?;
+        if self.known.get(digest) == Some(&now) {
+            return Some(file);
+        }
+        let (_, sum) = sha256_of(&mut file, &|| false).ok()??;
+        if sum != digest || stamp(&file).ok()? != now {
+            return None;
+        }
+        self.known.insert(digest.to_owned(), now);
+        Some(file)
+    }
+
+    /// True if the bytes of an attachment are there.
+    pub(crate) fn has(&mut self, attachment: &Attachment) -> bool {
+        let file = self.open(&attachment.sha256);
+        file.is_some_and(|file| file.metadata().is_ok_and(|it| it.len() == attachment.bytes))
+    }
+
+    /// The bytes of an attachment, if they are there.
+    pub(crate) fn read(&mut self, attachment: &Attachment) -> Option<Vec<u8>> {
+        let file = self.open(&attachment.sha256)?;
+        let bytes = files::read_part(&file, 0, attachment.bytes as usize).ok()?;
+        (sha256(&bytes) == attachment.sha256).then_some(bytes)
+    }
+}

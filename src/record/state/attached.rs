@@ -1,0 +1,103 @@
+//! Attachments in the state: those of each message and result, and which of them requests lack.
+//!
+//! Architecture invariant: an event concerns only those before it.
+
+use super::{Run, Turn};
+use crate::record::attachments::{Attachment, read_list};
+use crate::record::event::Line;
+use serde_json::value::RawValue;
+
+/// The attachments of an event.
+#[derive(Debug, Default)]
+pub struct Attached {
+    /// The event's number.
+    pub(crate) seq: u64,
+    list: Vec<Attachment>,
+    /// How many of the first ones requests lack.
+    left_out: usize,
+}
+
+impl Attached {
+    pub(super) fn read(list: Option<&RawValue>, seq: u64) -> Self {
+        Self {
+            seq,
+            list: read_list(list),
+            left_out: 0,
+        }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[Attachment] {
+        &self.list
+    }
+
+    /// Those that requests may have, with how many come before each.
+    pub(crate) fn sent(&self) -> impl Iterator<Item = (usize, &Attachment)> {
+        self.list.iter().enumerate().skip(self.left_out)
+    }
+}
+
+/// Attachments that requests lack from an event on.
+#[derive(Debug)]
+pub(crate) struct LeftOut {
+    /// Numbers of events.
+    seqs: Vec<u64>,
+    /// How many of the last of these; none: all.
+    of_last: Option<u64>,
+}
+
+impl LeftOut {
+    /// Reads the event, whose number is `own`.
+    pub(super) fn read(line: &Line<'_>, own: u64) -> Option<Self> {
+        let mut seqs: Vec<u64> = serde_json::from_str(line.seqs?.get()).ok()?;
+        seqs.retain(|seq| *seq < own);
+        Some(Self {
+            seqs,
+            of_last: line.of_last,
+        })
+    }
+
+    /// How many of an event's attachments it concerns, the first ones.
+    fn count(&self, seq: u64) -> usize {
+        match self.of_last.filter(|_| self.seqs.last() == Some(&seq)) {
+            Some(count) => count as usize,
+            None if self.seqs.contains(&seq) => usize::MAX,
+            None => 0,
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// The attachments of the message, or of the results of its calls.
+    pub(crate) fn attached(&self) -> Vec<&Attached> {
+        match self {
+            Turn::User(message) => vec![&message.attached],
+            Turn::Thought(thought) => thought.calls.iter().map(|call| &call.attached).collect(),
+            Turn::Refusal(_) => Vec::new(),
+        }
+    }
+
+    fn attached_mut(&mut self) -> Vec<&mut Attached> {
+        match self {
+            Turn::User(message) => vec![&mut message.attached],
+            Turn::Thought(thought) => {
+                let calls = thought.calls.iter_mut();
+                calls.map(|call| &mut call.attached).collect()
+            }
+            Turn::Refusal(_) => Vec::new(),
+        }
+    }
+}
+
+impl Run<'_> {
+    /// Marks what requests lack.
+    pub(super) fn leave_out(&mut self) {
+        if self.left_out.is_empty() {
+            return;
+        }
+        for attached in self.turns.iter_mut().flat_map(Turn::attached_mut) {
+            let counts = self.left_out.iter().map(|it| it.count(attached.seq));
+            attached.left_out = counts.max().unwrap_or(0);
+        }
+    }
+}
