@@ -99,7 +99,7 @@ fn every_example_is_in_the_table_and_has_a_page_that_is_run() {
 
 #[test]
 fn every_command_of_a_page_can_be_given_twice() {
-    let needs: [(&str, &[&str]); 11] = [
+    let needs: [(&str, &[&str]); 12] = [
         ("calculator", &["bc"]),
         ("code-reviewer", &["git"]),
         ("drivers", &["jq"]),
@@ -110,6 +110,7 @@ fn every_command_of_a_page_can_be_given_twice() {
         ("orchestration/batch", &["bc", "make", "parallel"]),
         ("orchestration/cron", &["flock"]),
         ("python-repl", &["python3"]),
+        ("screenshot", &["chromium", "python3"]),
         ("terminal", &["tmux"]),
     ];
     let mut bad = Vec::new();
@@ -242,6 +243,15 @@ fn python_repl_keeps_files_and_leaves_no_session() {
     let seen = result["observation_content"].as_str().unwrap();
     assert!(seen.contains(r#""stdout":"285\n""#), "{seen}");
     assert_eq!(sessions(&world, "tmp/python"), 0);
+}
+
+#[test]
+fn screenshot_shows_the_model_a_page_as_a_browser_renders_it() {
+    let Some(world) = as_shown("screenshot", &["chromium", "python3"]) else {
+        return;
+    };
+    let result = Run::latest(&world.path("tmp/screenshot")).result(1);
+    assert_eq!(result["attachments"][0]["width"], 800, "{result}");
 }
 
 #[test]

@@ -1,0 +1,4 @@
+#!/bin/sh
+# Serves as the model.
+set -eu
+exec python3 "$(dirname "$0")/model.py"
