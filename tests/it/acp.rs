@@ -1,7 +1,10 @@
 //! `delta acp`: an editor holds sessions, each a run in its directory.
 
+use crate::attachments::png;
 use crate::harness::services::{HERE, streaming, text_stream};
 use crate::harness::*;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
@@ -187,7 +190,11 @@ fn the_agent_says_what_it_can_and_refuses_what_is_no_request() {
         capabilities["sessionCapabilities"],
         json!({"list": {}, "resume": {}, "close": {}})
     );
-    assert_eq!(capabilities["promptCapabilities"]["embeddedContext"], true);
+    let prompts = &capabilities["promptCapabilities"];
+    assert_eq!(
+        (&prompts["embeddedContext"], &prompts["image"]),
+        (&json!(true), &json!(true))
+    );
     fails(
         &client.call("session/set_mode", json!({})),
         -32601,
@@ -334,6 +341,17 @@ fn blocks_of_a_prompt_become_one_message() {
         said["content"],
         "Look:\n\n[a.rs](file:///a.rs)\n\n# File: file:///b.rs\n\nfn b() {}"
     );
+    world.model_says([text("done")]);
+    let data = BASE64_STANDARD.encode(png(3, 2, b""));
+    let prompt = json!([{"type": "image", "data": data, "mimeType": "image/png"}]);
+    let answer = client.call(
+        "session/prompt",
+        json!({"sessionId": session, "prompt": prompt}),
+    );
+    stops(&answer, "end_turn");
+    let said = world.latest().events("USER_MESSAGE").remove(1);
+    assert_eq!(said["content"], "[picture 1-picture.png, 3x2, image/png]");
+    assert_eq!(said["attachments"][0]["width"], 3);
     for (prompt, words) in [
         (json!([]), "empty"),
         (json!([{"type": "text", "text": " "}]), "empty"),

@@ -36,9 +36,6 @@ use updates::Shows;
 /// The version of the protocol.
 const PROTOCOL: u64 = 1;
 
-/// Pictures in prompts are passed on with `-f`, which takes texts alone.
-const TAKES_PICTURES: bool = false;
-
 /// Bytes that the client may leave unread before nothing more is read from it or from runs.
 const BACKLOG: usize = 1 << 20;
 
@@ -249,7 +246,7 @@ impl EditorServer {
             "protocolVersion": PROTOCOL,
             "agentCapabilities": {
                 "loadSession": true,
-                "promptCapabilities": {"image": TAKES_PICTURES, "embeddedContext": true, "audio": false},
+                "promptCapabilities": {"image": true, "embeddedContext": true, "audio": false},
                 "mcpCapabilities": {"http": false, "sse": false},
                 "sessionCapabilities": {"list": {}, "resume": {}, "close": {}},
             },
