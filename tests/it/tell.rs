@@ -220,10 +220,9 @@ fn a_message_resets_no_count_of_the_same_call() {
 
 #[test]
 fn the_example_passes_a_question_on() {
-    if !installed(&["jq"]) {
+    let Some(world) = as_shown("orchestration/notify", &["jq"]) else {
         return;
-    }
-    let world = World::unasked();
+    };
     for program in ["mail", "curl", "notify-send"] {
         let script = "#!/bin/sh\necho \"$0\" | sed 's,.*/,,' > ../sent\nprintf '%s\\n' \"$@\" >> ../sent\n\
                       [ \"${0##*/}\" = notify-send ] || cat >> ../sent\n";

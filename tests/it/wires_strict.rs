@@ -83,7 +83,7 @@ fn messages_are_refused_as_the_service_refuses_them() {
                 "non-whitespace",
             ),
             (|it| it["system"][0]["text"] = json!(""), "non-empty"),
-            (|it| blocks(it, 2)[0]["content"] = json!(""), "empty result"),
+            (|it| blocks(it, 2)[0]["content"] = json!(""), "no result"),
             // The limit of the answer.
             (
                 |it| drop(it.as_object_mut().unwrap().shift_remove("max_tokens")),

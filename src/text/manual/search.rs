@@ -363,7 +363,7 @@ mod tests {
                 "delta-run(1) SIGNALS: ",
                 "another terminal",
             ),
-            ("images", "delta-run(1) THE MESSAGE: ", ""),
+            ("images", "delta-run(1) -f file, --file file: ", ""),
             (
                 "share",
                 "delta-report(1) Security: ",

@@ -4,6 +4,7 @@ use super::{Broken, Heard, Listener, append, take};
 use crate::record::event::REASONING;
 use crate::text::json::{self, Object};
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 
 /// The received part of a completion.
 #[derive(Default)]
@@ -12,6 +13,8 @@ pub(super) struct Chunks {
     members: Map<String, Value>,
     message: Map<String, Value>,
     calls: Vec<StreamedCall>,
+    /// The newest call of each index.
+    newest: HashMap<u64, usize>,
     finish_reason: Option<String>,
     usage: Option<Map<String, Value>>,
     has_choice: bool,
@@ -152,14 +155,22 @@ impl Chunks {
             _ => None,
         };
         let id: String = id.unwrap_or_default();
-        let at = self.calls.iter().rposition(|call| {
+        let is_meant = |call: &StreamedCall| {
             let known = call.members.get("id").and_then(Value::as_str);
             // Some servers number all of them 0.
             let is_other =
                 !id.is_empty() && known.is_some_and(|known| !known.is_empty() && known != id);
             !is_other && (index.is_none() || call.index == index)
-        });
+        };
+        let at = match index.map(|index| self.newest.get(&index)) {
+            Some(None) => None,
+            Some(Some(at)) if is_meant(&self.calls[*at]) => Some(*at),
+            _ => self.calls.iter().rposition(is_meant),
+        };
         let at = at.unwrap_or_else(|| {
+            if let Some(index) = index {
+                self.newest.insert(index, self.calls.len());
+            }
             self.calls.push(StreamedCall {
                 index,
                 ..StreamedCall::default()
