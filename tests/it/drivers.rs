@@ -241,7 +241,10 @@ fn claude_has_a_line_for_each_message() {
     assert!(printed[1..].iter().all(|it| it["session_id"] == run));
     assert_eq!(printed[1]["tools"], json!(["say", "write", "files_get"]));
     let content = &printed[2]["message"]["content"];
-    assert_eq!(content[0], json!({"type": "text", "text": "I say it"}));
+    assert_eq!(
+        content[0],
+        json!({"type": "text", "text": "I say it", "citations": null})
+    );
     assert_eq!(
         content[1],
         json!({"type": "tool_use", "id": "c1", "name": "say", "input": {"word": "hi"}})
@@ -254,6 +257,9 @@ fn claude_has_a_line_for_each_message() {
     );
     assert_eq!(printed[5]["result"], "done");
     assert_eq!(printed[5]["num_turns"], 2);
+    let usage = printed[5]["usage"].as_object().unwrap();
+    let unknown: Vec<&String> = usage.keys().filter(|it| usage[*it].is_null()).collect();
+    assert_eq!(unknown, ["fallback_credit"], "the others must have a value");
     assert!(
         printed[8]["errors"][0]
             .as_str()

@@ -16,7 +16,15 @@ def say($place; $line): .out += [$line + {session_id: .run, uuid: uuid($place)}]
 
 def usage($input; $output): {
   input_tokens: $input, output_tokens: $output, cache_creation_input_tokens: 0, cache_read_input_tokens: 0,
-  cache_creation: null, server_tool_use: null, service_tier: null, inference_geo: null, iterations: null, speed: null
+  cache_creation: null, server_tool_use: null, service_tier: null, inference_geo: null, iterations: null, speed: null,
+  output_tokens_details: null, fallback_credit: null
+};
+
+# A turn's: what is unknown must not be null there.
+def turn_usage: usage(.input; .output) + {
+  cache_creation: {ephemeral_1h_input_tokens: 0, ephemeral_5m_input_tokens: 0},
+  server_tool_use: {web_search_requests: 0, web_fetch_requests: 0}, service_tier: "standard", inference_geo: "",
+  iterations: [], speed: "standard", output_tokens_details: {thinking_tokens: 0}
 };
 
 def begin($config):
@@ -37,7 +45,7 @@ def object: (if type == "string" then (try fromjson catch {}) else . end) | if t
 def thought($event):
   [$event.tool_calls[]? | {type: "tool_use", id, name: .function.name, input: (.function.arguments | object)}] as $calls
   | [$event.wire.items[]? | select(.type? == "thinking" and .signature?) | {type, thinking, signature}] as $thinking
-  | [$event.content | strings | select(. != "") | {type: "text", text: .}] as $text
+  | [$event.content | strings | select(. != "") | {type: "text", text: ., citations: null}] as $text
   | ({length: "max_tokens", content_filter: "refusal"}[$event.finish_reason // ""]
       // (if $calls == [] then "end_turn" else "tool_use" end)) as $stop
   | ($event.usage.prompt_tokens // 0) as $input
@@ -47,7 +55,8 @@ def thought($event):
   | say($event.seq; {
       type: "assistant", parent_tool_use_id: null, message: {
         id: "msg_\($event.seq)", type: "message", role: "assistant", model: ($event.model // .model),
-        content: ($thinking + $text + $calls), stop_reason: $stop, stop_sequence: null, usage: usage($input; $output)
+        content: ($thinking + $text + $calls), stop_reason: $stop, stop_sequence: null, stop_details: null,
+        usage: usage($input; $output), container: null, context_management: null, diagnostics: null
       }
     });
 
@@ -96,7 +105,7 @@ def result($event):
      end) as $ending
   | say("result-\(.seq)"; {
       type: "result", duration_ms: ($event.metrics.duration_ms // 0), duration_api_ms: 0,
-      num_turns: ($event.metrics.iterations // 0), total_cost_usd: 0, usage: usage(.input; .output),
+      num_turns: ($event.metrics.iterations // 0), total_cost_usd: 0, usage: turn_usage,
       modelUsage: {(.model): {
         inputTokens: .input, outputTokens: .output, cacheReadInputTokens: 0, cacheCreationInputTokens: 0,
         webSearchRequests: 0, costUSD: 0, contextWindow: 0, maxOutputTokens: 0
