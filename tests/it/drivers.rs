@@ -1,5 +1,6 @@
 //! `examples/drivers`: a run as the events of other programs, line by line.
 
+use crate::harness::services::{Api, Said, answer_of};
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -292,6 +293,36 @@ fn claude_names_the_limit_that_ended_a_turn() {
     assert_eq!(last["terminal_reason"], "max_turns");
     assert_eq!(last["is_error"], true);
     assert_eq!(world.server.last().json()["model"], "m");
+}
+
+#[test]
+fn costs_and_cached_tokens_are_those_of_the_run() {
+    if !installed(&["jq"]) {
+        return;
+    }
+    let world = World::new()
+        .llm("window: 1000")
+        .top("pricing: {input: 10000, output: 0, cached: 5000}");
+    let said = Said {
+        text: "done".to_owned(),
+        ..Said::default()
+    };
+    let reply = || completion(&answer_of(Api::Chat, &Value::Null, &said));
+    world.model_says([reply(), reply()]);
+    let words = ["exec", "--json", "go"];
+    let printed = lines(&world.driven("codex/codex", &words, "").exits(0));
+    assert_eq!(printed.last().unwrap()["usage"]["cached_input_tokens"], 60);
+    let printed = lines(&world.driven("claude/claude", &["-p", "go"], "").exits(0));
+    let result = printed.last().unwrap();
+    assert_eq!(result["total_cost_usd"], 0.7);
+    let models = result["modelUsage"].as_object().unwrap();
+    assert_eq!(
+        models.values().next().unwrap(),
+        &json!({
+            "inputTokens": 40, "outputTokens": 10, "cacheReadInputTokens": 60, "cacheCreationInputTokens": 0,
+            "webSearchRequests": 0, "costUSD": 0.7, "contextWindow": 1000, "maxOutputTokens": 0,
+        })
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-# The lines of `delta run --format jsonl` as those of `claude -p --output-format stream-json`. Needs jq 1.6; run with
-# -nc --unbuffered --arg version VERSION.
+# The lines of `delta run --format jsonl`, and what `delta stats --format json` prints afterwards, as those of
+# `claude -p --output-format stream-json`. Needs jq 1.6; run with -nc --unbuffered --arg version VERSION.
 
 def digits: "0123456789abcdef";
 def hex($width): . as $n | reduce range($width) as $_ ({n: $n, text: ""};
@@ -31,6 +31,7 @@ def begin($config):
   if .has_begun then . else
     .has_begun = true
     | .model = ($config.llm.model // "")
+    | .limits = {contextWindow: ($config.llm.window // 0), maxOutputTokens: ($config.llm.max_tokens // 0)}
     | .has_schema = ($config.output_schema != null)
     | say("init-\(.seq)"; {
         type: "system", subtype: "init", apiKeySource: "none", claude_code_version: "0.0.0 (delta \($version))",
@@ -91,8 +92,11 @@ def question($event):
     ["delta", "continue", "-w", $event.metadata.workspace_path, "--run-id", $event.run_id,
       "--question", $event.interaction.request_id, "-m", "ANSWER"] | map(strings) | @sh);
 
-def result($event):
+# Costs, and tokens of a model, are those of all turns.
+def result($event; $stats):
   begin({})
+  | ($stats.spent.cost // $stats.cost // 0) as $cost
+  | ($stats.cached_tokens // 0) as $cached
   | (if $event.status == "COMPLETED" then
        {subtype: "success", is_error: false, result: $event.result, stop_reason: "end_turn", terminal_reason: "completed"}
        + (if .has_schema then {structured_output: ($event.result | try fromjson catch .)} else {} end)
@@ -105,11 +109,12 @@ def result($event):
      end) as $ending
   | say("result-\(.seq)"; {
       type: "result", duration_ms: ($event.metrics.duration_ms // 0), duration_api_ms: 0,
-      num_turns: ($event.metrics.iterations // 0), total_cost_usd: 0, usage: turn_usage,
-      modelUsage: {(.model): {
-        inputTokens: .input, outputTokens: .output, cacheReadInputTokens: 0, cacheCreationInputTokens: 0,
-        webSearchRequests: 0, costUSD: 0, contextWindow: 0, maxOutputTokens: 0
-      }},
+      num_turns: ($event.metrics.iterations // 0), total_cost_usd: $cost, usage: turn_usage,
+      modelUsage: {(.model): ({
+        inputTokens: (($stats.tokens.prompt_tokens // .input) - $cached),
+        outputTokens: ($stats.tokens.completion_tokens // .output),
+        cacheReadInputTokens: $cached, cacheCreationInputTokens: 0, webSearchRequests: 0, costUSD: $cost
+      } + .limits)},
       permission_denials: .denials
     } + $ending);
 
@@ -118,8 +123,8 @@ def note($event; $text; $level):
 
 def step($event):
   .out = []
-  | ($event.type // "") as $type
-  | (if $event.seq then .seq = $event.seq else . end)
+  | ($event.type? // "") as $type
+  | (if ($event.seq? // null) then .seq = $event.seq else . end)
   | if $type == "delta" then .run = ($event.run_id // "") | .cwd = ($event.workspace // "")
     elif $type == "ENGINE_START" then begin($event.config)
     elif $type == "THOUGHT" then thought($event)
@@ -143,11 +148,13 @@ def step($event):
           type: "stream_event", parent_tool_use_id: null,
           event: {type: "content_block_delta", index: 0, delta: {type: "text_delta", text: $event.text}}
         })
-    elif $type == "result" then result($event)
+    elif $type == "result" then .result = $event
+    elif $event == "end" then if .result then result(.result; .stats) else . end
+    elif ($event | type) == "array" then .stats = $event[0]
     else . end;
 
 {
   run: "", cwd: "", seq: 0, deltas: 0, has_begun: false, has_schema: false, model: "", calls: {}, denials: [],
-  input: 0, output: 0, stop: null
+  input: 0, output: 0, stop: null, limits: {contextWindow: 0, maxOutputTokens: 0}, result: null, stats: {}
 } as $state
-| foreach inputs as $event ($state; step($event); .out[])
+| foreach (inputs, "end") as $event ($state; step($event); .out[])

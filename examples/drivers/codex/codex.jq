@@ -1,5 +1,5 @@
-# The lines of `delta run --format jsonl`, behind those that the run has recorded before, as the events of
-# `codex exec --json`. Needs jq 1.6; run with -nc --unbuffered.
+# The lines of `delta run --format jsonl`, after those that the run has recorded before, and what `delta stats
+# --format json` prints afterwards, as the events of `codex exec --json`. Needs jq 1.6; run with -nc --unbuffered.
 
 def item($item): .out += [{type: "item.completed", item: ({id: "item_\(.n)"} + $item)}] | .n += 1;
 def note($text): item({type: "error", message: ($text // "")});
@@ -50,14 +50,15 @@ def answered($result):
 def result($event):
   if $event.run_id == null then .out += [{type: "error", message: ($event.error.message // "")}] | .failed = true
   elif $event.status == "COMPLETED" then
-    answered($event.result) | .out += [{type: "turn.completed", usage: .usage}]
+    answered($event.result)
+    | .out += [{type: "turn.completed", usage: (.usage + {cached_input_tokens: (.stats.cached_tokens // 0)})}]
   else
     .out += [{type: "turn.failed", error: {message: ($event.error.message // $event.interaction.prompt // "")}}]
   end;
 
 def step($event):
   .out = []
-  | ($event.type // "") as $type
+  | ($event.type? // "") as $type
   | if $type == "delta" then
       .is_live = true
       | if $event.run_id then
@@ -77,14 +78,16 @@ def step($event):
     elif $type == "COMPACTION" then note("the conversation is shortened (\($event.tokens_before) -> \($event.tokens_after) tokens)")
     elif $type == "ACTION_DEFERRED" then note("\($event.handle) ends later")
     elif $type == "HUMAN_INPUT_REQUEST" then note($event.prompt)
-    elif $type == "result" then result($event)
+    elif $type == "result" then .result = $event
+    elif $event == "end" then if .result then result(.result) else . end
+    elif ($event | type) == "array" then .stats = $event[0]
     else . end;
 
 {
-  n: 0, is_live: false, calls: {}, tools: [], said: null,
+  n: 0, is_live: false, calls: {}, tools: [], said: null, result: null, stats: {},
   usage: {
     input_tokens: 0, cached_input_tokens: 0, cache_write_input_tokens: 0, output_tokens: 0, reasoning_output_tokens: 0
   }
 } as $state
-| foreach inputs as $event ($state; step($event);
+| foreach (inputs, "end") as $event ($state; step($event);
     (select(.is_live) | .out[]), (select(.failed) | "" | halt_error(1)))
