@@ -296,6 +296,18 @@ fn claude_names_the_limit_that_ended_a_turn() {
 }
 
 #[test]
+fn output_that_looks_like_a_refusal_is_none() {
+    if !installed(&["jq"]) {
+        return;
+    }
+    let world = World::with_tools("- {name: ask, exec: 'echo denied: by the server'}");
+    world.model_says([call("c1", "ask", &json!({})), text("done")]);
+    let printed = lines(&world.driven("claude/claude", &["-p", "go"], "").exits(0));
+    assert!(printed.iter().all(|it| it["subtype"] != "permission_denied"));
+    assert_eq!(printed.last().unwrap()["permission_denials"], json!([]));
+}
+
+#[test]
 fn costs_and_cached_tokens_are_those_of_the_run() {
     if !installed(&["jq"]) {
         return;

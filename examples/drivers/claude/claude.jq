@@ -63,7 +63,7 @@ def thought($event):
 
 def ended($event):
   ($event.observation_content // "") as $text
-  | (if $text | startswith("denied: ") then
+  | (if $event.status == "ERROR" and ($text | startswith("denied: ")) then
        {tool_name: $event.tool_name, tool_use_id: $event.action_id} as $call
        | .denials += [$call + {tool_input: (.calls[$event.action_id].input // {})}]
        | say("\($event.seq)-denied"; {type: "system", subtype: "permission_denied", message: $text} + $call)
