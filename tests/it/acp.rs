@@ -3,6 +3,7 @@
 use crate::attachments::png;
 use crate::harness::services::{HERE, streaming, text_stream};
 use crate::harness::*;
+use crate::later::{BUILD, let_time_pass};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use rustix::process::Signal;
@@ -593,6 +594,50 @@ fn the_end_of_the_input_ends_what_runs() {
     client.wait("text", |it| it["method"] == "session/update");
     client.end();
     assert_eq!(world.latest().ending().1.unwrap(), "SIGINT");
+}
+
+#[test]
+fn a_signal_ends_what_runs_and_answers_its_prompt() {
+    let world = World::new();
+    world.model_says([streaming(&text_stream(&["one ", "two"], None)).pauses_behind(HERE)]);
+    let mut client = Client::start(&world);
+    let session = client.session(&world);
+    let prompt = client.begin(&session, "go");
+    client.wait("text", |it| it["method"] == "session/update");
+    client.running.signal(Signal::TERM);
+    stops(&client.answer(prompt), "cancelled");
+    client.running.wait().exits(143);
+    assert_eq!(world.latest().ending().1.unwrap(), "SIGINT");
+}
+
+#[test]
+fn a_call_that_ends_later_is_in_progress_until_a_later_turn() {
+    let world = World::with_tools(BUILD);
+    let build = call("c1", "build", &json!({"branch": "main"}));
+    world.model_says([build, text("done")]).may_stay_unasked();
+    let mut client = Client::start(&world);
+    let session = client.session(&world);
+    let states = |client: &Client| {
+        let updates = client.shown(&session, "tool_call_update").into_iter();
+        let states = updates.filter(|it| it["toolCallId"] == "c1");
+        states.map(|it| it["status"].clone()).collect::<Vec<_>>()
+    };
+    stops(&client.prompt(&session, "go"), "end_turn");
+    assert_eq!(states(&client), ["in_progress"]);
+    let said = client.texts(&session, "agent_message_chunk").pop();
+    let said = said.unwrap();
+    assert!(said.contains("waits for build (ci-7); next look"), "{said}");
+
+    let_time_pass(&world.latest(), &["due_at"]);
+    world.write("said", "all green\n");
+    world.write("code", "0");
+    let words = ["tell", "-w", "ws", "--run-id", &session, "a word"];
+    world.delta(words).exits(0);
+    stops(&client.prompt(&session, "and now?"), "end_turn");
+    assert_eq!(states(&client), ["in_progress", "completed"]);
+    assert_eq!(client.texts(&session, "user_message_chunk"), ["a word"]);
+    assert_eq!(world.server.last().observation("c1"), "all green\n");
+    client.end();
 }
 
 #[test]

@@ -34,8 +34,10 @@ pub(super) fn end_of(result: &Value) -> TurnEnd {
     }
     let reason = text(&result["stop_reason"]);
     let is = |reasons: &[StopReason]| reasons.iter().any(|it| it.name() == reason);
-    use StopReason::{Budget, ContentFilter, Length, MaxIterations, NoProgress, Seconds, Tokens};
-    if is(&[ContentFilter]) || reason == "deferred" {
+    use StopReason::{
+        Budget, ContentFilter, Deferred, Length, MaxIterations, NoProgress, Seconds, Tokens,
+    };
+    if is(&[ContentFilter, Deferred]) {
         TurnEnd::Stop(END_TURN, Some(said))
     } else if is(&[Length]) {
         TurnEnd::Stop("max_tokens", Some(said))

@@ -143,7 +143,7 @@ impl Updates {
                     "description": text,
                 })]
             }
-            EventKind::Unknown(ref kind) if kind == "ACTION_DEFERRED" => {
+            EventKind::ActionDeferred => {
                 let id = event.action_id.as_deref().unwrap_or_default();
                 vec![
                     json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress"}),
