@@ -308,6 +308,22 @@ fn output_that_looks_like_a_refusal_is_none() {
 }
 
 #[test]
+fn follow_has_the_exit_status_of_the_run_and_fails_without_one() {
+    if !installed(&["jq"]) {
+        return;
+    }
+    let world = World::new();
+    world.model_says([text("done")]);
+    let follow = |word: &str| {
+        let words = ["-a", "../agent", "-w", ".", word];
+        world.driven("follow.sh", &words, "").end()
+    };
+    let followed = follow("go").exits(0);
+    assert!(followed.stdout.ends_with(b"COMPLETED: final_answer\n"));
+    follow("--nonsense").exits(1).says("unknown option");
+}
+
+#[test]
 fn costs_and_cached_tokens_are_those_of_the_run() {
     if !installed(&["jq"]) {
         return;
