@@ -1,7 +1,8 @@
 //! `examples/drivers`: a run as the events of other programs, line by line.
 
-use crate::harness::services::{Api, Said, answer_of};
+use crate::harness::services::{Api, HERE, Said, answer_of, streaming, text_stream};
 use crate::harness::*;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -303,8 +304,47 @@ fn output_that_looks_like_a_refusal_is_none() {
     let world = World::with_tools("- {name: ask, exec: 'echo denied: by the server'}");
     world.model_says([call("c1", "ask", &json!({})), text("done")]);
     let printed = lines(&world.driven("claude/claude", &["-p", "go"], "").exits(0));
-    assert!(printed.iter().all(|it| it["subtype"] != "permission_denied"));
+    assert!(
+        printed
+            .iter()
+            .all(|it| it["subtype"] != "permission_denied")
+    );
     assert_eq!(printed.last().unwrap()["permission_denials"], json!([]));
+}
+
+#[test]
+fn a_signal_ends_claude_with_its_turn_and_leaves_no_file() {
+    if !installed(&["jq"]) {
+        return;
+    }
+    let world = World::new();
+    world.model_says([streaming(&text_stream(&["one ", "two"], None)).pauses_behind(HERE)]);
+    let scratch = world.path("scratch");
+    std::fs::create_dir(&scratch).unwrap();
+    let words = ["--input-format=stream-json", "--include-partial-messages"];
+    let driven = world.driven("claude/claude", &words, "").open_stdin();
+    let mut running = driven.env("TMPDIR", &scratch).spawn();
+    let user = json!({"type": "user", "message": {"role": "user", "content": "go"}});
+    running.type_in(&format!("{user}\n"));
+    eventually("text arrives", || running.stdout().contains("stream_event"));
+    running.signal(Signal::TERM);
+    let printed = lines(&running.wait().exits(0));
+    assert_eq!(
+        printed.last().unwrap()["errors"],
+        json!(["ended by SIGINT"])
+    );
+    assert!(std::fs::read_dir(&scratch).unwrap().next().is_none());
+}
+
+#[test]
+fn without_jq_no_run_begins() {
+    let world = World::unasked();
+    for (driver, words) in [("codex/codex", "exec"), ("claude/claude", "-p")] {
+        let driven = world.driven(driver, &[words, "go"], "");
+        driven
+            .env("PATH", world.home())
+            .refuses(127, "jq is missing");
+    }
 }
 
 #[test]
