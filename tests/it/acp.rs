@@ -8,6 +8,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 
 const TOOLS: &str = "\
@@ -563,6 +564,13 @@ fn a_cancelled_turn_ends_as_that_and_the_run_can_go_on() {
     client.notify("session/cancel", json!({"sessionId": session}));
     stops(&client.prompt(&session, "finish"), "end_turn");
     assert_eq!(run.ending().0, "COMPLETED");
+    let shown = client.shown(&session, "agent_message_chunk");
+    assert_eq!(shown[2]["content"]["text"], "done");
+    let ids: BTreeSet<&str> = shown
+        .iter()
+        .map(|it| it["messageId"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids.len(), 3, "a cancelled answer is a message of its own");
     client.end();
 }
 

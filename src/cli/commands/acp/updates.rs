@@ -40,6 +40,8 @@ pub(super) struct Updates {
     /// By their ids.
     calls: HashMap<String, ShownCall>,
     answers: ShownAnswers,
+    /// The event with which the current start began.
+    start: u64,
     /// The pieces of the answer that is arriving: its iteration, its attempt and the text.
     arrived: (u64, u64, String),
     /// The last question, and the call that it is about.
@@ -64,6 +66,7 @@ impl Updates {
             tools: Tools::default(),
             calls: HashMap::new(),
             answers: ShownAnswers::default(),
+            start: 0,
             arrived: (0, 0, String::new()),
             asked: (String::new(), String::new()),
             window: 0,
@@ -88,8 +91,12 @@ impl Updates {
             self.arrived = (iteration, attempt, String::new());
         }
         self.arrived.2.push_str(text);
-        let id = message_id(iteration, attempt);
+        let id = self.message_id(iteration, attempt);
         vec![chunk("agent_message_chunk", text, &id)]
+    }
+
+    fn message_id(&self, iteration: u64, attempt: u64) -> String {
+        format!("answer-{}-{iteration}-{attempt}", self.start)
     }
 
     /// A line of the journal.
@@ -100,6 +107,9 @@ impl Updates {
         match event.kind {
             EventKind::EngineStart => {
                 self.tools = Tools::of_start(&event);
+                // An answer that a start has begun, no later one ends.
+                self.start = event.seq.unwrap_or_default();
+                self.arrived = (0, 0, String::new());
                 let config = event
                     .config
                     .and_then(|it| serde_json::from_str(it.get()).ok());
@@ -184,7 +194,7 @@ impl Updates {
             false => (1, &*text),
         };
         if !rest.is_empty() {
-            let id = message_id(iteration, attempt);
+            let id = self.message_id(iteration, attempt);
             all.push(chunk("agent_message_chunk", rest, &id));
         }
         for call in event.calls() {
@@ -318,10 +328,6 @@ impl Updates {
 fn title_of(prompt: &str) -> String {
     let first = prompt.lines().next().unwrap_or_default();
     in_short(first.strip_prefix("$ ").unwrap_or(first), TITLE_WIDTH)
-}
-
-fn message_id(iteration: u64, attempt: u64) -> String {
-    format!("answer-{iteration}-{attempt}")
 }
 
 fn content_of<'a>(event: &Line<'a>) -> Cow<'a, str> {
