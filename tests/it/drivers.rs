@@ -2,6 +2,7 @@
 
 use crate::harness::services::{Api, HERE, Said, answer_of, streaming, text_stream};
 use crate::harness::*;
+use crate::later::{BUILD, let_time_pass};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -361,6 +362,49 @@ fn follow_has_the_exit_status_of_the_run_and_fails_without_one() {
     let followed = follow("go").exits(0);
     assert!(followed.stdout.ends_with(b"COMPLETED: final_answer\n"));
     follow("--nonsense").exits(1).says("unknown option");
+}
+
+#[test]
+fn both_show_a_call_that_ends_later_and_claude_a_word_to_the_run() {
+    if !installed(&["jq"]) {
+        return;
+    }
+    let world = World::with_tools(BUILD);
+    let build = call("c1", "build", &json!({"branch": "main"}));
+    world.model_says([build, text("done")]).may_stay_unasked();
+    let printed = lines(
+        &world
+            .driven("codex/codex", &["exec", "--json", "go"], "")
+            .exits(0),
+    );
+    let [.., later, end] = &printed[..] else {
+        panic!("{printed:?}");
+    };
+    assert_eq!(later["item"]["message"], "ci-7 ends later");
+    let why = end["error"]["message"].as_str().unwrap();
+    assert!(why.contains("waits for build (ci-7)"), "{end}");
+
+    let (run, id) = (world.latest(), world.latest().id());
+    let resume = |message: &str| {
+        let words = ["-p", message, "--resume", &id];
+        lines(&world.driven("claude/claude", &words, "").exits(0))
+    };
+    let early = resume("early");
+    assert_eq!(early.last().unwrap()["terminal_reason"], "tool_deferred");
+    let_time_pass(&run, &["due_at"]);
+    world.write("said", "all green\n");
+    world.write("code", "0");
+    let words = ["tell", "-w", "ws", "--run-id", &id, "a word"];
+    world.delta(words).exits(0);
+    let printed = resume("and now?");
+    let result = &printed[1]["message"]["content"][0];
+    assert_eq!(
+        (&result["tool_use_id"], &result["content"]),
+        (&json!("c1"), &json!("all green\n"))
+    );
+    let word = printed.iter().find(|it| it["isReplay"] == true).unwrap();
+    assert_eq!(word["message"]["content"], "a word");
+    assert_eq!(printed.last().unwrap()["result"], "done");
 }
 
 #[test]
