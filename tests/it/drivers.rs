@@ -408,6 +408,29 @@ fn both_show_a_call_that_ends_later_and_claude_a_word_to_the_run() {
 }
 
 #[test]
+fn partial_messages_of_claude_say_when_an_attempt_is_repeated() {
+    if !installed(&["jq"]) {
+        return;
+    }
+    let world = World::new().llm("max_retries: 3");
+    let broken = text_stream(&["lost ", "words"], None);
+    let broken = broken.split_once("words").unwrap().0.to_owned();
+    let whole = text_stream(&["one ", "two"], None);
+    world.model_says([streaming(&broken), streaming(&whole)]);
+    let words = ["-p", "go", "--include-partial-messages"];
+    let printed = lines(&world.driven("claude/claude", &words, "").exits(0));
+    let shown = printed.iter().filter_map(|it| {
+        let is_retry = it["subtype"] == "api_retry";
+        let text = it["event"]["delta"]["text"].as_str();
+        is_retry.then_some("again").or(text)
+    });
+    assert_eq!(shown.collect::<Vec<_>>(), ["lost ", "again", "one ", "two"]);
+    let retry = printed.iter().find(|it| it["subtype"] == "api_retry");
+    let retry = retry.unwrap();
+    assert_eq!([&retry["attempt"], &retry["max_retries"]], [1, 3]);
+}
+
+#[test]
 fn costs_and_cached_tokens_are_those_of_the_run() {
     if !installed(&["jq"]) {
         return;

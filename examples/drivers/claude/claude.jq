@@ -32,6 +32,7 @@ def begin($config):
     .has_begun = true
     | .model = ($config.llm.model // "")
     | .limits = {contextWindow: ($config.llm.window // 0), maxOutputTokens: ($config.llm.max_tokens // 0)}
+    | .max_retries = ($config.llm.max_retries // 0)
     | .has_schema = ($config.output_schema != null)
     | say("init-\(.seq)"; {
         type: "system", subtype: "init", apiKeySource: "none", claude_code_version: "0.0.0 (delta \($version))",
@@ -121,6 +122,21 @@ def result($event; $stats):
 def note($event; $text; $level):
   say($event.seq; {type: "system", subtype: "informational", content: $text, level: $level});
 
+# A higher attempt makes the text of the earlier ones void.
+def delta($event):
+  (if $event.iteration == .iteration then .attempt else 1 end) as $before
+  | .iteration = $event.iteration | .attempt = $event.attempt | .deltas += 1
+  | (if $event.attempt > $before then
+       say("retry-\(.seq)-\(.deltas)"; {
+         type: "system", subtype: "api_retry", attempt: ($event.attempt - 1), max_retries: .max_retries,
+         retry_delay_ms: 0, error_status: null, error: "unknown"
+       })
+     else . end)
+  | say("delta-\(.seq)-\(.deltas)"; {
+      type: "stream_event", parent_tool_use_id: null,
+      event: {type: "content_block_delta", index: 0, delta: {type: "text_delta", text: $event.text}}
+    });
+
 def step($event):
   .out = []
   | ($event.type? // "") as $type
@@ -142,19 +158,15 @@ def step($event):
       })
     elif $type == "SYSTEM_MESSAGE" then
       note($event; $event.content; if $event.level == "WARN" then "warning" else "info" end)
-    elif $type == "TEXT_DELTA" then
-      .deltas += 1
-      | say("delta-\(.seq)-\(.deltas)"; {
-          type: "stream_event", parent_tool_use_id: null,
-          event: {type: "content_block_delta", index: 0, delta: {type: "text_delta", text: $event.text}}
-        })
+    elif $type == "TEXT_DELTA" then delta($event)
     elif $type == "result" then .result = $event
     elif $event == "end" then if .result then result(.result; .stats) else . end
     elif ($event | type) == "array" then .stats = $event[0]
     else . end;
 
 {
-  run: "", cwd: "", seq: 0, deltas: 0, has_begun: false, has_schema: false, model: "", calls: {}, denials: [],
-  input: 0, output: 0, stop: null, limits: {contextWindow: 0, maxOutputTokens: 0}, result: null, stats: {}
+  run: "", cwd: "", seq: 0, deltas: 0, iteration: 0, attempt: 1, max_retries: 0, has_begun: false, has_schema: false,
+  model: "", calls: {}, denials: [], input: 0, output: 0, stop: null, limits: {contextWindow: 0, maxOutputTokens: 0},
+  result: null, stats: {}
 } as $state
 | foreach (inputs, "end") as $event ($state; step($event); .out[])
