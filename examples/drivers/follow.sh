@@ -1,6 +1,6 @@
 #!/bin/sh
 # follow.sh ARGUMENT…: runs `delta run` with these arguments, and shows its events as they come: the text of answers,
-# the commands and their exit codes, and how it ended. Its exit status is that of the run; 1 if that has no end.
+# the commands and their exit codes, and how it ended. Its exit status is that of the run, or 1 without a result.
 set -eu
 
 delta run -q --format jsonl --deltas "$@" | jq -nrj --unbuffered '
