@@ -378,6 +378,22 @@ fn an_inherited_socket_is_refused() {
     outcome.refuses(125, "descriptor 5 is a socket that was opened outside");
 }
 
+
+#[test]
+fn a_program_in_place_of_delta_looks_no_name_up() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = World::new();
+    let script = "printf '#!/bin/sh\\n: > escaped; echo 192.0.2.1' > other; chmod +x other; mv other delta; \
+        ask 'CONNECT a.test:443 HTTP/1.1\\r\\n\\r\\n'";
+    let outcome = sandbox(&world, &["--rw", ".", "--allow-host", "a.test"], script);
+    let copy = "cp \"$0\" delta && exec unshare -Urn ./delta \"$@\"";
+    let outcome = outcome.under(&["sh", "-c", copy]).exits(0);
+    let text = printed(&outcome);
+    assert!(text.contains("a.test does not resolve"), "{text}");
+    assert!(!world.exists("escaped"));
+}
 /// Runs with names of its own and without a network, in which this test's servers are not reached either.
 fn with_names(delta: Delta, world: &World, names: &str) -> Delta {
     let hosts = world.write("hosts", names);
