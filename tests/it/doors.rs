@@ -378,6 +378,30 @@ fn an_inherited_socket_is_refused() {
     outcome.refuses(125, "descriptor 5 is a socket that was opened outside");
 }
 
+#[test]
+fn a_standard_stream_that_can_be_connected_elsewhere_is_refused() {
+    if !has_namespaces() || !installed(&["perl"]) {
+        return;
+    }
+    let (world, origin) = (World::new(), Origin::new());
+    let port = origin.port;
+    let end = |prepare: &[&str]| {
+        let delta = sandbox(&world, &["--allow-host", "a.test"], "echo ran");
+        delta.under(prepare).end()
+    };
+    for (streams, name) in [("0<&5", "input"), ("1>&5", "output")] {
+        let open = format!("exec 5<>/dev/tcp/127.0.0.1/{port}; exec \"$0\" \"$@\" {streams} 5>&-");
+        let outcome = end(&["bash", "-c", &open]);
+        outcome.refuses(125, &format!("standard {name} is a socket"));
+    }
+    let pair = |kind: &str| {
+        let open =
+            format!("socketpair(A, B, AF_UNIX, {kind}, 0); open(STDIN, \"<&\", \\*A); exec @ARGV");
+        end(&["perl", "-MSocket", "-e", &open, "--"])
+    };
+    pair("SOCK_DGRAM").refuses(125, "standard input is a socket");
+    pair("SOCK_STREAM").exits(0).prints("ran\n");
+}
 
 #[test]
 fn a_program_in_place_of_delta_looks_no_name_up() {

@@ -7,6 +7,8 @@ use crate::model::http::RESOLVE_COMMAND;
 use crate::record::execution::{EXECUTION_DIR, NETWORK_LOG};
 use crate::unix::doors::{Door, Plan, Upstreams, find_obstacle, open_inside, read_doors};
 use crate::unix::files;
+use rustix::net::{AddressFamily, SocketType, getpeername, sockopt};
+use rustix::stdio::{stderr, stdin, stdout};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -30,6 +32,7 @@ pub(super) fn plan(wanted: &SandboxArgs, doors: Vec<Door>) -> Result<Option<Plan
     if doors.is_empty() {
         return Ok(None);
     }
+    refuse_streams()?;
     refuse_sockets()?;
     let in_run = std::env::var_os(EXECUTION_DIR).map(PathBuf::from);
     let in_run = in_run.map(|dir| dir.join(NETWORK_LOG));
@@ -80,8 +83,32 @@ pub(super) fn open_doors(keeper: &UnixStream, obstacle: Option<&str>) -> Result<
     }
 }
 
-/// Fails if the command would inherit a socket from outside, which belongs to no namespace of its own. Its standard
-/// streams are what its caller gave it.
+/// Fails if a standard stream is a socket that the command could connect to something else. Only a connected stream
+/// socket of Unix stays what it is: one of TCP can be disconnected, and belongs to the network outside.
+fn refuse_streams() -> Result<()> {
+    let streams = [
+        ("input", stdin()),
+        ("output", stdout()),
+        ("error", stderr()),
+    ];
+    for (name, stream) in streams {
+        // Fails for what is no socket.
+        let Ok(domain) = sockopt::socket_domain(stream) else {
+            continue;
+        };
+        let kind = sockopt::socket_type(stream);
+        let is_stream = matches!(kind, Ok(SocketType::STREAM | SocketType::SEQPACKET));
+        if domain != AddressFamily::UNIX || !is_stream || getpeername(stream).is_err() {
+            let message = format!(
+                "sandbox: standard {name} is a socket that can be connected elsewhere; put a pipe in between, as with cat"
+            );
+            return Err(Error::new(Exit::NotSetUp, message));
+        }
+    }
+    Ok(())
+}
+
+/// Fails if the command would inherit another socket from outside, which belongs to no namespace of its own.
 fn refuse_sockets() -> Result<()> {
     const CLOSED_ON_EXEC: u32 = 0o2_000_000;
     let known = std::fs::read_to_string("/proc/self/net/unix").unwrap_or_default();
