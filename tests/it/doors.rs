@@ -600,6 +600,25 @@ fn a_thousand_connections_are_served_in_little_memory() {
 }
 
 #[test]
+fn of_a_burst_of_requests_none_is_lost() {
+    if !has_namespaces() || !installed(&["perl"]) {
+        return;
+    }
+    let (world, origin) = (World::new(), Origin::new());
+    let door = format!("127.0.0.1:{}", origin.port);
+    let script = format!(
+        "perl -MIO::Socket::INET -e '
+        ($port) = $ENV{{http_proxy}} =~ /(\\d+)$/;
+        sub ask {{ $s = IO::Socket::INET->new(PeerAddr => \"127.0.0.1\", PeerPort => $port) or die;
+            print $s \"GET http://{door}/ HTTP/1.1\\r\\n\\r\\n\"; $s->flush; $s }}
+        @all = map {{ ask() }} 1 .. 600;
+        print scalar grep {{ join(\"\", <$_>) =~ /hello$/ }} @all'"
+    );
+    let outcome = sandbox(&world, &["--allow-host", &door], &script).exits(0);
+    assert_eq!(printed(&outcome), "600", "{}", outcome.describe());
+}
+
+#[test]
 fn neither_a_kill_nor_an_end_leaves_a_door_open() {
     if !has_namespaces() {
         return;

@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a client may take for its request, and a proxy for its answer.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 
+/// How long a client keeps its place, once there are too many, before it has asked for anything.
+const SILENCE: Duration = Duration::from_millis(200);
+
 /// How long a client that has its answer may take to close.
 const FAREWELL: Duration = Duration::from_secs(2);
 
@@ -129,9 +132,10 @@ impl ProxiedConnection {
         matches!(self.stage, Stage::Ended)
     }
 
-    /// True for one that has not said yet what it is for.
-    pub(super) fn is_silent(&self) -> bool {
-        matches!(self.stage, Stage::Head(_))
+    /// When another may take the place of one that has not said what it is for.
+    pub(super) fn replaceable(&self) -> Option<Instant> {
+        let is_silent = matches!(self.stage, Stage::Head(_));
+        is_silent.then(|| self.client.began + SILENCE)
     }
 
     pub(super) fn is_lookup(&self) -> bool {
@@ -507,5 +511,89 @@ fn begin_to_connect(address: SocketAddr) -> Result<OwnedFd, Errno> {
     match connect(&socket, &address) {
         Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
         Err(e) => Err(e),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, poll};
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+
+    const IDLE: Ready = Ready {
+        client: PollFlags::empty(),
+        other: PollFlags::empty(),
+    };
+
+    fn desk(door: &str, resolver: &[&str]) -> Desk {
+        Desk {
+            doors: vec![Door::parse(door).unwrap()],
+            upstreams: Upstreams::default(),
+            resolver: resolver.iter().map(ToString::to_string).collect(),
+            now: Instant::now(),
+            free_lookups: 1,
+            say: Box::new(|_| ()),
+            said: HashSet::new(),
+            scratch: vec![0; 4096],
+        }
+    }
+
+    /// A client that has asked for a tunnel, and its connection once the request is read.
+    fn asked(authority: &str, desk: &mut Desk) -> (TcpStream, ProxiedConnection) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut connection = ProxiedConnection::new(listener.accept().unwrap().0, desk.now);
+        write!(client, "CONNECT {authority} HTTP/1.1\r\n\r\n").unwrap();
+        let mut fds = [PollFd::from_borrowed_fd(connection.socket(), PollFlags::IN)];
+        poll(&mut fds, None).unwrap();
+        let client_has_sent = Ready {
+            client: PollFlags::IN,
+            ..IDLE
+        };
+        connection.advance(client_has_sent, desk);
+        (client, connection)
+    }
+
+    /// Checks that the connection waits for as long as it may, and what it answers then.
+    fn gives_up(
+        (mut client, mut connection): (TcpStream, ProxiedConnection),
+        mut desk: Desk,
+        words: &str,
+    ) {
+        let is_waiting =
+            |it: &ProxiedConnection| matches!(it.stage, Stage::Lookup(..) | Stage::Connecting(..));
+        desk.now += PATIENCE.saturating_sub(Duration::from_millis(1));
+        connection.advance(IDLE, &mut desk);
+        assert!(is_waiting(&connection));
+        desk.now += Duration::from_millis(1);
+        connection.advance(IDLE, &mut desk);
+        assert!(!is_waiting(&connection));
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).unwrap();
+        assert!(
+            answer.starts_with("HTTP/1.1 502 ") && answer.contains(words),
+            "{answer}"
+        );
+    }
+
+    #[test]
+    fn a_name_that_does_not_resolve_in_time_is_given_up() {
+        let mut desk = desk("a.test", &["sh", "-c", "exec sleep 600"]);
+        let asked = asked("a.test:443", &mut desk);
+        gives_up(asked, desk, "a.test does not resolve within 10 s");
+    }
+
+    #[test]
+    fn an_address_that_does_not_answer_in_time_is_given_up() {
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        // The kernel answers no more once one connection waits.
+        rustix::net::listen(&silent, 0).unwrap();
+        let address = silent.local_addr().unwrap();
+        let _first = TcpStream::connect(address).unwrap();
+        let _more = [address; 2].map(|address| begin_to_connect(address).unwrap());
+        let mut desk = desk(&address.to_string(), &[]);
+        let asked = asked(&address.to_string(), &mut desk);
+        gives_up(asked, desk, &format!("{address} does not answer"));
     }
 }

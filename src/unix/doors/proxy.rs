@@ -19,11 +19,14 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// The most connections at once; more wait until one of these ends, or take the place of one that asks for nothing.
+/// The most connections at once; more wait until one of these ends, or asks for nothing and loses its place.
 const MOST_CONNECTIONS: usize = 256;
 
 /// The most processes that look up names at once.
 const MOST_LOOKUPS: usize = 8;
+
+/// The most connections that are taken before others, and signals, get their turn.
+const MOST_ACCEPTED: usize = 64;
 
 /// How much is passed on at once.
 const PIECE: usize = 64 << 10;
@@ -112,7 +115,7 @@ impl Proxy {
 
     /// Waits. Returns whether the other thing and the listener can be read, and what has happened to each connection.
     fn wait(&self, other: BorrowedFd<'_>) -> (bool, bool, Vec<(PollFlags, PollFlags)>) {
-        let accepts = self.paused.is_none() && self.has_room();
+        let accepts = self.paused.is_none() && self.has_room(Instant::now());
         let listens = if accepts {
             PollFlags::IN
         } else {
@@ -159,27 +162,36 @@ impl Proxy {
             .connections
             .iter()
             .filter_map(ProxiedConnection::deadline);
-        let next = deadlines.chain(self.paused).min()?;
-        let left = next.saturating_duration_since(Instant::now());
+        let now = Instant::now();
+        let is_full = self.connections.len() >= MOST_CONNECTIONS;
+        let places = self.connections.iter().filter(|_| is_full);
+        let places = places.filter_map(ProxiedConnection::replaceable);
+        let places = places.filter(|place| *place > now);
+        let next = deadlines.chain(self.paused).chain(places).min()?;
+        let left = next.saturating_duration_since(now);
         // Not a moment too early.
         Timespec::try_from(left + Duration::from_millis(1)).ok()
     }
 
     /// True if another connection can be served, perhaps in place of one that has not asked for anything.
-    fn has_room(&self) -> bool {
-        self.connections.len() < MOST_CONNECTIONS
-            || self.connections.iter().any(ProxiedConnection::is_silent)
+    fn has_room(&self, now: Instant) -> bool {
+        self.connections.len() < MOST_CONNECTIONS || self.oldest_silent(now).is_some()
+    }
+
+    fn oldest_silent(&self, now: Instant) -> Option<usize> {
+        let is_silent = |it: &ProxiedConnection| it.replaceable().is_some_and(|place| place <= now);
+        self.connections.iter().position(is_silent)
     }
 
     fn accept(&mut self, now: Instant) {
-        while self.has_room() {
+        for _ in 0..MOST_ACCEPTED {
+            if !self.has_room(now) {
+                return;
+            }
             match self.listener.accept() {
                 Ok((socket, _)) => {
                     if self.connections.len() >= MOST_CONNECTIONS
-                        && let Some(oldest) = self
-                            .connections
-                            .iter()
-                            .position(ProxiedConnection::is_silent)
+                        && let Some(oldest) = self.oldest_silent(now)
                     {
                         self.connections.remove(oldest);
                     }
@@ -226,5 +238,81 @@ fn say(text: &str) {
     let is_free = poll(&mut fds, Some(&Timespec::default())).is_ok_and(|many| many > 0);
     if is_free && fds[0].revents().contains(PollFlags::OUT) {
         Screen::new(false, false).warn(&format!("sandbox: {text}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::{Ipv4Addr, TcpStream};
+
+    fn proxy() -> Proxy {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        rustix::net::listen(&listener, 4096).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let desk = Desk {
+            doors: vec![Door::parse("a.test").unwrap()],
+            upstreams: Upstreams::default(),
+            resolver: Vec::new(),
+            now: Instant::now(),
+            free_lookups: 0,
+            say: Box::new(|_| ()),
+            said: HashSet::new(),
+            scratch: vec![0; PIECE],
+        };
+        Proxy {
+            listener,
+            connections: Vec::new(),
+            desk,
+            log: None,
+            paused: None,
+        }
+    }
+
+    fn clients(proxy: &Proxy, many: usize) -> Vec<TcpStream> {
+        let place = proxy.listener.local_addr().unwrap();
+        let clients = (0..many).map(|_| TcpStream::connect(place).unwrap());
+        clients.collect()
+    }
+
+    #[test]
+    fn a_crowd_of_newcomers_leaves_others_their_turn() {
+        let mut proxy = proxy();
+        let _clients = clients(&proxy, MOST_ACCEPTED + 1);
+        proxy.accept(Instant::now());
+        assert_eq!(proxy.connections.len(), MOST_ACCEPTED);
+    }
+
+    #[test]
+    fn a_newcomer_takes_the_place_of_the_oldest_that_asks_for_nothing() {
+        let mut proxy = proxy();
+        let mut clients = clients(&proxy, MOST_CONNECTIONS + 1);
+        let now = Instant::now();
+        for _ in 0..=MOST_CONNECTIONS / MOST_ACCEPTED {
+            proxy.accept(now);
+        }
+        assert_eq!(proxy.connections.len(), MOST_CONNECTIONS);
+        // It waits until the others have had time to ask.
+        assert!(proxy.timeout().is_some_and(|it| it.tv_sec == 0));
+        let is_closed = |client: &mut TcpStream| {
+            client.set_nonblocking(true).unwrap();
+            client.read(&mut [0; 8]).is_ok_and(|read| read == 0)
+        };
+        assert!(!clients.iter_mut().any(is_closed));
+        // The oldest of all has asked, and waits for a lookup.
+        (clients[0].write_all(b"CONNECT a.test:443 HTTP/1.1\r\n\r\n")).unwrap();
+        let asked = &mut proxy.connections[0];
+        let mut fds = [PollFd::from_borrowed_fd(asked.socket(), PollFlags::IN)];
+        poll(&mut fds, None).unwrap();
+        let (client, other) = (PollFlags::IN, PollFlags::empty());
+        asked.advance(Ready { client, other }, &mut proxy.desk);
+        proxy.accept(now + Duration::from_secs(1));
+        assert_eq!(proxy.connections.len(), MOST_CONNECTIONS);
+        assert!(proxy.connections[0].is_queued());
+        let closed: Vec<usize> = (0..clients.len())
+            .filter(|index| is_closed(&mut clients[*index]))
+            .collect();
+        assert_eq!(closed, [1]);
     }
 }
