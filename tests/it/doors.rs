@@ -721,10 +721,16 @@ fn the_variable_counts_only_with_its_option() {
     };
     assert!(end(&["--no-network"], "a.test"));
     assert!(end(&["--no-network", "--allow-hosts-from-env"], ""));
+    assert!(end(&["--allow-hosts-from-env"], ""));
     assert!(!end(
         &["--no-network", "--allow-hosts-from-env"],
         " a.test\tb.test "
     ));
+    // An empty variable does not open the network.
+    let origin = Origin::new();
+    let script = format!("(: < /dev/tcp/127.0.0.1/{}) || echo closed", origin.port);
+    let outcome = sandbox(&world, &["--allow-hosts-from-env"], &script);
+    outcome.exits(0).prints("closed\n");
 }
 
 #[test]

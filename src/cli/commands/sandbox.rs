@@ -40,7 +40,8 @@ const NEVER_RESTRICTED: &str = "mode, owner, times and extended attributes of th
 /// Runs the command and returns its exit code.
 pub(crate) fn run_sandboxed(wanted: &SandboxArgs) -> Result<u8> {
     let open = doors::wanted_doors(wanted)?;
-    let network = match (open.is_empty(), wanted.no_network) {
+    let is_closed = wanted.no_network || wanted.doors_from_env;
+    let network = match (open.is_empty(), is_closed) {
         (false, _) => Network::Doors,
         (true, true) => Network::None,
         (true, false) => Network::All,
