@@ -418,11 +418,12 @@ fn a_program_in_place_of_delta_looks_no_name_up() {
     assert!(text.contains("a.test does not resolve"), "{text}");
     assert!(!world.exists("escaped"));
 }
+
 /// Runs with names of its own and without a network, in which this test's servers are not reached either.
 fn with_names(delta: Delta, world: &World, names: &str) -> Delta {
     let hosts = world.write("hosts", names);
     let script = format!(
-        "mount --bind {} /etc/hosts && exec \"$0\" \"$@\"",
+        "mount --bind {} /etc/hosts && {{ echo 1 > /proc/sys/net/ipv4/ip_nonlocal_bind; exec \"$0\" \"$@\"; }}",
         hosts.display()
     );
     delta.under(&["unshare", "-Urmn", "sh", "-c", &script])
@@ -432,7 +433,7 @@ fn with_names(delta: Delta, world: &World, names: &str) -> Delta {
 fn a_name_leads_neither_to_this_machine_nor_to_its_network() {
     let world = World::new();
     let names = "127.0.0.1 loop.test\n10.0.0.1 private.test\n169.254.169.254 meta.test\n::ffff:192.168.0.1 mapped.test\n\
-        64:ff9b::a00:1 nat.test\nfd00::1 local.test\n";
+        64:ff9b::a00:1 nat.test\nfd00::1 local.test\n203.0.113.1 far.test\n";
     let probe = with_names(
         sandbox(&world, &["--allow-host", "a.test"], ":"),
         &world,
@@ -478,6 +479,10 @@ fn a_name_leads_neither_to_this_machine_nor_to_its_network() {
         text.starts_with("HTTP/1.1 502 ") && text.contains("none.test does not resolve"),
         "{text}"
     );
+    let options = ["--allow-host", "*.test"];
+    let outcome = with_names(sandbox(&world, &options, &ask("far.test")), &world, names).exits(0);
+    let text = printed(&outcome);
+    assert!(text.contains("far.test:443 does not answer"), "{text}");
     // It is no door, and does not even resolve.
     let outcome = sandbox(
         &world,

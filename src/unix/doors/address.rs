@@ -57,11 +57,37 @@ fn is_in_range(address: IpAddr) -> bool {
     }
 }
 
-/// True unless it is known that no interface of this machine has the address: only such can be bound.
+/// True unless it is known that no interface of this machine has the address: only such can be bound, but for a sysctl
+/// that routers and load balancers set.
 fn is_own(address: IpAddr) -> bool {
     let foreign = [Errno::ADDRNOTAVAIL, Errno::AFNOSUPPORT].map(Errno::raw_os_error);
     let bound = UdpSocket::bind((address, 0)).map_err(|e| e.raw_os_error());
-    !matches!(bound, Err(Some(why)) if foreign.contains(&why))
+    let is_foreign = matches!(bound, Err(Some(why)) if foreign.contains(&why));
+    !is_foreign && (!binds_foreign(address) || is_own_source(address))
+}
+
+/// True if addresses of other machines can be bound (ip-sysctl).
+fn binds_foreign(address: IpAddr) -> bool {
+    let family = if address.is_ipv4() { "ipv4" } else { "ipv6" };
+    let set = std::fs::read_to_string(format!("/proc/sys/net/{family}/ip_nonlocal_bind"));
+    set.is_ok_and(|set| set.trim() == "1")
+}
+
+/// True if what is sent to the address would come from it. Nothing is sent.
+fn is_own_source(address: IpAddr) -> bool {
+    let any = match address {
+        IpAddr::V4(_) => IpAddr::from(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::from(Ipv6Addr::UNSPECIFIED),
+    };
+    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, 9))?;
+        socket.local_addr()
+    });
+    let unreachable = [Errno::NETUNREACH, Errno::HOSTUNREACH].map(Errno::raw_os_error);
+    match source.map_err(|e| e.raw_os_error()) {
+        Ok(source) => source.ip() == address,
+        Err(why) => why.is_none_or(|why| !unreachable.contains(&why)),
+    }
 }
 
 /// The IPv4 address that packets for this one end at: a mapped or translated (SIIT) one, NAT64 (RFC 6052), 6to4
