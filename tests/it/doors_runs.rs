@@ -194,6 +194,11 @@ fn without_namespaces_a_run_with_doors_does_not_begin() {
         .args(["--allow-host", "*"])
         .refuses(2, "--allow-host '*'");
     assert!(!world.exists("ws"));
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
+    let chat = world.delta(["chat", "-a", "agent", "-w", "ws", "--allow-host", "a.test"]);
+    let chat = chat.stdin("more\n").under(&none);
+    chat.refuses(78, "user.max_user_namespaces is 0");
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
+use crate::runs::allowed_hosts::check_hosts;
 use crate::runs::decide::{Decision, Naming, Wanted, decide};
 use crate::runs::find::newest_where;
 use crate::runs::inspect::{RunSnapshot, inspect_run, is_run_of, of_other_agent};
@@ -188,7 +189,11 @@ impl Chat<'_> {
             workspace.check_layout()?;
             require_own(workspace, self.wanted.adopt)?;
         }
-        read_environment(&self.agent, workspace.as_ref(), self.screen)?;
+        let mut environment = read_environment(&self.agent, workspace.as_ref(), self.screen)?;
+        if self.run.is_some() {
+            environment.allow_hosts(&self.wanted.common.doors);
+            check_hosts(&self.agent, &environment, self.screen)?;
+        }
         if self.reader.is_typed {
             let model = self.agent.llm.model.as_deref().unwrap_or("its own program");
             let run = self.run.as_ref();
