@@ -5,7 +5,7 @@ use crate::config::environment::{ALLOW_HOSTS, Environment};
 use crate::config::lint::is_sandbox;
 use crate::config::tool::definition::Word;
 use crate::error::{At, Error, Exit, Result};
-use crate::unix::doors::read_doors;
+use crate::unix::doors::{read_doors, shared_warning};
 use crate::unix::terminal::Screen;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -29,8 +29,11 @@ pub(crate) fn check_hosts(agent: &Agent, environment: &Environment, screen: Scre
         }
         return Ok(());
     }
-    let read = read_doors(&hosts.join(" "));
-    read.map_err(|why| Error::config(format!("{ALLOW_HOSTS}: {why}")))?;
+    let doors = read_doors(&hosts.join(" "));
+    let doors = doors.map_err(|why| Error::config(format!("{ALLOW_HOSTS}: {why}")))?;
+    for warning in doors.iter().filter_map(shared_warning) {
+        screen.warn(&format!("warning: {warning}"));
+    }
     probe()
 }
 

@@ -250,3 +250,26 @@ fn a_check_warns_of_doors_to_everybody() {
         .says("'a/b': a door is a name")
         .does_not_say("example.org");
 }
+
+#[test]
+fn a_run_warns_of_doors_to_everybody() {
+    let Some(world) = world() else { return };
+    world.model_says([text("done")]);
+    let outcome = world.run("go").args(["--allow-host", "*.github.io"]);
+    let outcome = outcome.exits(0);
+    outcome.says("warning: '*.github.io' opens every name below github.io");
+}
+
+#[test]
+fn a_dry_run_lists_what_would_be_open() {
+    let world = World::with_tools(TOOLS);
+    let dry = |delta: Delta| delta.arg("--dry-run").exits(0);
+    dry(world.run("go")).does_not_say("open ");
+    let given = world
+        .run("go")
+        .args(["--allow-host", "A.test", "--allow-host", "*.b.test:90"]);
+    dry(given).says("a.test '*.b.test:90' (the command line)");
+    let listed = world.run("go").env("DELTA_ALLOW_HOSTS", "c.test");
+    dry(listed).says("c.test (DELTA_ALLOW_HOSTS)");
+}
+

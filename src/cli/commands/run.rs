@@ -6,7 +6,7 @@ use crate::cli::message::GivenAgent;
 use crate::cli::result;
 use crate::cli::unread_stdin::UnreadStdin;
 use crate::config::agent::{Agent, ChainSource, Fallback};
-use crate::config::environment::{Environment, MODEL};
+use crate::config::environment::{ALLOW_HOSTS, Environment, MODEL};
 use crate::config::lint::is_sandbox;
 use crate::config::person;
 use crate::config::tool::definition::Tool;
@@ -150,7 +150,10 @@ fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<E
         screen.warn(&format!("warning: {error}"));
     }
     let about_agent = (agent, found_agent.source.as_str());
-    let environment = environment.ok();
+    let environment = environment.ok().map(|mut environment| {
+        environment.allow_hosts(request.doors);
+        environment
+    });
     let resumed_run = found.as_ref().filter(|_| resumed.is_some());
     let window = preview::window_in_words(agent, environment.as_ref(), resumed_run);
     let all = settings(request, about_agent, &workspace, environment.as_ref());
@@ -281,6 +284,12 @@ fn settings(
     }
     if let Some(environment) = environment {
         all.extend(fallbacks(agent, environment));
+        let source = match environment.has_given_hosts() {
+            true => "the command line",
+            false => ALLOW_HOSTS,
+        };
+        let open = Some(environment.allowed_hosts()).filter(|hosts| !hosts.is_empty());
+        all.extend(open.map(|hosts| ("open", format!("{} ({source})", shell_quoted(&hosts)))));
     }
     all
 }
