@@ -273,3 +273,43 @@ fn a_dry_run_lists_what_would_be_open() {
     dry(listed).says("c.test (DELTA_ALLOW_HOSTS)");
 }
 
+#[test]
+fn of_the_coders_tools_bash_alone_has_doors() {
+    let Some(world) = world() else { return };
+    world.delta(["init", "-t", "coder", "mine"]).exits(0);
+    world.write("ws/a", "text\n");
+    let bash = json!({"command": "echo ${http_proxy:+proxy}"});
+    world.server.says([
+        calls(&[("b", "bash", bash), ("r", "read", json!({"path": "a"}))]),
+        text("done"),
+    ]);
+    let run = world.delta([
+        "run",
+        "-a",
+        "mine",
+        "-w",
+        "ws",
+        "-m",
+        "go",
+        "--allow-host",
+        "a.test",
+    ]);
+    run.env("DELTA_MODEL", "scripted")
+        .env("DELTA_BASE_URL", world.server.url())
+        .exits(0);
+    let last = world.server.last();
+    assert!(last.observation("b").contains("proxy"));
+    assert!(last.observation("r").contains("text"));
+    let run = world.latest();
+    let command = |call| fs::read_to_string(run.execution(call).join("command.txt")).unwrap();
+    assert!(
+        command(1).contains("--allow-hosts-from-env"),
+        "{}",
+        command(1)
+    );
+    assert!(
+        !command(2).contains("--allow-hosts-from-env"),
+        "{}",
+        command(2)
+    );
+}
