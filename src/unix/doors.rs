@@ -51,11 +51,16 @@ pub(crate) fn proxy_variables(port: u16) -> Vec<(String, String)> {
 
 /// What keeps this user from getting namespaces, as far as the kernel shows it.
 pub(crate) fn find_obstacle() -> &'static str {
-    const SWITCHES: [(&str, &str, &str); 3] = [
+    const SWITCHES: [(&str, &str, &str); 4] = [
         (
             "user/max_user_namespaces",
             "0",
             "the sysctl user.max_user_namespaces is 0",
+        ),
+        (
+            "user/max_net_namespaces",
+            "0",
+            "the sysctl user.max_net_namespaces is 0",
         ),
         (
             "kernel/unprivileged_userns_clone",
