@@ -1,6 +1,6 @@
 //! The connections of executions to hosts: `network.jsonl` in their directories, which `delta sandbox` writes.
 //!
-//! Unaware of how they are shown. In a copied run the file may hold anything: what is no line of it is passed over.
+//! Unaware of how they are shown. In a copied run the file may hold anything: other lines are ignored.
 
 use super::execution::NETWORK_LOG;
 use crate::text::amounts::{counted, grouped};
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::Path;
 
-/// As much of a file is read.
+/// The most that is read of a file.
 const MOST_BYTES: u64 = 8 << 20;
 
-/// As many hosts of an execution are told apart.
+/// The most hosts that are listed for an execution.
 const MOST_HOSTS: usize = 100;
 
 /// A line of the file.

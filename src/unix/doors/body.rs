@@ -22,7 +22,7 @@ enum Part {
     /// A line after the last chunk: whether it is empty so far.
     Trailer(bool),
     TrailerEnd(bool),
-    /// It is no body in chunks.
+    /// Not a chunked body.
     Broken,
 }
 
@@ -43,7 +43,7 @@ impl Body {
         matches!(self.0, Part::Bytes(0))
     }
 
-    /// How many of the bytes that come next belong to it; 0 although it is not over: it is no body in chunks.
+    /// How many of the bytes that come next belong to it; 0 although it is not over: it is malformed.
     pub(super) fn measure(&self, bytes: &[u8]) -> usize {
         let mut ahead = self.clone();
         let rest = ahead.advance(bytes);

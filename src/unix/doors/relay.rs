@@ -38,7 +38,7 @@ struct Direction {
 enum CutOff {
     /// One of the ends.
     Gone,
-    /// The client sends what is no body.
+    /// The client's body is malformed.
     Garbled,
 }
 

@@ -61,7 +61,7 @@ impl Request {
             _ => return Err("the version is not HTTP/1.1"),
         };
         if !is_token(method.as_bytes()) || !target.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err("the request line has other characters than it may");
+            return Err("the request line has an invalid character");
         }
         if method == "CONNECT" {
             let (host, port) = read_authority(target, None)?;
@@ -80,7 +80,7 @@ impl Request {
         let rest = &target[7..];
         let (authority, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
         if rest.contains(['#', '\\']) {
-            return Err("the URL has a character that it may not");
+            return Err("the URL has an invalid character");
         }
         let (host, port) = read_authority(authority, Some(80))?;
         let slash = if path.starts_with('/') { "" } else { "/" };
@@ -153,7 +153,7 @@ fn lines(head: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
     }
 }
 
-/// A host and its port. A user name is none of the proxy's business, and has hidden what follows it before.
+/// A host and its port. User names are refused: they disguise the host after them.
 fn read_authority(text: &str, default: Option<u16>) -> Result<(Host, u16), &'static str> {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.ends_with(']') => {
