@@ -751,8 +751,12 @@ fn without_namespaces_nothing_is_opened() {
         &["--allow-host", "a.test"][..],
         &["--strict", "--allow-host", "a.test"],
     ] {
-        let delta = sandbox(&world, options, "echo ran").under(&none);
-        delta.refuses(125, "user.max_user_namespaces is 0");
+        for sysctl in ["max_user_namespaces", "max_net_namespaces"] {
+            let none = none.map(|word| word.replace("max_user_namespaces", sysctl));
+            let none = none.each_ref().map(String::as_str);
+            let delta = sandbox(&world, options, "echo ran").under(&none);
+            delta.refuses(125, &format!("user.{sysctl} is 0"));
+        }
     }
     // A nested sandbox has no doors of its own.
     let inner = format!("{DELTA} sandbox --allow-host b.test -- echo ran");
