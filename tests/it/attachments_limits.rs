@@ -10,7 +10,7 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 
 /// How many pictures and documents a request has.
-fn count(body: &[u8]) -> usize {
+pub fn count(body: &[u8]) -> usize {
     let text = String::from_utf8_lossy(body);
     let kinds = [
         "\"type\":\"image_url\"",

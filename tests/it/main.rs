@@ -22,6 +22,7 @@ mod advice;
 mod architecture;
 mod attachments;
 mod attachments_limits;
+mod attachments_commands;
 mod broken_agents;
 mod budget;
 mod chat;

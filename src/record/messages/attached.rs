@@ -133,14 +133,14 @@ pub(super) fn behind_results(out: &mut Vec<u8>, calls: &[Call<'_>], ids: &[&str]
         let head = json::text(&format!("Attachments of call {id} ({}):", call.name));
         let mut group = Vec::new();
         form.shown.content(&mut group, &head, &call.attached);
-        if content.len() > 1 {
-            content.push(b',');
-        }
         match group
             .strip_prefix(b"[")
             .and_then(|it| it.strip_suffix(b"]"))
         {
-            Some(parts) => content.extend_from_slice(parts),
+            Some(parts) => {
+                comma(&mut content);
+                content.extend_from_slice(parts);
+            }
             None => push_text(&mut content, &String::from_utf8_lossy(&group)),
         }
     }

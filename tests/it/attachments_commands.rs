@@ -1,0 +1,31 @@
+//! Attachments in the commands that preview, repeat, resume and show a run, and in calls that end later.
+
+use crate::attachments::{ATTACH, base64, png, sha256};
+use crate::harness::*;
+use serde_json::json;
+use std::fs;
+
+#[test]
+fn one_result_whose_picture_is_gone_leaves_the_others_of_the_answer_whole() {
+    let world = World::with_tools(ATTACH);
+    let (kept, gone) = (png(3, 2, b""), png(4, 2, b""));
+    world.write("ws/p.png", &kept);
+    world.write("ws/q.png", &gone);
+    let both = [
+        ("call_1", "attach", json!({"files": "p.png"})),
+        ("call_2", "attach", json!({"files": "q.png"})),
+    ];
+    world.model_says([calls(&both), text("done"), text("again")]);
+    world.run("go").exits(0);
+    fs::remove_file(world.latest().path(&format!("io/blobs/{}", sha256(&gone)))).unwrap();
+    world.go_on().args(["-m", "more"]).exits(0);
+    let messages = world.server.last().messages();
+    let mut lists = messages.iter().filter(|it| it["content"].is_array());
+    let url = format!("data:image/png;base64,{}", base64(&kept));
+    assert_eq!(
+        lists.next_back().unwrap()["content"],
+        json!([{"type": "text", "text": "Attachments of call call_1 (attach):"},
+            {"type": "image_url", "image_url": {"url": url}},
+            {"type": "text", "text": "Attachments of call call_2 (attach):\n[attachment q.png: its file is gone]"}])
+    );
+}
