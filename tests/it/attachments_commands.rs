@@ -1,9 +1,17 @@
 //! Attachments in the commands that preview, repeat, resume and show a run, and in calls that end later.
 
 use crate::attachments::{ATTACH, base64, png, sha256};
+use crate::attachments_limits::count;
 use crate::harness::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
+
+/// The names of the attachments of an event.
+fn names(event: &Value) -> Vec<String> {
+    let all = event["attachments"].as_array().into_iter().flatten();
+    all.map(|it| it["name"].as_str().unwrap().to_owned())
+        .collect()
+}
 
 #[test]
 fn one_result_whose_picture_is_gone_leaves_the_others_of_the_answer_whole() {
@@ -28,4 +36,25 @@ fn one_result_whose_picture_is_gone_leaves_the_others_of_the_answer_whole() {
             {"type": "image_url", "image_url": {"url": url}},
             {"type": "text", "text": "Attachments of call call_2 (attach):\n[attachment q.png: its file is gone]"}])
     );
+}
+
+#[test]
+fn a_fork_at_the_beginning_has_the_pictures_of_its_own_message() {
+    let world = World::new();
+    world.write("p.png", png(3, 2, b""));
+    world.write("q.png", png(4, 2, b""));
+    world.model_says([text("seen"), text("forked"), text("again")]);
+    world
+        .run("look")
+        .args(["-f", "p.png", "--run-id", "parent"])
+        .exits(0);
+    for (message, expected) in [
+        (&["-m", "other", "-f", "q.png"][..], "q.png"),
+        (&[], "p.png"),
+    ] {
+        let fork = world.delta(["fork", "-w", "ws", "parent", "--at", "0"]);
+        fork.args(message).exits(0);
+        assert_eq!(names(&world.latest().events("USER_MESSAGE")[0]), [expected]);
+        assert_eq!(count(&world.server.last().body), 1);
+    }
 }

@@ -158,8 +158,9 @@ fn begin(
     let task = first
         .or(from.whole.first_message.as_deref())
         .unwrap_or_default();
+    let is_again = shared.first_message.is_some() || message.is_none();
     let said = match beginning.iterations {
-        0 => Some(GivenMessage::first_of(from.run, task.to_owned())),
+        0 if is_again => Some(GivenMessage::first_of(from.run, task.to_owned())),
         _ => message,
     };
     let id = match &fork.common.run_id {
