@@ -10,6 +10,8 @@ use crate::unix::procfs::CALL_ID;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
 use serde_json::{Map, Value};
+use std::fs::File;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 /// The output of a call.
@@ -114,9 +116,16 @@ impl BlobFiles {
         let dir = PathBuf::from(std::env::var_os("DELTA_ATTACH")?);
         let facts = recognize(bytes).filter(|_| bytes.len() as u64 <= LARGEST)?;
         let (_, extension) = facts.media_type.name().split_once('/')?;
-        self.count += 1;
-        let name = format!("{}.{extension}", self.count);
-        std::fs::write(dir.join(&name), bytes).ok()?;
+        // A tool may make several calls, each a process of its own.
+        let (name, mut file) = loop {
+            self.count += 1;
+            let name = format!("{}.{extension}", self.count);
+            match File::create_new(dir.join(&name)) {
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                file => break (name, file.ok()?),
+            }
+        };
+        file.write_all(bytes).ok()?;
         Some(name)
     }
 

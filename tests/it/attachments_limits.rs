@@ -582,6 +582,17 @@ fn the_tool_of_an_mcp_server_attaches_its_pictures() {
         "{observed}"
     );
     assert_eq!(count(&world.server.last().body), 1);
+    // A program may make several calls.
+    let twice = format!(
+        "- {{name: twice, shell: 'for i in 1 2; do echo \"{{}}\" | {} mcp call -a \"$AGENT_HOME\" s shot; done'}}",
+        env!("CARGO_BIN_EXE_delta")
+    );
+    let world = world.tools(&twice);
+    let observed = world.observe("twice", &json!({}));
+    assert!(
+        observed.ends_with("[picture 1.png, 3x2, image/png]\n[picture 2.png, 3x2, image/png]"),
+        "{observed}"
+    );
 }
 
 #[test]
