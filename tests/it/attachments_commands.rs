@@ -58,3 +58,20 @@ fn a_fork_at_the_beginning_has_the_pictures_of_its_own_message() {
         assert_eq!(count(&world.server.last().body), 1);
     }
 }
+
+#[test]
+fn a_record_that_names_the_same_bytes_again_and_again_is_refused() {
+    let world = World::new();
+    let picture = png(3, 2, &vec![1; 3_600_000]);
+    world.write("p.png", &picture);
+    world.model_says([text("seen")]);
+    world.run("look").args(["-f", "p.png"]).exits(0);
+    let sum = sha256(&picture);
+    let place = |n: usize| json!({"offset": n * base64(&picture).len(), "sha256": sum});
+    let places: Vec<Value> = (0..30).map(place).collect();
+    let path = world.latest().invocations()[0].join("request.blobs.json");
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, json!(places).to_string()).unwrap();
+    let request = world.delta(["request", "-w", "ws"]);
+    request.refuses(1, "more than a service would take");
+}

@@ -22,6 +22,9 @@ pub(crate) const MARK: &str = "$blob:";
 /// The file of the places, beside request.json.
 pub(crate) const PLACES: &str = "request.blobs.json";
 
+/// Maximum number of bytes of base64 in a recorded request. No service takes as many.
+const LONGEST_SENT: u64 = 100_000_000;
+
 /// The number of bytes that are encoded at once, a multiple of 3.
 const CHUNK: usize = 3 << 14;
 
@@ -94,6 +97,9 @@ pub(crate) fn read_places(dir: &Path, len: usize) -> Result<Vec<Gap>> {
         }
         let len = file.metadata().at("read", &path)?.len();
         before += base64_len(len);
+        if before > LONGEST_SENT {
+            return Err(broken("it has more than a service would take"));
+        }
         gaps.push(Gap { at, sha256, len });
     }
     Ok(gaps)

@@ -6,6 +6,7 @@ use super::{Run, Turn};
 use crate::record::attachments::{Attachment, read_list};
 use crate::record::event::Line;
 use serde_json::value::RawValue;
+use std::collections::HashMap;
 
 /// The attachments of an event.
 #[derive(Debug, Default)]
@@ -57,13 +58,21 @@ impl LeftOut {
         })
     }
 
-    /// How many of an event's attachments it concerns, the first ones.
-    fn count(&self, seq: u64) -> usize {
-        match self.of_last.filter(|_| self.seqs.last() == Some(&seq)) {
-            Some(count) => count as usize,
-            None if self.seqs.contains(&seq) => usize::MAX,
-            None => 0,
-        }
+    /// The events that it concerns, and how many of the first attachments of each.
+    fn counts(&self) -> impl Iterator<Item = (u64, usize)> {
+        let of_last = self.of_last.map_or(usize::MAX, |count| count as usize);
+        let before_last = self.seqs.len().saturating_sub(1);
+        let each = self.seqs.iter().enumerate();
+        each.map(move |(at, seq)| {
+            (
+                *seq,
+                if at < before_last {
+                    usize::MAX
+                } else {
+                    of_last
+                },
+            )
+        })
     }
 }
 
@@ -92,12 +101,16 @@ impl Turn<'_> {
 impl Run<'_> {
     /// Marks what requests lack.
     pub(super) fn leave_out(&mut self) {
-        if self.left_out.is_empty() {
+        let mut counts = HashMap::<u64, usize>::new();
+        for (seq, count) in self.left_out.iter().flat_map(LeftOut::counts) {
+            let known = counts.entry(seq).or_default();
+            *known = count.max(*known);
+        }
+        if counts.is_empty() {
             return;
         }
         for attached in self.turns.iter_mut().flat_map(Turn::attached_mut) {
-            let counts = self.left_out.iter().map(|it| it.count(attached.seq));
-            attached.left_out = counts.max().unwrap_or(0);
+            attached.left_out = counts.get(&attached.seq).copied().unwrap_or(0);
         }
     }
 }
