@@ -34,6 +34,7 @@ mod written_call;
 mod compaction;
 mod think;
 
+pub(crate) use attachments::foresee;
 pub(crate) use chain::{Candidate, Chain};
 pub(crate) use outcome::{EndedRun, Ending};
 

@@ -37,6 +37,21 @@ pub(crate) struct AttachedTo {
     pub attachment: Attachment,
 }
 
+impl AttachedTo {
+    /// Those of a turn that requests may have.
+    pub(crate) fn of(turn: &Turn<'_>) -> Vec<Self> {
+        let attached = turn.attached().into_iter();
+        let sent = attached.flat_map(|attached| {
+            attached.sent().map(|(before, attachment)| Self {
+                seq: attached.seq,
+                before,
+                attachment: attachment.clone(),
+            })
+        });
+        sent.collect()
+    }
+}
+
 #[derive(Debug)]
 struct CachedTurn {
     len: usize,
@@ -136,8 +151,7 @@ impl MessageCache {
             Some(_) => run.turns.iter().for_each(|turn| self.turn(turn)),
             None => {
                 messages::write(&mut self.messages, run, &self.form);
-                let plain = run.summarized_turns().max(run.cleared_turns());
-                run.turns[plain..]
+                run.turns[run.first_with_attachments()..]
                     .iter()
                     .for_each(|turn| self.note_attached(turn));
             }
@@ -188,14 +202,7 @@ impl MessageCache {
     }
 
     fn note_attached(&mut self, turn: &Turn<'_>) {
-        for attached in turn.attached() {
-            let sent = attached.sent().map(|(before, attachment)| AttachedTo {
-                seq: attached.seq,
-                before,
-                attachment: attachment.clone(),
-            });
-            self.attached.extend(sent);
-        }
+        self.attached.extend(AttachedTo::of(turn));
     }
 
     /// Takes out the thoughts that the window has left behind.

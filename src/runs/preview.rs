@@ -3,30 +3,31 @@
 
 use super::inspect::RunSnapshot;
 use super::open::start_event;
-use super::task::GivenMessage;
+use super::task::{GivenAttachment, GivenMessage};
 use crate::config::agent::{Agent, HookEvent};
 use crate::config::environment::Environment;
 use crate::config::resolved;
 use crate::engine::request::form;
 use crate::engine::run_context::{RunContext, depth};
-use crate::engine::run_loop::{builder, unreadable_at};
+use crate::engine::run_loop::{builder, foresee, unreadable_at};
 use crate::error::{At, Error, Result};
 use crate::model::wire::{Wire, cut_marks};
 use crate::record::attachments::blobs::Blobs;
-use crate::record::attachments::body::Body;
+use crate::record::attachments::body::{Body, with_bytes};
 use crate::record::engine_log::{Level, Log};
 use crate::record::event::Event;
 use crate::record::messages;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::{JournalSource, Tail, tail};
 use crate::record::run_dir::RunDir;
-use crate::record::state::{self, Attached, Reading, Run, Turn};
+use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::Screen;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ pub(crate) fn first_request(
     said.write(&mut journal, 2, Timestamp::now(), 0);
     let run = RunDir::of(workspace, &id);
     let state = read(agent, &journal, &run.journal())?;
-    build(agent, workspace, run, &state, ctx)
+    build(agent, workspace, (run, &message.attached), state, ctx)
 }
 
 /// What is known of the tokens that the model takes, and from where; none if nothing depends on it.
@@ -117,7 +118,7 @@ pub(crate) fn next_request(
         && agent.context.window().is_none()
         && tail(&bytes) == Tail::Whole
     {
-        return build(agent, workspace, found.run.clone(), &state, ctx);
+        return build(agent, workspace, (found.run.clone(), &[]), state, ctx);
     }
     // A resuming engine would cut off a torn line first.
     let torn = match tail(&bytes) {
@@ -125,7 +126,7 @@ pub(crate) fn next_request(
         Tail::Whole | Tail::Unended => 0,
     };
     let state = read(agent, &bytes[..bytes.len() - torn], &journal.path)?;
-    build(agent, workspace, found.run.clone(), &state, ctx)
+    build(agent, workspace, (found.run.clone(), &[]), state, ctx)
 }
 
 /// The state of which the agent's next request is made.
@@ -137,12 +138,12 @@ fn read<'j>(agent: &Agent, journal: &'j [u8], path: &Path) -> Result<Run<'j>> {
     state::read(journal, reading).map_err(|e| unreadable_at(&e, path))
 }
 
-/// The next request of a run in this state.
+/// The next request of a run in this state. Attachments in `given` are not in its directory.
 fn build(
     agent: &Agent,
     workspace: &Workspace,
-    run: RunDir,
-    state: &Run<'_>,
+    (run, given): (RunDir, &[GivenAttachment]),
+    mut state: Run<'_>,
     (signals, screen): Around,
 ) -> Result<Vec<u8>> {
     let (environment, _) = Environment::of_agent(agent, Some(&workspace.root))?;
@@ -160,25 +161,35 @@ fn build(
     let mut messages = Vec::new();
     let mut form = form(&agent.llm, &environment);
     let mut blobs = Blobs::of(&ctx.run.path);
-    if ctx.run.path.exists() {
-        let attached = state.turns.iter().flat_map(Turn::attached);
-        let gone = attached.flat_map(Attached::all).filter(|it| !blobs.has(it));
-        form.shown.gone = gone.map(|it| it.sha256.clone()).collect();
-    }
-    messages::write(&mut messages, state, &form);
+    let given = given.iter();
+    let given = given.map(|it| (it.attachment.sha256.as_str(), it.bytes.as_slice()));
+    let given: HashMap<&str, &[u8]> = given.collect();
+    foresee(&mut state, &mut form.shown, |it| {
+        given.contains_key(it.sha256.as_str()) || blobs.has(it)
+    });
+    messages::write(&mut messages, &state, &form);
     let mut builder = builder(agent).only_looking();
     let mut request = builder.request(&ctx, &messages, state.iterations + 1, None, Vec::new())?;
     let mut wire = Wire::of_agent(agent, &environment);
     wire.recall(&state.remedies, &state.pauses);
     let sent = wire.render(&mut request);
-    let (text, gaps) = cut_marks(sent.map_err(Error::failure)?.bytes, &mut blobs);
-    let body = Body::open(&text, &gaps, &mut blobs)?;
-    let request = body.bytes().at("read", &ctx.run.path)?;
+    let request = sent.map_err(Error::failure)?.bytes;
+    let (text, gaps) = cut_marks(request, |digest| match given.get(digest) {
+        Some(bytes) => Some(bytes.len() as u64),
+        None => blobs.len(digest),
+    });
+    let request = match given.is_empty() {
+        true => {
+            let body = Body::open(&text, &gaps, &mut blobs)?;
+            body.bytes().at("read", &ctx.run.path)?
+        }
+        false => with_bytes(&text, &gaps, &given),
+    };
     if !screen.quiet {
         for note in builder.lacking() {
             screen.warn(note);
         }
-        for note in what_may_change(agent, state) {
+        for note in what_may_change(agent, &state) {
             screen.warn(&note);
         }
     }

@@ -13,6 +13,18 @@ fn names(event: &Value) -> Vec<String> {
         .collect()
 }
 
+/// Six pictures of 4.8 MB as base64 each, as options of a command.
+fn six_large(world: &World) -> (Vec<Vec<u8>>, Vec<String>) {
+    let picture = |n: u8| png(3, 2, &[&vec![n; 3_600_000][..], b"x"].concat());
+    let pictures: Vec<Vec<u8>> = (0..6).map(picture).collect();
+    let mut options = Vec::new();
+    for (n, picture) in pictures.iter().enumerate() {
+        world.write(&format!("{n}.png"), picture);
+        options.extend(["-f".to_owned(), format!("{n}.png")]);
+    }
+    (pictures, options)
+}
+
 #[test]
 fn one_result_whose_picture_is_gone_leaves_the_others_of_the_answer_whole() {
     let world = World::with_tools(ATTACH);
@@ -57,6 +69,72 @@ fn a_fork_at_the_beginning_has_the_pictures_of_its_own_message() {
         assert_eq!(names(&world.latest().events("USER_MESSAGE")[0]), [expected]);
         assert_eq!(count(&world.server.last().body), 1);
     }
+}
+
+#[test]
+fn a_dry_run_prints_the_bytes_of_the_pictures_that_would_be_sent() {
+    let world = World::new();
+    let (pictures, options) = six_large(&world);
+    world.model_says([text("seen")]);
+    let preview = world.run("look").args(&options).arg("--dry-run").exits(0);
+    world.run("look").args(&options).exits(0);
+    let sent: Value = world.server.last().json();
+    assert_eq!(count(&world.server.last().body), 2);
+    assert!(preview.object()["messages"] == sent["messages"]);
+    let page = world.delta(["report", "-w", "ws"]).exits(0);
+    let page = String::from_utf8_lossy(&page.stdout).into_owned();
+    // A page has 20 MB of them.
+    let shown = pictures.iter().filter(|it| page.contains(&base64(it)));
+    assert_eq!(shown.count(), 5);
+    let linked = format!("/io/blobs/{}", sha256(&pictures[5]));
+    assert!(page.contains(&linked) && !page.contains(&sha256(&pictures[4])));
+}
+
+#[test]
+fn the_next_request_is_printed_with_the_limits_of_attachments() {
+    let world = World::with_tools(ATTACH).llm("max_retries: 0");
+    for n in 0..20 {
+        world.write(&format!("ws/{n}.png"), png(2001, 2, &[n]));
+        world.write(&format!("{n}.png"), png(2001, 2, &[n]));
+    }
+    let some = |count: u32| -> Vec<String> {
+        (0..count)
+            .flat_map(|n| ["-f".to_owned(), format!("{n}.png")])
+            .collect()
+    };
+    let next = |expected: usize| {
+        let printed = world.delta(["request", "-w", "ws", "--next"]).exits(0);
+        assert_eq!(count(&printed.stdout), expected);
+    };
+    world.write("small.png", png(3, 2, b""));
+    world.model_says([text("seen"), Reply::error(503, "later"), text("seen")]);
+    world.run("look").args(some(20)).exits(0);
+    next(20);
+    world
+        .go_on()
+        .args(["-m", "more", "-f", "small.png"])
+        .exits(75);
+    // Those with a long side are lines among so many.
+    next(1);
+    world.go_on().exits(0);
+    assert_eq!(count(&world.server.last().body), 1);
+
+    for n in 0..20 {
+        world.write(&format!("ws/{n}.png"), png(3, 2, &[n]));
+        world.write(&format!("{n}.png"), png(3, 2, &[n]));
+    }
+    let files = "0.png 1.png";
+    let asks = [
+        ("call_1", "attach", json!({"files": files})),
+        ("call_2", "ask_human", json!({"prompt": "Which?"})),
+    ];
+    world.model_says([text("seen"), calls(&asks), text("done")]);
+    world.run("again").arg("--new").args(some(20)).exits(0);
+    world.go_on().args(["-m", "more"]).args(some(20)).exits(101);
+    assert_eq!(count(&world.server.last().body), 40);
+    next(20);
+    world.go_on().args(["-m", "this"]).exits(0);
+    assert_eq!(count(&world.server.last().body), 20);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::model::ask::{self, Asked, Invocation, Model, Patience};
 use crate::model::attempt::Remedy;
 use crate::model::response::Answer;
 use crate::model::too_long::TooLong;
-use crate::model::wire::{Heard, Neutral, Sent, Wire, cut_marks};
+use crate::model::wire::{Heard, Neutral, Sent, Wire};
 use crate::record::engine_log::Level;
 use crate::record::event::Fact;
 use crate::record::invocations::{Begun, Invocations};
@@ -246,7 +246,7 @@ impl<'a> Conversation<'a> {
     ) -> Result<Begun> {
         let conversation = aside.unwrap_or(self.transcript.messages());
         if let Some(resumed) = self.invocations.resume(conversation) {
-            let (text, _) = cut_marks(std::mem::take(&mut sent.bytes), &mut self.attachments.blobs);
+            let (text, _) = self.attachments.cut_marks(std::mem::take(&mut sent.bytes));
             if text != self.invocations.last_request() {
                 // What the model reads now is not what it was asked with.
                 sent.prefix.clear();
@@ -255,7 +255,7 @@ impl<'a> Conversation<'a> {
         }
         let purpose = aside.map_or("", |_| "_compaction");
         let bytes = std::mem::take(&mut sent.bytes);
-        let (text, gaps) = cut_marks(bytes, &mut self.attachments.blobs);
+        let (text, gaps) = self.attachments.cut_marks(bytes);
         self.attachments.gaps = gaps;
         let request = (text, &self.attachments.gaps[..]);
         self.invocations.begin(iteration, purpose, request)

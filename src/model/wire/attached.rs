@@ -2,7 +2,6 @@
 //!
 //! Unaware of which attachments a request has.
 
-use crate::record::attachments::blobs::Blobs;
 use crate::record::attachments::body::{Gap, MARK};
 use crate::record::attachments::is_digest;
 use crate::text::json::{self, Object};
@@ -156,8 +155,12 @@ struct Data<'r> {
 }
 
 /// A request without the marks of blobs, and where they were. A mark counts only in a member that holds the bytes of an
-/// attachment, and only if the run has such a blob: no text of a model or a tool is one.
-pub(crate) fn cut_marks(request: Vec<u8>, blobs: &mut Blobs) -> (Vec<u8>, Vec<Gap>) {
+/// attachment, and only if the run has such a blob, whose length is `len_of` its digest: no text of a model or a tool is
+/// one.
+pub(crate) fn cut_marks(
+    request: Vec<u8>,
+    mut len_of: impl FnMut(&str) -> Option<u64>,
+) -> (Vec<u8>, Vec<Gap>) {
     if memmem::find(&request, MARK.as_bytes()).is_none() {
         return (request, Vec::new());
     }
@@ -169,9 +172,9 @@ pub(crate) fn cut_marks(request: Vec<u8>, blobs: &mut Blobs) -> (Vec<u8>, Vec<Ga
             let (before, digest) = inner.rsplit_once(MARK)?;
             let is_data =
                 before.is_empty() || before.starts_with("data:") && before.ends_with(";base64,");
-            let file = (is_data && is_digest(digest)).then(|| blobs.open(digest))??;
+            let len = (is_data && is_digest(digest)).then(|| len_of(digest))??;
             let at = value.as_ptr() as usize - start + 1 + before.len();
-            Some((at, digest.to_owned(), file.metadata().ok()?.len()))
+            Some((at, digest.to_owned(), len))
         })
         .collect();
     marks.sort_unstable();

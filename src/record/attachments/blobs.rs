@@ -129,10 +129,14 @@ impl Blobs {
         Some(file)
     }
 
+    /// The bytes of a blob; none as for [`Self::open`].
+    pub(crate) fn len(&mut self, digest: &str) -> Option<u64> {
+        Some(self.open(digest)?.metadata().ok()?.len())
+    }
+
     /// True if the bytes of an attachment are there.
     pub(crate) fn has(&mut self, attachment: &Attachment) -> bool {
-        let file = self.open(&attachment.sha256);
-        file.is_some_and(|file| file.metadata().is_ok_and(|it| it.len() == attachment.bytes))
+        self.len(&attachment.sha256) == Some(attachment.bytes)
     }
 
     /// The bytes of an attachment, if they are there.

@@ -11,6 +11,7 @@ use crate::unix::files;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
@@ -107,12 +108,22 @@ pub(crate) fn read_places(dir: &Path, len: usize) -> Result<Vec<Gap>> {
 
 /// A recorded text with a mark in each gap.
 pub(crate) fn with_marks(text: &[u8], gaps: &[Gap]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len() + gaps.len() * 70);
-    let mut from = 0;
+    filled(text, gaps, |digest| format!("{MARK}{digest}"))
+}
+
+/// A text with the base64 of these bytes in each gap.
+pub(crate) fn with_bytes(text: &[u8], gaps: &[Gap], bytes: &HashMap<&str, &[u8]>) -> Vec<u8> {
+    let bytes_of = |digest: &str| bytes.get(digest).copied().unwrap_or_default();
+    filled(text, gaps, |digest| {
+        BASE64_STANDARD.encode(bytes_of(digest))
+    })
+}
+
+fn filled(text: &[u8], gaps: &[Gap], part: impl Fn(&str) -> String) -> Vec<u8> {
+    let (mut out, mut from) = (Vec::with_capacity(text.len()), 0);
     for gap in gaps {
         out.extend_from_slice(&text[from..gap.at]);
-        out.extend_from_slice(MARK.as_bytes());
-        out.extend_from_slice(gap.sha256.as_bytes());
+        out.extend_from_slice(part(&gap.sha256).as_bytes());
         from = gap.at;
     }
     out.extend_from_slice(&text[from..]);

@@ -99,6 +99,11 @@ impl Turn<'_> {
 }
 
 impl Run<'_> {
+    /// How many turns come before those whose attachments requests have: in a shorter form, these are lines.
+    pub(crate) fn first_with_attachments(&self) -> usize {
+        self.summarized_turns().max(self.cleared_turns())
+    }
+
     /// Marks what requests lack.
     pub(super) fn leave_out(&mut self) {
         let mut counts = HashMap::<u64, usize>::new();
@@ -112,5 +117,11 @@ impl Run<'_> {
         for attached in self.turns.iter_mut().flat_map(Turn::attached_mut) {
             attached.left_out = counts.get(&attached.seq).copied().unwrap_or(0);
         }
+    }
+
+    /// Marks more that requests lack: attachments of these events, of the last one perhaps only the first ones.
+    pub(crate) fn leave_out_also(&mut self, seqs: Vec<u64>, of_last: Option<u64>) {
+        self.left_out.push(LeftOut { seqs, of_last });
+        self.leave_out();
     }
 }
