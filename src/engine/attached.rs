@@ -7,7 +7,9 @@ use crate::config::environment::Secret;
 use crate::error::{Result, may_fail};
 use crate::record::attachments::blobs;
 use crate::record::attachments::head::recognize;
-use crate::record::attachments::{Attachment, LARGEST, LONGEST_SIDE, MOST, shown_name};
+use crate::record::attachments::{
+    Attachment, Facts, LARGEST, LONGEST_SIDE, MOST, MediaType, shown_name,
+};
 use crate::text::amounts::grouped;
 use crate::text::digest::sha256;
 use rustix::fd::OwnedFd;
@@ -29,8 +31,9 @@ pub(crate) const DIR: &str = "attach";
 /// Maximum number of entries that are read, in the order of names.
 const MOST_ENTRIES: usize = 64;
 
-/// A command that makes a picture smaller.
-pub(crate) const SMALLER: &str = "convert in.png -resize 1568x1568 out.jpg";
+/// Commands that make a picture, and a document, smaller.
+const SMALLER: &str = "convert in.png -resize 1568x1568 out.jpg";
+const SHORTER: &str = "qpdf in.pdf --pages . 1-20 -- out.pdf";
 
 /// What a program has attached.
 #[derive(Debug, Default)]
@@ -55,7 +58,7 @@ pub(crate) struct Store<'s> {
 pub(crate) fn judge(name: &str, bytes: &[u8]) -> std::result::Result<Attachment, String> {
     let facts = recognize(bytes).ok_or("not a picture or document")?;
     if bytes.len() as u64 > LARGEST {
-        return Err(too_large());
+        return Err(too_large(facts));
     }
     let attachment = Attachment {
         sha256: sha256(bytes),
@@ -72,8 +75,12 @@ pub(crate) fn judge(name: &str, bytes: &[u8]) -> std::result::Result<Attachment,
     }
 }
 
-fn too_large() -> String {
-    format!("more than {} bytes; {SMALLER}", grouped(LARGEST))
+fn too_large(facts: Facts) -> String {
+    let command = match facts.media_type {
+        MediaType::Pdf => SHORTER,
+        _ => SMALLER,
+    };
+    format!("more than {} bytes; {command}", grouped(LARGEST))
 }
 
 /// Takes what is in the directory of an execution, beside `before` attachments that there are already. What becomes an
@@ -161,7 +168,7 @@ fn copied(dir: &OwnedFd, name: &CString) -> std::result::Result<Vec<u8>, String>
         .read_to_end(&mut head)
         .map_err(|_| none())?;
     match (is_large, recognize(&head)) {
-        (true, Some(_)) => Err(too_large()),
+        (true, Some(facts)) => Err(too_large(facts)),
         (true, None) => Err(none()),
         (false, _) => Ok(head),
     }

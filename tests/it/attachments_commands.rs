@@ -1,6 +1,6 @@
 //! Attachments in the commands that preview, repeat, resume and show a run, and in calls that end later.
 
-use crate::attachments::{ATTACH, base64, png, sha256};
+use crate::attachments::{ATTACH, PDF, base64, png, sha256};
 use crate::attachments_limits::count;
 use crate::harness::*;
 use serde_json::{Value, json};
@@ -135,6 +135,14 @@ fn the_next_request_is_printed_with_the_limits_of_attachments() {
     next(20);
     world.go_on().args(["-m", "this"]).exits(0);
     assert_eq!(count(&world.server.last().body), 20);
+}
+
+#[test]
+fn the_command_that_makes_a_document_smaller_is_one_for_documents() {
+    let world = World::unasked();
+    world.write("large.pdf", [PDF, &vec![b' '; 3_750_000]].concat());
+    let run = world.run("look").args(["-f", "large.pdf"]);
+    run.refuses(2, "3,750,000 bytes; qpdf in.pdf --pages");
 }
 
 #[test]
