@@ -115,7 +115,7 @@ const FILE: OptionRow = valued(
     "--file",
     "FILE",
     File,
-    "put the text of FILE into the message",
+    "put FILE into the message: text, a picture or a PDF",
 )
 .repeatable();
 
@@ -181,6 +181,7 @@ const COMMAND_TABLES: [CommandTable; 30] = [
         operands: &[operand("@NAME", Text).optional()],
         options: &[&[
             valued("-a", "--agent", "AGENT", Directory, "talk to @NAME, or to the agent in a directory"),
+            FILE,
             MODEL,
             valued("-w", "--work-dir", "DIR", Workspace, "work in DIR, and go on with its newest run"),
             valued("", "--run-id", "ID", RunId, "go on with this run"),

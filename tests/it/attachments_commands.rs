@@ -161,3 +161,23 @@ fn a_record_that_names_the_same_bytes_again_and_again_is_refused() {
     let request = world.delta(["request", "-w", "ws"]);
     request.refuses(1, "more than a service would take");
 }
+
+#[test]
+fn files_of_chat_go_with_its_first_message() {
+    let world = World::new();
+    world.write("ws/p.png", png(3, 2, b""));
+    world.model_says([text("one"), text("two")]);
+    let chat = |file: &str| {
+        let chat = world.delta(["chat", "-a", "../agent", "-w", ".", "-f", file]);
+        chat.cwd(world.path("ws")).stdin("look\nagain\n")
+    };
+    chat("gone.png").refuses(2, "gone.png: cannot read it");
+    chat("p.png").exits(0).prints("one\ntwo\n");
+    let said = world.latest().events("USER_MESSAGE");
+    assert_eq!(names(&said[0]), ["p.png"]);
+    assert_eq!(
+        (names(&said[1]), &said[1]["content"]),
+        (vec![], &json!("again"))
+    );
+    assert_eq!(count(&world.server.last().body), 1);
+}

@@ -175,6 +175,7 @@ pub(super) fn chat_args(given: &ParsedCommand) -> Result<ChatArgs> {
         common: Common {
             work_dir: given.path("--work-dir"),
             run_id: given.text("--run-id"),
+            message: message_parts(given, 1)?,
             doors: given_doors(given)?,
             max_iterations: given.number("--max-iterations"),
             budget: read_budget(given.text("--budget"))?,

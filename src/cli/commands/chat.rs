@@ -82,6 +82,7 @@ pub(crate) fn chat(wanted: &ChatArgs) -> Result<Exit> {
         (Some(found), chosen) => load_for(found, chosen.map(|it| it.0.home), wanted, screen)?,
     };
     SpendingRules::of(&agent, common.budget)?;
+    check_files(&common.message, &signals)?;
     warn_of_own_files(&agent, work_dir.as_deref(), screen);
     let history = person::state_dir().map(|dir| LineHistory {
         path: dir.join("chat_history"),
@@ -93,7 +94,7 @@ pub(crate) fn chat(wanted: &ChatArgs) -> Result<Exit> {
         agent,
         set,
         given: wanted.set.clone(),
-        attached: Vec::new(),
+        attached: common.message.clone(),
         compacts: false,
         work_dir,
         signals,
@@ -104,6 +105,12 @@ pub(crate) fn chat(wanted: &ChatArgs) -> Result<Exit> {
     };
     chat.greet()?;
     chat.talk()
+}
+
+/// Reads files, so that what is wrong with them is reported before the message that they go with.
+fn check_files(parts: &[GivenPart], signals: &Signals) -> Result<()> {
+    let task = Task::read(parts, signals)?;
+    task.map_or(Ok(()), |task| task.text().map(drop))
 }
 
 /// The run to go on with: the one that is named, or the newest one where `-w` points: of the agent that is named, or of

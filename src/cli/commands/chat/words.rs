@@ -1,6 +1,6 @@
 //! What a person can say to `delta chat` itself: words that begin with a slash, each alone on its line.
 
-use super::Chat;
+use super::{Chat, check_files};
 use crate::cli::args::LogArgs;
 use crate::cli::commands::log::print_log;
 use crate::config::person;
@@ -11,7 +11,7 @@ use crate::record::spending::{self, read_tally};
 use crate::runs::inspect::inspect_run;
 use crate::runs::overrides::{load_recorded, load_with_overrides};
 use crate::runs::result::used;
-use crate::runs::task::{GivenPart, Task};
+use crate::runs::task::GivenPart;
 use crate::text::json;
 use crate::text::suggestion::nearest;
 use crate::unix::draft::edit_draft;
@@ -114,16 +114,14 @@ impl Chat<'_> {
         Self::note("\"\"\"             begin and end a message of several lines");
     }
 
-    /// Reads a file once, so that what is wrong with it is said now.
+    /// A file goes with the next message.
     fn attach(&mut self, name: &str) -> Result<()> {
         if name.is_empty() {
             return Err(Error::usage("/file needs the path of a file"));
         }
         let mut parts = self.attached.clone();
         parts.push(GivenPart::File(person::at_home(Path::new(name))));
-        if let Some(task) = Task::read(&parts, &self.signals)? {
-            task.text()?;
-        }
+        check_files(&parts, &self.signals)?;
         self.attached = parts;
         Self::note(&format!("{name} goes with the next message"));
         Ok(())
