@@ -248,6 +248,7 @@ fn only_pictures_and_documents_become_attachments_whatever_they_are_called() {
         ln -s \"$W/shot.png\" link.png
         cp \"$W/shot.png\" \"$W/hard\"; ln \"$W/hard\" hard.png
         mkfifo fifo.png
+        mknod dev.png c 1 5 || mkfifo dev.png # Only root makes devices.
         mkdir dir.png
         truncate -s 4G sparse.bin
         (cat \"$W/shot.png\"; head -c 4000000 /dev/zero) > large.png
@@ -263,6 +264,7 @@ fn only_pictures_and_documents_become_attachments_whatever_they_are_called() {
         lines,
         [
             "(no output)".to_owned(),
+            none("dev.png"),
             none("dir.png"),
             none("empty.png"),
             none("fifo.png"),

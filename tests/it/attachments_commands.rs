@@ -1,8 +1,10 @@
 //! Attachments in the commands that preview, repeat, resume and show a run, and in calls that end later.
 
-use crate::attachments::{ATTACH, PDF, base64, png, sha256};
+use crate::attachments::{ATTACH, PDF, base64, png, says, script, sha256};
 use crate::attachments_limits::count;
+use crate::harness::services::{Api, Said};
 use crate::harness::*;
+use crate::later::let_time_pass;
 use serde_json::{Value, json};
 use std::fs;
 
@@ -160,6 +162,85 @@ fn a_record_that_names_the_same_bytes_again_and_again_is_refused() {
     fs::write(&path, json!(places).to_string()).unwrap();
     let request = world.delta(["request", "-w", "ws"]);
     request.refuses(1, "more than a service would take");
+}
+
+#[test]
+fn a_look_attaches_to_the_result_of_the_call_that_has_ended() {
+    let tool = r#"- name: build
+  shell: 'echo ci-7; exit 75'
+  later:
+    check: [sh, -c, 'cp shot.png "$DELTA_ATTACH"; cp text "$DELTA_ATTACH"; echo green; exit $(cat code)']
+    every_s: 3600
+"#;
+    for (code, api) in [("0", Api::Chat), ("10", Api::Chat), ("10", Api::Messages)] {
+        let world = World::with_tools(tool).llm(&format!("api: {}", api.name()));
+        let picture = png(3, 2, b"shot");
+        world.write("ws/shot.png", &picture);
+        world.write("ws/text", "text");
+        world.write("ws/code", "75");
+        let wants = Said {
+            calls: vec![("call_1".to_owned(), "build".to_owned(), json!({}))],
+            ..Said::default()
+        };
+        script(&world, api, vec![wants, says("done")]);
+        world.run("go").exits(75);
+        let_time_pass(&world.latest(), &["due_at"]);
+        world.go_on().exits(75);
+        let run = world.latest();
+        assert_eq!(run.events("DEFERRED_LOOK").len(), 1);
+        assert!(run.events("ACTION_RESULT").is_empty());
+        world.write("ws/code", code);
+        let_time_pass(&run, &["due_at"]);
+        world.go_on().exits(0).prints("done\n");
+        let result = &run.events("ACTION_RESULT")[0];
+        assert_eq!(names(result), ["shot.png"]);
+        assert_eq!(
+            result["observation_content"],
+            "green\n[picture shot.png, 3x2, image/png]\n[text: not a picture or document]"
+        );
+        assert_eq!(count(&world.server.last().body), 1);
+    }
+}
+
+#[test]
+fn the_bytes_of_an_attachment_are_those_that_were_judged_whatever_its_writer_does() {
+    let tool = r#"- {name: attach, shell: 'cd "$DELTA_ATTACH"; (trap "" HUP TERM; while :; do cat "$CWD/p.png" > a; cat "$CWD/q.png" > a; done) & sleep 0.1'}"#;
+    let world = World::with_tools(tool);
+    world.write("ws/p.png", png(3, 2, &[1; 100_000]));
+    world.write("ws/q.png", png(4, 2, &[2; 200_000]));
+    world.observe("attach", &json!({}));
+    let run = world.latest();
+    for attachment in run.events("ACTION_RESULT")[0]["attachments"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        let digest = attachment["sha256"].as_str().unwrap();
+        let bytes = run.read(&format!("io/blobs/{digest}"));
+        assert_eq!(sha256(&bytes), digest);
+        assert_eq!(attachment["width"], u64::from(bytes[19]));
+    }
+}
+
+#[test]
+fn pictures_count_by_their_tokens_in_reservations_and_exports_name_their_digests() {
+    let picture = png(3, 2, &vec![1; 600_000]);
+    let reserved = |with: bool| {
+        let world = World::new().top("budget: {tokens: 100000}");
+        world.write("p.png", &picture);
+        world.model_says([text("seen")]);
+        let files: &[&str] = if with { &["-f", "p.png"] } else { &[] };
+        world.run("look").args(files).exits(0);
+        let export = world.delta(["export", "-w", "ws", "--format", "otlp", "--content"]);
+        let export = String::from_utf8_lossy(&export.exits(0).stdout).into_owned();
+        let name = format!("sha256:{}", sha256(&picture));
+        assert_eq!(export.contains(&name), with);
+        assert!(!export.contains(&base64(&picture[..3000])));
+        let lines = crate::budget::ledger(&world.latest());
+        crate::budget::sum(&lines, "reserve").0
+    };
+    let more = reserved(true) - reserved(false);
+    assert!((1600..1800).contains(&more), "{more}");
 }
 
 #[test]
