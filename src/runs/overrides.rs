@@ -146,13 +146,21 @@ pub(crate) fn around(home: &Path, workspace: &Workspace) -> Option<PathBuf> {
     let identity = |dir: &Path| dir.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let above_home: Vec<_> = home.ancestors().map(identity).collect();
-    let is_workspace = |dir: &Path| {
-        let control = dir.join(".delta").symlink_metadata();
-        dir == workspace.root || !control.is_err_and(|e| e.kind() == ErrorKind::NotFound)
-    };
+    let is_workspace = |dir: &Path| dir == workspace.root || has_control(dir);
     let mut dirs = workspace.root.ancestors();
     dirs.find(|dir| is_workspace(dir) && above_home.contains(&identity(dir)))
         .map(Path::to_owned)
+}
+
+/// The nearest directory above a workspace that has a `.delta`, even a foreign one.
+pub(crate) fn workspace_around(workspace: &Workspace) -> Option<PathBuf> {
+    let mut above = workspace.root.ancestors().skip(1);
+    above.find(|dir| has_control(dir)).map(Path::to_owned)
+}
+
+fn has_control(dir: &Path) -> bool {
+    let control = dir.join(".delta").symlink_metadata();
+    !control.is_err_and(|e| e.kind() == ErrorKind::NotFound)
 }
 
 /// The directory of a run's agent as the record has it.

@@ -3,7 +3,7 @@
 //! Unaware of how a wait ends.
 
 use super::inspect::RunSnapshot;
-use super::overrides::{around, guarded, option_words};
+use super::overrides::{around, guarded, option_words, workspace_around};
 use super::suspended::awaited_runs;
 use crate::config::person;
 use crate::config::pricing::GivenBudget;
@@ -60,19 +60,29 @@ pub(crate) fn registration(
     if metadata.parent_run_id.is_some() || is_trial {
         return None;
     }
-    let dir = around(home, workspace).filter(|_| !is_built_in(home));
-    let obstacle = dir.map(|dir| {
-        let (home, dir) = (home.display(), dir.display());
-        format!("the agent {home} is inside the workspace {dir}, where tools can change it")
-    });
     Some(Registration {
         run_id: metadata.run_id.clone(),
         workspace: workspace.root.clone(),
         agent: home.to_owned(),
         is_flow: metadata.flow.is_some(),
         options: options.clone(),
-        obstacle,
+        obstacle: obstacle(home, workspace, is_built_in(home)),
     })
+}
+
+/// Why `delta due` starts no run of an agent in a workspace: tools could choose what that does.
+pub(crate) fn obstacle(home: &Path, workspace: &Workspace, is_built_in: bool) -> Option<String> {
+    if let Some(dir) = around(home, workspace).filter(|_| !is_built_in) {
+        let (home, dir) = (home.display(), dir.display());
+        return Some(format!(
+            "the agent {home} is inside the workspace {dir}, where tools can change it"
+        ));
+    }
+    let dir = workspace_around(workspace)?;
+    let (root, dir) = (workspace.root.display(), dir.display());
+    Some(format!(
+        "{root} is inside the workspace {dir}, whose tools can change its records"
+    ))
 }
 
 /// When the first of the runs that a suspended run waits for is due; none if it waits for nothing but persons.

@@ -126,7 +126,7 @@ fn two_at_once_resume_nothing_twice() {
 #[test]
 fn an_entry_without_a_run_to_start_is_dropped() {
     type Change = fn(&World);
-    let cases: [(&str, Change); 6] = [
+    let cases: [(&str, Change); 7] = [
         ("it is gone", |world| {
             fs::remove_dir_all(world.latest().dir).unwrap();
         }),
@@ -154,6 +154,10 @@ fn an_entry_without_a_run_to_start_is_dropped() {
             world.write("other/agent.yaml", "name: probe\n");
             let other = world.path("other");
             change_entry(world, |entry| entry["agent"] = json!(other));
+        }),
+        ("a symbolic link leads to another workspace", |world| {
+            fs::rename(world.path("ws"), world.path("moved")).unwrap();
+            symlink("moved", world.path("ws")).unwrap();
         }),
         ("its name is none", |world| {
             change_entry(world, |entry| entry["run_id"] = json!("../../agent"));
@@ -259,8 +263,45 @@ fn a_run_whose_agent_tools_could_change_is_not_registered() {
     due(&world)
         .arg("--run")
         .exits(0)
-        .says("inside its workspace");
+        .says("inside the workspace");
     assert!(!world.exists("looks"));
+}
+
+#[test]
+fn a_run_whose_records_tools_could_change_is_not_registered() {
+    let world = World::with_tools(BUILD);
+    world.model_says([call("call_1", "build", &json!({"branch": "main"}))]);
+    world.write("ws/code", "75");
+    world.write("ws/said", "");
+    let run = || world.delta(["run", "-a", "agent", "-w", "ws/inner", "-m", "go"]);
+    run().exits(75).does_not_say("not registered");
+    let inner = Run::latest(&world.path("ws/inner"));
+    let entry = world.path(&format!(".local/state/delta/due/{}", inner.id()));
+    let text = fs::read_to_string(&entry).unwrap();
+    let due_at = inner.metadata()["due_at"].as_str().unwrap().to_owned();
+    let text = text.replace(&due_at, "2026-01-02T03:04:05.678Z");
+    fs::write(&entry, text).unwrap();
+    let_time_pass(&inner, &["due_at"]);
+    fs::create_dir(world.path("ws/.delta")).unwrap();
+    let ended = due(&world).arg("--run").exits(0).prints("");
+    ended.says("whose tools can change its records");
+    assert!(!entry.exists() && !world.exists("ws/looks"));
+    run()
+        .exits(75)
+        .says("not registered")
+        .says("/ws/inner is inside the workspace");
+    due(&world).arg("--all").exits(0).prints("");
+}
+
+#[test]
+fn an_entry_that_cannot_be_looked_at_stays() {
+    let world = waiting(BUILD);
+    is_due(&world);
+    let path = entry(&world);
+    fs::rename(world.path("ws"), world.path("moved")).unwrap();
+    symlink("ws", world.path("ws")).unwrap();
+    due(&world).arg("--run").exits(0).says("passed over");
+    assert!(path.exists());
 }
 
 #[test]

@@ -11,8 +11,8 @@ use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::inspect::inspect_run;
 use crate::runs::origin::foreign_reason;
-use crate::runs::overrides::around;
 use crate::runs::preflight::install_signals;
+use crate::runs::waiting::obstacle;
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
@@ -24,6 +24,7 @@ use crate::unix::terminal::{Screen, Tone, painted_table, print, print_json};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -74,7 +75,7 @@ fn read_all() -> Result<Vec<DueRun>> {
                     due_at,
                 });
             }
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => {
                 let (path, why) = (path.display(), reason(&e));
                 warn(&format!("warning: {path} is passed over: {why}"));
@@ -115,10 +116,15 @@ fn reason_to_drop(entry: &DueEntry) -> Result<Option<String>> {
     let Ok(id) = RunId::parse(&entry.run_id) else {
         return drops("its name is none");
     };
-    if !entry.workspace.join(".delta").join(id.as_str()).is_dir() {
-        return drops("it is gone");
-    }
+    let place = entry.workspace.join(".delta").join(id.as_str());
+    match place.symlink_metadata() {
+        Err(e) if is_absent(&e) => return drops("it is gone"),
+        found => found.at("look at", &place)?,
+    };
     let workspace = Workspace::at(&entry.workspace)?;
+    if workspace.root != entry.workspace {
+        return drops("a symbolic link leads to another workspace");
+    }
     let run = RunDir::of(&workspace, &id);
     for dir in [&workspace.control, &run.path] {
         if let Some(reason) = foreign_reason(dir)? {
@@ -127,16 +133,18 @@ fn reason_to_drop(entry: &DueEntry) -> Result<Option<String>> {
     }
     let metadata = inspect_run(&run)?.metadata;
     let agent = Path::new(&metadata.agent_home);
-    let is_inside = || around(&entry.agent, &workspace).is_some();
     if metadata.has_ended() {
         drops("it has ended")
     } else if metadata.flow.is_some() != entry.is_flow || agent != entry.agent {
         drops("it is a run of another agent")
-    } else if built_in_of(&entry.agent).is_none() && is_inside() {
-        drops("its agent is inside its workspace, where tools can change it")
     } else {
-        Ok(None)
+        let is_built_in = built_in_of(&entry.agent).is_some();
+        Ok(obstacle(&entry.agent, &workspace, is_built_in))
     }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// A run that was started.
