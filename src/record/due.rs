@@ -77,6 +77,22 @@ impl Registration {
         written.map_err(|error| error.message)
     }
 
+    /// Registers the run again after a start that was too early for it. The options stay those of the start that left
+    /// it waiting.
+    ///
+    /// # Errors
+    /// Why that cannot be done, for people.
+    pub(crate) fn put_again(&self, due_at: Timestamp) -> std::result::Result<(), String> {
+        let known = dir().and_then(|dir| read(&dir.join(self.file_name(&dir))).ok());
+        let known = known.filter(|it| (&it.workspace, &it.agent) == (&self.workspace, &self.agent));
+        let options = known.map_or_else(|| self.options.clone(), |it| it.options);
+        let again = Self {
+            options,
+            ..self.clone()
+        };
+        again.put(due_at)
+    }
+
     /// Takes the run out of the registry.
     pub(crate) fn remove(&self) -> Result<()> {
         let Some(dir) = dir() else {

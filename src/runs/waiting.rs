@@ -103,7 +103,7 @@ pub(crate) fn register_again(
     let due_at = metadata.due_at.as_deref().and_then(Timestamp::parse);
     let place = registration(metadata, home, workspace, plan);
     if let (Some(place), Some(due_at)) = (place, due_at)
-        && let Err(why) = place.put(due_at)
+        && let Err(why) = place.put_again(due_at)
     {
         Screen::new(false, false).warn(&not_registered(&why));
     }

@@ -76,8 +76,12 @@ fn due_starts_what_is_due_with_the_options_of_its_start() {
         "tokens=900000,per=tree",
         "--accept",
         "cat > ../accepted",
+        "--allow-host",
+        "example.org",
     ];
     world.run("go").args(options).exits(75);
+    // A start that is too early changes nothing, also without the options.
+    world.go_on().exits(75);
     // Not due.
     due(&world).arg("--run").exits(0).prints("");
     assert!(!world.exists("looks"));
@@ -90,6 +94,7 @@ fn due_starts_what_is_due_with_the_options_of_its_start() {
     assert_eq!(start["config"]["max_iterations"], 7);
     assert_eq!(start["config"]["budget"]["tokens"], 900_000);
     assert_eq!(start["config"]["llm"]["temperature"], 0.5);
+    assert_eq!(start["allow_hosts"], json!(["example.org"]));
     assert!(!entry(&world).exists());
     due(&world).arg("--run").exits(0).prints("");
 }
