@@ -105,16 +105,15 @@ impl Registration {
         }
     }
 
-    /// The run's name, unless a run of this name in another workspace has it.
+    /// The run's name, unless a run of this name in another workspace had it when this one was registered first.
     fn file_name(&self, dir: &Path) -> String {
         let id = &self.run_id;
-        let other = read(&dir.join(id)).is_ok_and(|entry| entry.workspace != self.workspace);
-        match other {
+        let digest = sha256(self.workspace.as_os_str().as_encoded_bytes());
+        let longer = format!("{id}.{}", &digest[..16]);
+        let is_other = || read(&dir.join(id)).is_ok_and(|it| it.workspace != self.workspace);
+        match dir.join(&longer).symlink_metadata().is_ok() || is_other() {
             false => id.clone(),
-            true => {
-                let digest = sha256(self.workspace.as_os_str().as_encoded_bytes());
-                format!("{id}.{}", &digest[..16])
-            }
+            true => longer,
         }
     }
 }

@@ -346,6 +346,17 @@ fn runs_of_one_name_in_two_workspaces_are_both_registered() {
         .collect();
     assert_eq!(places.len(), 2);
     assert_ne!(places[0], places[1]);
+    // The end of one changes nothing about the other, which has one entry as before.
+    world.write("code", "0");
+    let_time_pass(&Run::latest(&world.path("ws")), &["due_at"]);
+    let first = ["run", "-a", "agent", "-w", "ws", "-m", "go"];
+    world.delta(first).args(["--run-id", "nightly"]).exits(0);
+    let second = ["continue", "-w", "ws2", "--run-id", "nightly"];
+    world.delta(second).exits(75);
+    let all = due(&world).args(["--all", "--format", "json"]).exits(0);
+    let all: Value = serde_json::from_slice(&all.stdout).unwrap();
+    assert_eq!(all.as_array().unwrap().len(), 1);
+    assert_eq!(all[0]["workspace"], json!(world.path("ws2")));
 }
 
 #[test]
