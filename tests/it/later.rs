@@ -443,6 +443,20 @@ fn wait_stays_until_the_call_has_ended() {
 }
 
 #[test]
+fn a_record_without_a_time_makes_no_look_follow_another_at_once() {
+    let world = waiting(BUILD);
+    let run = world.latest();
+    // As the clock leaves it that was set forward before the event was written.
+    let_time_pass(&run, &["due_at"]);
+    world.run("go").exits(75);
+    let look = run.events("DEFERRED_LOOK").remove(0);
+    assert!(
+        look["due_at"].as_str() > look["timestamp"].as_str(),
+        "{look}"
+    );
+}
+
+#[test]
 fn a_wait_ends_with_a_signal_and_at_the_deadline() {
     let world = waiting(BUILD);
     let ended = world.run("go").arg("--wait").spawn();

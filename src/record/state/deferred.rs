@@ -78,10 +78,12 @@ impl Deferred {
         self.wait = Duration::from_secs(millis.div_ceil(1000));
     }
 
-    /// The wait after a look that says nothing about it.
+    /// The wait after a look that says nothing about it. It is never zero, whatever the record or the clock says: the
+    /// engine would look again and again without a pause.
     pub(crate) fn doubled_wait(&self) -> Duration {
         let longest = self.first_wait.saturating_mul(Self::LONGEST);
-        self.wait.saturating_mul(2).min(longest)
+        let doubled = self.wait.saturating_mul(2).min(longest);
+        doubled.max(Duration::from_secs(1))
     }
 
     /// True if it is time for a look. A clock that has been set back does not put it off.
