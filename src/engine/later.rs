@@ -26,7 +26,7 @@ pub(crate) const TIMES: &str = "DELTA_LATER";
 /// The variable that holds the handle during a look.
 pub(crate) const HANDLE: &str = "DELTA_HANDLE";
 /// Set during the last look.
-const LAST: &str = "DELTA_LATER_LAST";
+pub(crate) const LAST: &str = "DELTA_LATER_LAST";
 
 /// The most bytes of a handle.
 const LONGEST_HANDLE: usize = 1024;

@@ -1,7 +1,7 @@
 //! Calls that servers answer with a task: the handle that `mcp call` prints, and `mcp task`, which looks at it.
 
 use super::{McpCommand, Server, find_server, not_imported, print_text};
-use crate::engine::later::{ENDED_BADLY, HANDLE, NOT_YET, TIMES};
+use crate::engine::later::{ENDED_BADLY, HANDLE, LAST, NOT_YET, TIMES};
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::mcp::client::{Client, TaskAnswer};
 use crate::mcp::content::{prompts_of, read_result};
@@ -11,9 +11,6 @@ use crate::text::disguise::printable;
 use crate::unix::terminal::print;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
-
-/// Set during the last look at a call.
-const LAST: &str = "DELTA_LATER_LAST";
 
 impl McpCommand {
     /// What a call that was answered with a task prints, and the exit code.
