@@ -391,6 +391,57 @@ fn later_waits_for_a_time() {
 }
 
 #[test]
+fn later_waits_until_a_time_that_is_given() {
+    let tools = "- {name: nap, exec: 'delta later --at ${time}', later: {check: [delta, later, --check]}}\n";
+    for (time, starts) in [
+        ("2041-02-03T04:05:06Z", "2041-02-03T04:05:0"),
+        ("2243477106", "2041-02-03T04:05:0"),
+        ("+1m", "20"),
+    ] {
+        let world = World::with_tools(tools);
+        world.model_says([call("call_1", "nap", &json!({"time": time}))]);
+        world.run("go").exits(75);
+        let event = world.latest().events("ACTION_DEFERRED").remove(0);
+        for member in ["handle", "due_at"] {
+            let text = event[member].as_str().unwrap();
+            assert!(text.starts_with(starts), "{event}");
+        }
+        assert!(event["expires_at"].as_str() > event["due_at"].as_str());
+    }
+}
+
+#[test]
+fn later_writes_its_times_from_inside_a_sandbox() {
+    let delta = PathBuf::from(env!("CARGO_BIN_EXE_delta"));
+    let dir = delta.parent().unwrap().display();
+    let world = World::on_disk().top(&format!(
+        "wrapper: [delta, sandbox, --no-network, --rw, '${{CWD}}', --ro, '{dir}', --]"
+    ));
+    let world = world.tools(
+        "- {name: nap, exec: 'delta later --for 3d', later: {check: [delta, later, --check]}}\n",
+    );
+    world
+        .model_says([call("call_1", "nap", &json!({})), text("done")])
+        .may_stay_unasked();
+    let started = world.run("go").end();
+    let run = world.latest();
+    if started.code() != Some(75) {
+        let observed = run.result(1)["observation_content"].to_string();
+        assert!(observed.contains("no user namespace"), "{observed}");
+        eprintln!("skipped: {observed}");
+        return;
+    }
+    let event = run.events("ACTION_DEFERRED").remove(0);
+    let minute = |text: &Value| text.as_str().unwrap()[..16].to_owned();
+    assert_eq!(minute(&event["due_at"]), minute(&event["handle"]));
+    // The look writes its times, too.
+    let_time_pass(&run, &["due_at"]);
+    world.run("go").exits(75);
+    let look = run.events("DEFERRED_LOOK").remove(0);
+    assert_eq!(minute(&look["due_at"]), minute(&event["handle"]));
+}
+
+#[test]
 fn later_takes_nothing_but_a_time() {
     let world = World::unasked();
     let later = || world.delta(["later"]);

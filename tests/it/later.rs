@@ -1,5 +1,6 @@
 //! Calls that end later: deferred, looked at when it is time, and given their results once.
 
+use crate::attachments::png;
 use crate::harness::*;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -145,6 +146,20 @@ fn a_look_that_finds_the_end_gives_the_call_its_result() {
             .exits(0);
     }
     assert_eq!(world.lines("submitted").len(), 1);
+}
+
+#[test]
+fn what_a_look_attaches_belongs_to_the_result() {
+    let attach = "cp ../q.png \"$DELTA_ATTACH\"; cat ../said;";
+    let world = waiting(&BUILD.replace("cat ../said;", attach));
+    world.write("q.png", png(4, 2, b""));
+    is_due(&world);
+    world.write("code", "0");
+    world.run("go").exits(0);
+    let result = world.latest().result(1);
+    assert_eq!(result["attachments"].as_array().unwrap().len(), 1);
+    let observation = result["observation_content"].as_str().unwrap();
+    assert_eq!(observation, "all green\n[picture q.png, 4x2, image/png]");
 }
 
 #[test]
@@ -443,6 +458,29 @@ fn wait_stays_until_the_call_has_ended() {
 }
 
 #[test]
+fn a_wait_counts_for_no_limit_of_time() {
+    let tools = BUILD.replace("every_s: 3600", "every_s: 5");
+    let world = World::with_tools(&tools).top("limits: {seconds: 4}\nbudget: {seconds: 3600}");
+    world.model_says([
+        call("call_1", "build", &json!({"branch": "main"})),
+        text("done"),
+    ]);
+    world.write("code", "0");
+    world.write("said", "");
+    world.run("go").arg("--wait").exits(0).prints("done\n");
+    let run = world.latest();
+    let time = |kind: &str| {
+        let event = run.events(kind).remove(0);
+        let time = event["timestamp"].as_str().unwrap().to_owned();
+        let seconds = time[11..23].split(':').map(|it| it.parse::<f64>().unwrap());
+        seconds.fold(0.0, |sum, part| sum * 60.0 + part)
+    };
+    let took = (time("ENGINE_END") - time("ENGINE_START")).rem_euclid(86_400.0);
+    let worked = run.events("ENGINE_END")[0]["engine_ms"].as_f64().unwrap();
+    assert!(took - worked / 1000.0 > 4.5, "{took} s, {worked} ms");
+}
+
+#[test]
 fn a_record_without_a_time_makes_no_look_follow_another_at_once() {
     let world = waiting(BUILD);
     let run = world.latest();
@@ -454,6 +492,18 @@ fn a_record_without_a_time_makes_no_look_follow_another_at_once() {
         look["due_at"].as_str() > look["timestamp"].as_str(),
         "{look}"
     );
+}
+
+#[test]
+fn an_iteration_that_waits_is_not_forked_and_the_report_shows_its_events() {
+    let world = waiting(BUILD);
+    let fork = world.delta(["fork", "-w", "ws", "--at", "1", "-m", "on"]);
+    fork.refuses(2, "build has no result yet");
+    is_due(&world);
+    world.run("go").exits(75);
+    let report = world.delta(["report", "-w", "ws"]).exits(0).describe();
+    assert!(report.contains("ends later (ci-7); look at 20"));
+    assert!(report.contains("has not ended; look again at 20"));
 }
 
 #[test]

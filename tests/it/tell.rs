@@ -205,6 +205,42 @@ fn ten_writers_tell_a_run_that_is_killed_each_message_once() {
 }
 
 #[test]
+fn a_message_to_a_run_that_is_ending_is_heard_or_refused() {
+    let world = World::new();
+    world.server.answers(|_: &Received| text("done"));
+    let (mut heard, mut refused) = (Vec::new(), 0);
+    for round in 0..4 {
+        let id = format!("r{round}");
+        let run = world.run("go").args(["--run-id", &id]).spawn();
+        let journal = format!("ws/.delta/{id}/journal.jsonl");
+        while !world.exists(&journal) {
+            std::thread::yield_now();
+        }
+        for n in 0..20 {
+            let message = format!("{id}.{n}");
+            let told = tell(&world, ["--run-id", &id, &message]).end();
+            match told.code() {
+                Some(0) => heard.push(message),
+                Some(1) => {
+                    refused += 1;
+                    break;
+                }
+                // It holds the inbox while it ends.
+                code => assert_eq!(code, Some(75), "{}", told.describe()),
+            }
+        }
+        run.wait().exits(0);
+    }
+    let runs = world.runs();
+    let said: Vec<String> = runs
+        .iter()
+        .flat_map(|run| said(run).split_off(1))
+        .map(|it| it.as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(said, heard, "{refused} refused");
+}
+
+#[test]
 fn a_message_resets_no_count_of_the_same_call() {
     let world = World::with_tools(WORK).top("same_call: 2");
     world.model_says([call("a", "work", &json!({})), call("b", "work", &json!({}))]);
