@@ -6,7 +6,6 @@
 use crate::config::tool::definition::{LONGEST_WAIT, Tool};
 use crate::engine::attached;
 use crate::engine::run_context::RunContext;
-use crate::error::Result;
 use crate::text::json::parser_message;
 use crate::unix::files;
 use crate::unix::process::Variable;
@@ -56,20 +55,13 @@ fn times_file(dir: &Path) -> PathBuf {
 }
 
 /// The variables of an execution in this directory. Those of a run around this one are taken away.
-pub(crate) fn variables(
-    tool: &Tool,
-    dir: &Path,
-    look: Option<LookInput<'_>>,
-) -> Result<[Variable; 3]> {
-    let mut times = None;
-    if tool.later.is_some() {
-        let file = times_file(dir);
-        times = file.to_str().map(str::to_owned);
-    }
+pub(crate) fn variables(tool: &Tool, dir: &Path, look: Option<LookInput<'_>>) -> [Variable; 3] {
+    let times = tool.later.as_ref().map(|_| times_file(dir));
+    let times = times.and_then(|file| file.to_str().map(str::to_owned));
     let handle = look.map(|look| look.handle.to_owned());
     let last = look.filter(|look| look.is_last).map(|_| "1".to_owned());
     let of = |name: &str, value| (name.to_owned(), value);
-    Ok([of(TIMES, times), of(HANDLE, handle), of(LAST, last)])
+    [of(TIMES, times), of(HANDLE, handle), of(LAST, last)]
 }
 
 /// The handle that a tool has printed: the last line of its output that is not empty.

@@ -141,9 +141,9 @@ impl<'j> Run<'j> {
         let attached = Attached::read(line.attachments, seq);
         self.turns.push(Turn::User(UserMessage {
             content,
-            inbox_id,
             at,
             seq,
+            inbox_id,
             attached,
         }));
         self.end = None;
