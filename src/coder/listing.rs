@@ -14,10 +14,10 @@ const PASSED_OVER: [&str; 5] = [".git", ".delta", "node_modules", "target", "__p
 const NOT_LISTED: [&str; 2] = [".git", ".delta"];
 
 /// The most entries of a listing.
-const MOST_LISTED: usize = 400;
+const LISTED_ENTRIES: usize = 400;
 
 /// The most entries that are looked at for a path like another.
-const MOST_SEEN: usize = 20_000;
+const SEARCHED_ENTRIES: usize = 20_000;
 
 /// Similar paths in a message about a missing one.
 const SUGGESTIONS: usize = 5;
@@ -36,8 +36,8 @@ pub(super) fn list_directory(path: &Path, shown: &str) -> io::Result<String> {
             Err(e) => lines.push(format!("  ({})", crate::error::reason(&e))),
         }
     }
-    let more = lines.len().saturating_sub(MOST_LISTED);
-    lines.truncate(MOST_LISTED);
+    let more = lines.len().saturating_sub(LISTED_ENTRIES);
+    lines.truncate(LISTED_ENTRIES);
     let mut text = format!("directory {shown}, two levels, without .git and .delta\n");
     for line in lines {
         text.push_str(&line);
@@ -116,7 +116,7 @@ fn files_below(start: &Path) -> Vec<PathBuf> {
         };
         for entry in entries.flatten() {
             seen += 1;
-            if seen > MOST_SEEN {
+            if seen > SEARCHED_ENTRIES {
                 return found;
             }
             let path = dir.join(entry.file_name());

@@ -3,7 +3,7 @@
 //!
 //! Unaware of the journal.
 
-use crate::config::tool::definition::{LONGEST_WAIT, Tool};
+use crate::config::tool::definition::{HANDLE_BYTES, LONGEST_WAIT, Tool};
 use crate::engine::attached;
 use crate::engine::run_context::RunContext;
 use crate::text::json::parser_message;
@@ -27,14 +27,11 @@ pub(crate) const HANDLE: &str = "DELTA_HANDLE";
 /// Set during the last look.
 pub(crate) const LAST: &str = "DELTA_LATER_LAST";
 
-/// The most bytes of a handle.
-const LONGEST_HANDLE: usize = 1024;
-
 /// As much of the end of the output is searched for the handle.
 const SEARCHED: usize = 64 << 10;
 
 /// The most bytes of a file with times.
-const LONGEST_TIMES: u64 = 4096;
+const TIMES_BYTES: u64 = 4096;
 
 /// The input of a look.
 #[derive(Clone, Copy, Debug)]
@@ -78,9 +75,9 @@ pub(crate) fn handle_in(ctx: &RunContext<'_>, dir: &Path) -> std::result::Result
     let line = lines.find(|line| !line.trim_ascii().is_empty());
     let line = line.ok_or("it printed no handle")?;
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.len() > LONGEST_HANDLE {
+    if line.len() > HANDLE_BYTES {
         return Err(format!(
-            "its last line is no handle: it has more than {LONGEST_HANDLE} bytes"
+            "its last line is no handle: it has more than {HANDLE_BYTES} bytes"
         ));
     }
     let handle = std::str::from_utf8(line)
@@ -112,7 +109,7 @@ pub(crate) fn times_in(dir: &Path) -> std::result::Result<ChosenTimes, String> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(ChosenTimes::default()),
         Err(e) => return refused(&e.to_string()),
     };
-    let Ok(bytes) = files::read_limited(file, LONGEST_TIMES) else {
+    let Ok(bytes) = files::read_limited(file, TIMES_BYTES) else {
         return refused("the file is too long");
     };
     let written: WrittenTimes = match serde_json::from_slice(&bytes) {

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Most bytes of a conversation in one span; the oldest messages are left out.
-const LONGEST_INPUT: usize = 1_000_000;
+const SPAN_BYTES: usize = 1_000_000;
 
 /// Kinds of spans.
 const INTERNAL: u8 = 1;
@@ -316,7 +316,7 @@ impl Trace {
             .map(String::as_str)
             .take_while(|texts| {
                 length += texts.len();
-                length <= LONGEST_INPUT
+                length <= SPAN_BYTES
             })
             .collect();
         kept.reverse();

@@ -13,15 +13,15 @@ use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
 use serde_json::Value;
 use std::fmt::{self, Write};
 
-/// The most that is said about one value.
-const MOST_MISMATCHES: usize = 50;
+/// How many mismatches of one value are reported.
+const MISMATCHES: usize = 50;
 
 /// Characters of one message; it quotes the value, which may be large.
-const MOST_TEXT: usize = 500;
+const MESSAGE_CHARACTERS: usize = 500;
 
 /// Levels of a value of which it is reported where it does not fit a schema that refers to itself: each
 /// level multiplies the places to look at.
-const MOST_LEVELS: usize = 12;
+const EXPLAINED_LEVELS: usize = 12;
 
 /// Bytes that a pattern may take once compiled, and the steps that matching it may go back.
 const PATTERN_SIZE: usize = 4 << 20;
@@ -98,7 +98,7 @@ impl JsonSchema {
 
     /// Everything that does not fit in a value, at most so much.
     pub(crate) fn mismatches(&self, value: &Value) -> Vec<Mismatch> {
-        if self.is_recursive && is_deeper(value, MOST_LEVELS) {
+        if self.is_recursive && is_deeper(value, EXPLAINED_LEVELS) {
             if self.admits(value) {
                 return Vec::new();
             }
@@ -109,7 +109,7 @@ impl JsonSchema {
                 message: message.to_owned(),
             }];
         }
-        let errors = self.validator.iter_errors(value).take(MOST_MISMATCHES);
+        let errors = self.validator.iter_errors(value).take(MISMATCHES);
         let mismatches = errors.map(|error| Mismatch {
             path: error.instance_path().to_string(),
             message: describe_mismatch(&error),
@@ -171,7 +171,7 @@ fn cut_message(said: &impl fmt::Display) -> String {
     struct Short(String);
     impl Write for Short {
         fn write_str(&mut self, text: &str) -> fmt::Result {
-            let room = MOST_TEXT - self.0.len();
+            let room = MESSAGE_CHARACTERS - self.0.len();
             if text.len() <= room {
                 self.0.push_str(text);
                 return Ok(());

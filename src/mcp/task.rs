@@ -3,6 +3,7 @@
 //! Pure. Source: the extension `io.modelcontextprotocol/tasks` of the revision 2026-07-28.
 
 use super::protocol::TASKS;
+use crate::config::tool::definition::HANDLE_BYTES;
 use serde_json::{Map, Value, json};
 
 /// The seconds to the next look where the server names no interval.
@@ -10,9 +11,6 @@ const INTERVAL: u64 = 5;
 
 /// The seconds for which a task without an end is kept: a year.
 const YEAR: u64 = 31_536_000;
-
-/// The longest name of a task: it is the handle of a call.
-const LONGEST_NAME: usize = 1024;
 
 /// The state of a task.
 #[derive(Debug, PartialEq)]
@@ -39,7 +37,7 @@ pub(crate) fn is_task(result: &Map<String, Value>) -> bool {
 pub(crate) fn task_name(task: &Map<String, Value>) -> Result<&str, String> {
     let name = task.get("taskId").and_then(Value::as_str);
     let is_good = |name: &&str| {
-        (1..=LONGEST_NAME).contains(&name.len())
+        (1..=HANDLE_BYTES).contains(&name.len())
             && !name.chars().any(char::is_control)
             && name.trim() == *name
     };

@@ -27,8 +27,8 @@ pub(crate) const MOST: usize = 20;
 const PICTURE_TOKENS: u64 = 1600;
 const PAGE_TOKENS: u64 = 2500;
 
-/// Maximum length of a name in bytes, that of a file's name.
-const LONGEST_NAME: usize = 255;
+/// Maximum length of a name in bytes, that of a file's name on Linux.
+const NAME_MAX: usize = 255;
 
 named_enum! {
     pub(crate) enum MediaType {
@@ -110,7 +110,7 @@ pub(crate) fn base64_len(bytes: u64) -> u64 {
 /// A file's name as it is recorded and shown: on one line, and not too long.
 pub(crate) fn shown_name(name: &str) -> String {
     let name = printable_line(name);
-    first_bytes(&name, LONGEST_NAME).to_owned()
+    first_bytes(&name, NAME_MAX).to_owned()
 }
 
 /// True for the digits of a SHA-256 as they are written here.

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 use std::io::Read;
 use std::path::Path;
 
-/// The most that is read of a file.
-const MOST_BYTES: u64 = 8 << 20;
+/// The most bytes of a file that are read.
+const LOG_BYTES: u64 = 8 << 20;
 
-/// The most hosts that are listed for an execution.
-const MOST_HOSTS: usize = 100;
+/// Further hosts of an execution are left out.
+const LISTED_HOSTS: usize = 100;
 
 /// A line of the file.
 #[derive(Deserialize)]
@@ -45,7 +45,7 @@ pub(crate) fn read_traffic(run: &Path, reference: Option<&str>) -> Vec<HostTraff
     let file = path.and_then(|path| files::open_below(run, &path).ok());
     let mut bytes = Vec::new();
     if let Some(file) = file
-        && file.take(MOST_BYTES).read_to_end(&mut bytes).is_ok()
+        && file.take(LOG_BYTES).read_to_end(&mut bytes).is_ok()
     {
         for line in bytes.split(|byte| *byte == b'\n') {
             let Ok(line) = serde_json::from_slice::<ConnectionLine>(line) else {
@@ -83,7 +83,7 @@ pub(crate) fn add_traffic(all: &mut Vec<HostTraffic>, more: HostTraffic) {
             known.up = known.up.saturating_add(more.up);
             known.down = known.down.saturating_add(more.down);
         }
-        None if all.len() < MOST_HOSTS => all.push(more),
+        None if all.len() < LISTED_HOSTS => all.push(more),
         None => {}
     }
 }

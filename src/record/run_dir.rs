@@ -17,6 +17,8 @@ const RESERVE_BYTES: u64 = 32 << 10;
 
 /// What `delta sandbox` does not restrict in the run, and how a line about this kernel begins.
 pub(crate) const NOTE: &str = "sandbox.txt";
+/// More than all reports of a run.
+pub(crate) const NOTE_BYTES: usize = 64 << 10;
 pub(crate) const OPEN_HERE: &str = "on this kernel: ";
 
 /// The directories of records that each run has, below `io`.

@@ -7,7 +7,7 @@ use crate::config::person;
 use crate::engine::attached;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
 use crate::record::due;
-use crate::record::run_dir::{NOTE, OPEN_HERE};
+use crate::record::run_dir::{NOTE, NOTE_BYTES, OPEN_HERE};
 use crate::record::workspace::Workspace;
 use crate::unix::doors::{Proxy, proxy_variables};
 use crate::unix::git_dir::{AbsentFile, decisive_paths, is_git_dir};
@@ -284,9 +284,6 @@ struct Note {
     written: String,
 }
 
-/// More than all reports of a run.
-const LONGEST_NOTE: u64 = 64 << 10;
-
 impl Note {
     /// Opens the file while this process still can.
     fn new() -> Self {
@@ -304,7 +301,7 @@ impl Note {
         };
         let file = dir.and_then(open);
         let written = file.as_ref().map(|file| {
-            let bytes = files::read_part(file, 0, LONGEST_NOTE as usize);
+            let bytes = files::read_part(file, 0, NOTE_BYTES);
             String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
         });
         Self {

@@ -17,6 +17,7 @@ use crate::record::event::InputType;
 use crate::runs::preflight::{install_signals, load_agent, read_variables};
 use crate::text::amounts::counted;
 use crate::text::disguise::is_unseen;
+use crate::text::json::LONGEST_EXCERPT;
 use crate::text::shorten::MOST_LISTED;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone};
@@ -46,9 +47,6 @@ const PORTS: [u16; 4] = [8080, 11434, 8000, 1234];
 
 /// How long a server on this machine may take to list its models.
 const NEARBY_TIME: Duration = Duration::from_secs(1);
-
-/// The longest key that is read.
-const LONGEST_KEY: u64 = 64 << 10;
 
 // The variables that decide where requests go, and with which key.
 const URL: &str = "DELTA_BASE_URL";
@@ -178,7 +176,7 @@ impl Setup<'_> {
         let text = if self.wanted.key_stdin {
             let mut text = String::new();
             let stdin = io::stdin().lock();
-            let read = stdin.take(LONGEST_KEY).read_to_string(&mut text);
+            let read = stdin.take(LONGEST_EXCERPT as u64).read_to_string(&mut text);
             read.map_err(|e| Error::usage(format!("cannot read the key: {}", reason(&e))))?;
             if text.trim().is_empty() {
                 return Err(Error::usage("--key-stdin: the standard input is empty"));

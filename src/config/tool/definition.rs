@@ -196,6 +196,9 @@ pub(crate) struct EffectCheck {
 /// The longest time, in seconds, that a call may be waited for: a hundred years.
 pub(crate) const LONGEST_WAIT: u64 = 3_155_760_000;
 
+/// The most bytes of the handle of such a call.
+pub(crate) const HANDLE_BYTES: usize = 1024;
+
 /// How a call is looked at that has begun something which ends without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LaterRule {

@@ -25,7 +25,7 @@ use crate::unix::terminal::Tone;
 use std::time::{Duration, Instant};
 
 /// The wall clock may be set while the engine waits.
-const LONGEST_NAP: Duration = Duration::from_secs(20);
+const NAP: Duration = Duration::from_secs(20);
 
 /// True for a call whose program says that it ends later.
 pub(super) fn is_deferral(tool: &Tool, done: &Done) -> bool {
@@ -159,7 +159,7 @@ fn wait_for(engine: &mut Engine<'_>, wait: &Wait) -> Step<()> {
         if left.is_zero() || engine.must_end().is_some() {
             break Ok(());
         }
-        if engine.ctx.signals.sleep(left.min(LONGEST_NAP)).is_err() {
+        if engine.ctx.signals.sleep(left.min(NAP)).is_err() {
             break Err(());
         }
     };

@@ -3,13 +3,10 @@
 //! Unaware of sandboxes. Without one, a tool could have written the file: no line of it looks like another message.
 
 use super::Engine;
-use crate::record::run_dir::{NOTE, OPEN_HERE};
+use crate::record::run_dir::{NOTE, NOTE_BYTES, OPEN_HERE};
 use crate::text::disguise::printable_line;
 use crate::text::shorten::{WIDEST, cut_to_columns};
 use crate::unix::files;
-
-/// The most bytes of the file that are looked at.
-const LONGEST: usize = 64 << 10;
 
 /// The length of the file.
 pub(super) fn note_length(engine: &Engine<'_>) -> u64 {
@@ -23,7 +20,7 @@ pub(super) fn print_note(engine: &Engine<'_>, before: u64) {
         return;
     }
     let added = files::open_unlinked(&engine.ctx.run.path.join(NOTE))
-        .and_then(|file| files::read_part(&file, before, LONGEST));
+        .and_then(|file| files::read_part(&file, before, NOTE_BYTES));
     let added = String::from_utf8_lossy(&added.unwrap_or_default()).into_owned();
     for open in added
         .lines()

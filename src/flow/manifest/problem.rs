@@ -118,7 +118,7 @@ pub(crate) fn sort_problems(problems: &mut [FlowProblem]) {
 
 /// How many bytes of a file are read again to find lines: for each problem all of it. The problems
 /// of a large file that come then have no line.
-const MOST_READING: usize = 4 << 20;
+const REREAD_BYTES: usize = 4 << 20;
 
 /// A manifest that has been read and parsed, and what was found wrong in it.
 #[derive(Debug)]
@@ -242,7 +242,7 @@ impl Manifest {
 
     fn line(&mut self, at: &[Step]) -> Option<usize> {
         self.read_again += self.text.len();
-        (self.read_again <= MOST_READING)
+        (self.read_again <= REREAD_BYTES)
             .then(|| yaml::locate(&self.text, at))
             .flatten()
     }

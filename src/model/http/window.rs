@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The largest list of models that is read, in bytes.
-const LONGEST_LIST: u64 = 4 << 20;
+const LIST_BYTES: u64 = 4 << 20;
 
 impl Http {
     /// True if the server is on this machine or has a private address.
@@ -57,8 +57,8 @@ impl Http {
         }
         let mut body = Vec::new();
         let reader = response.into_body().into_reader();
-        reader.take(LONGEST_LIST + 1).read_to_end(&mut body).ok()?;
-        (body.len() as u64 <= LONGEST_LIST).then_some(())?;
+        reader.take(LIST_BYTES + 1).read_to_end(&mut body).ok()?;
+        (body.len() as u64 <= LIST_BYTES).then_some(())?;
         serde_json::from_slice(&body).ok()
     }
 }

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 const ENCRYPTED: &str = "reasoning.encrypted_content";
 
 /// The longest id of an item.
-const LONGEST_ID: usize = 64;
+const ID_LENGTH: usize = 64;
 
 #[derive(Deserialize)]
 struct Item<'i> {
@@ -277,7 +277,7 @@ fn verbatim<'m>(
     for ((raw, item), _) in items.iter().zip(&is_sent).filter(|(_, is_sent)| **is_sent) {
         let id = item.id.as_deref().unwrap_or_default();
         let is_tied = has_lost && matches!(&*item.r#type, "message" | "function_call");
-        if !id.is_empty() && !is_reasoning(item) && (is_tied || id.len() > LONGEST_ID) {
+        if !id.is_empty() && !is_reasoning(item) && (is_tied || id.len() > ID_LENGTH) {
             out.push(without_id(raw).into());
         } else {
             out.push(raw.get().as_bytes().into());

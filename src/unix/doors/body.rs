@@ -27,7 +27,7 @@ enum Part {
 }
 
 /// More digits of a chunk's size would not fit.
-const MOST_DIGITS: u32 = 15;
+const SIZE_DIGITS: u32 = 15;
 
 impl Body {
     pub(super) fn of_length(length: u64) -> Self {
@@ -79,7 +79,7 @@ impl Body {
     fn after(&self, byte: u8) -> Part {
         let digit = char::from(byte).to_digit(16);
         match (&self.0, byte, digit) {
-            (Part::Size(many, value), _, Some(digit)) if *many < MOST_DIGITS => {
+            (Part::Size(many, value), _, Some(digit)) if *many < SIZE_DIGITS => {
                 Part::Size(many + 1, value << 4 | u64::from(digit))
             }
             (Part::Size(1.., size) | Part::Extension(size), b'\r', _) => Part::SizeEnd(*size),

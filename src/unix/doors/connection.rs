@@ -37,7 +37,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const HALF_OPEN: Duration = Duration::from_secs(60);
 
 /// The most addresses of one name that are tried.
-const MOST_ADDRESSES: usize = 4;
+const TRIED_ADDRESSES: usize = 4;
 
 /// What all connections have in common.
 pub(super) struct Desk {
@@ -302,7 +302,7 @@ impl Client {
                 self.forbid(&why, desk)
             }
             (Some(_), false) => {
-                let all = all.into_iter().take(MOST_ADDRESSES);
+                let all = all.into_iter().take(TRIED_ADDRESSES);
                 let all = all.map(|address| SocketAddr::new(address, port));
                 let all: Vec<SocketAddr> = all.rev().collect();
                 self.connect(passed, all, Errno::HOSTUNREACH, desk)

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::process::{Child, Command, Stdio};
 
 /// More than the addresses of any name that will be tried.
-const LONGEST_LIST: usize = 16 << 10;
+const LIST_BYTES: usize = 16 << 10;
 
 /// A process that prints the addresses of a name, one a line. It ends with this.
 pub(super) struct NameLookup {
@@ -38,7 +38,7 @@ impl NameLookup {
         let output = self.child.stdout.as_mut();
         let read = output.map_or(Ok(0), |output| output.read(scratch));
         if let Ok(many @ 1..) = read
-            && self.printed.len() < LONGEST_LIST
+            && self.printed.len() < LIST_BYTES
         {
             self.printed.extend(&scratch[..many]);
             return None;

@@ -8,13 +8,13 @@ use serde_json::Value;
 use std::path::Path;
 
 /// Larger payloads are not compared.
-const MOST_BYTES: u64 = 8 << 20;
+const COMPARED_BYTES: u64 = 8 << 20;
 
 /// Lines of context around a change.
 const AROUND: usize = 3;
 
 /// Longer stretches of changed lines are shown as removed and added, without a search for common lines.
-const MOST_STEPS: usize = 4 << 20;
+const COMPARED_STEPS: usize = 4 << 20;
 
 /// The result of the comparison.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,7 +40,10 @@ pub(super) fn of(dir: &Path, event: &str) -> PayloadChange {
     let (Some(output), input) = (output, dir.join(input)) else {
         return PayloadChange::None;
     };
-    let is_large = |path: &Path| path.metadata().is_ok_and(|meta| meta.len() > MOST_BYTES);
+    let is_large = |path: &Path| {
+        path.metadata()
+            .is_ok_and(|meta| meta.len() > COMPARED_BYTES)
+    };
     if is_large(&input) || is_large(&output) {
         return PayloadChange::TooLarge;
     }
@@ -151,7 +154,7 @@ fn diff_lines<'l>(old: &'l [String], new: &'l [String]) -> Vec<(char, &'l str)> 
     let width = new.len() + 1;
     let mut steps = Vec::new();
     let (mut i, mut j) = (0, 0);
-    if old.len().saturating_mul(new.len()) <= MOST_STEPS {
+    if old.len().saturating_mul(new.len()) <= COMPARED_STEPS {
         // How many lines the rests behind each pair of places share.
         let mut shared = vec![0u32; (old.len() + 1) * width];
         for i in (0..old.len()).rev() {

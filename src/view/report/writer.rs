@@ -19,7 +19,7 @@ use std::path::Path;
 const CHUNK: usize = 64 << 10;
 
 /// The most bytes of pictures in a page.
-const MOST_PICTURES: u64 = 20_000_000;
+const PICTURE_BYTES: u64 = 20_000_000;
 
 /// Writes a page.
 pub(super) struct Writer<'s> {
@@ -128,7 +128,7 @@ impl PageRecord<'_> {
         }
         let mut blobs = Blobs::of(run);
         let shown = attachments.iter().map(|attachment| {
-            let fits = *self.pictures + attachment.bytes <= MOST_PICTURES;
+            let fits = *self.pictures + attachment.bytes <= PICTURE_BYTES;
             let picture = Some(attachment).filter(|it| fits && !it.is_document());
             let address = match picture.and_then(|it| blobs.read(it)) {
                 Some(bytes) => {

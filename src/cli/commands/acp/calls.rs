@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
 
 /// A longer file is not shown beside what replaces it.
-const LONGEST_OLD: u64 = 1 << 20;
+const DIFF_BYTES: u64 = 1 << 20;
 
 /// A call that has not ended.
 #[derive(Debug, Default)]
@@ -78,7 +78,7 @@ impl Tools {
             (Some(old), Some(new), _) => (Some(old.to_owned()), new),
             (_, _, Some(new)) if is_live => {
                 let below = path.strip_prefix(cwd).ok()?;
-                let old = match files::read_below(cwd, below, LONGEST_OLD) {
+                let old = match files::read_below(cwd, below, DIFF_BYTES) {
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
                     old => Some(String::from_utf8(old.ok()?).ok()?),
                 };
