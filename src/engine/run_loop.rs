@@ -35,7 +35,7 @@ mod compaction;
 mod think;
 
 pub(crate) use attachments::foresee;
-pub(crate) use chain::{Candidate, Chain};
+pub(crate) use chain::{Chain, FallbackModel};
 pub(crate) use outcome::{EndedRun, Ending};
 
 use crate::VERSION;

@@ -55,13 +55,13 @@ pub(super) fn read_usage(api: Api, body: &[u8]) -> Result<AnswerUsage, Uncounted
 pub(super) fn read_terms(body: &[u8]) -> Terms {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Said<'b> {
+    struct ResponseTerms<'b> {
         #[serde(borrow)]
         usage: Option<&'b RawValue>,
         #[serde(borrow)]
         service_tier: Option<&'b RawValue>,
     }
-    let said: Said<'_> = serde_json::from_slice(body).unwrap_or_default();
+    let said: ResponseTerms<'_> = serde_json::from_slice(body).unwrap_or_default();
     let [usage, tier] = [said.usage, said.service_tier].map(json::small);
     let word = |value: Option<&Value>| {
         let word = value.and_then(Value::as_str).filter(|it| it.len() <= 64);

@@ -13,7 +13,7 @@ const NOTED_FROM: u64 = 3;
 #[derive(Debug, Default)]
 pub(crate) struct SameCalls {
     /// The row before the newest answer.
-    before: Row,
+    before: Streak,
     /// The calls of the newest answer, in order.
     answer: Vec<OneCall>,
     /// The row has ended a start that had another limit, so that it ends none before the next answer.
@@ -22,7 +22,7 @@ pub(crate) struct SameCalls {
 
 /// The last call of a row, and how many calls the row has.
 #[derive(Clone, Debug, Default)]
-struct Row {
+struct Streak {
     last: Option<OneCall>,
     length: u64,
 }
@@ -135,7 +135,7 @@ impl SameCalls {
     }
 }
 
-impl Row {
+impl Streak {
     /// Adds a call. Returns the length of the row that it is in; 0 without a result.
     fn add(&mut self, call: &OneCall) -> u64 {
         let is_same = self.last.as_ref().is_some_and(|last| {

@@ -11,7 +11,7 @@ use crate::config::resolved::render_resolved;
 use crate::engine::account::SpendingRules;
 use crate::engine::question::HumanAnswer;
 use crate::engine::run_context::{self, NO_FALLBACK, RunContext};
-use crate::engine::run_loop::{Candidate, Chain, Engine, Options};
+use crate::engine::run_loop::{Chain, Engine, FallbackModel, Options};
 use crate::error::{Exit, Result, may_fail};
 use crate::model::ask::Model;
 use crate::model::http::Http;
@@ -307,7 +307,7 @@ impl Launch<'_> {
         &'m self,
         ctx: &RunContext<'_>,
         agents: &'m [Agent],
-    ) -> VecDeque<Candidate<'m>> {
+    ) -> VecDeque<FallbackModel<'m>> {
         let chain = agents.iter().zip(&self.agent.llm.fallback);
         chain
             .map(|(agent, entry)| self.candidate(ctx, agent, &entry.after))
@@ -320,7 +320,7 @@ impl Launch<'_> {
         ctx: &RunContext<'_>,
         agent: &'m Agent,
         after: &'m [ModelFailure],
-    ) -> Candidate<'m> {
+    ) -> FallbackModel<'m> {
         let llm = &agent.llm;
         let found = self.model(ctx, llm, || self.environment.fallback_endpoint(llm));
         let rules = self.spending.as_ref().map(|rules| rules.of_fallback(agent));
@@ -330,7 +330,7 @@ impl Launch<'_> {
             Err(_) => service_name(llm, llm.base_url.as_deref().unwrap_or_default()),
         };
         let obstacle = found.as_ref().err().map(|error| error.message.clone());
-        Candidate {
+        FallbackModel {
             agent,
             name,
             after,

@@ -34,7 +34,7 @@ pub(crate) struct FoundRun {
 }
 
 /// A directory that is looked at.
-struct Place {
+struct SearchRoot {
     /// Without symbolic links.
     path: PathBuf,
     /// From where the command was started.
@@ -63,7 +63,7 @@ pub(crate) fn visit_runs(
             if name == ".delta" {
                 visit_control(&place, kind, visit)?;
             } else if kind.is_dir() && name != ".git" && name.to_str().is_some() {
-                pending.push(Place {
+                pending.push(SearchRoot {
                     path: entry.path(),
                     shown: place.shown.join(&name),
                 });
@@ -73,8 +73,8 @@ pub(crate) fn visit_runs(
     Ok(())
 }
 
-fn outermost(dirs: &[PathBuf]) -> Result<Vec<Place>> {
-    let mut places: Vec<Place> = Vec::new();
+fn outermost(dirs: &[PathBuf]) -> Result<Vec<SearchRoot>> {
+    let mut places: Vec<SearchRoot> = Vec::new();
     for dir in dirs {
         let path = match dir.canonicalize() {
             Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -88,7 +88,7 @@ fn outermost(dirs: &[PathBuf]) -> Result<Vec<Place>> {
             return Err(Error::usage(format!("{dir} is not a directory")));
         }
         let shown = dir.clone();
-        places.push(Place { path, shown });
+        places.push(SearchRoot { path, shown });
     }
     places.sort_by(|a, b| a.path.cmp(&b.path));
     // Sorted by components: what is inside a directory comes right after it.
@@ -107,7 +107,7 @@ fn list(dir: &Path) -> Result<Vec<(DirEntry, FileType)>> {
 }
 
 fn visit_control(
-    place: &Place,
+    place: &SearchRoot,
     kind: FileType,
     visit: &mut dyn FnMut(Found) -> Result<()>,
 ) -> Result<()> {

@@ -243,7 +243,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
         let Step::Key(wanted) = &self.path[0] else {
             return IgnoredAny.visit_map(map).map(|_| ());
         };
-        let key = || Key {
+        let key = || KeySeed {
             wanted,
             is_last: self.path.len() == 1,
         };
@@ -262,12 +262,12 @@ impl<'de> Visitor<'de> for Walk<'_> {
 
 /// Returns whether a key is the wanted one, or fails at it: a value in block style begins on
 /// another line.
-struct Key<'p> {
+struct KeySeed<'p> {
     wanted: &'p str,
     is_last: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Key<'_> {
+impl<'de> DeserializeSeed<'de> for KeySeed<'_> {
     type Value = bool;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
@@ -275,7 +275,7 @@ impl<'de> DeserializeSeed<'de> for Key<'_> {
     }
 }
 
-impl Visitor<'_> for Key<'_> {
+impl Visitor<'_> for KeySeed<'_> {
     type Value = bool;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

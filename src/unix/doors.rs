@@ -19,7 +19,7 @@ mod proxy;
 
 pub(crate) use door::Door;
 pub(crate) use inside::open as open_inside;
-pub(crate) use proxy::{Plan, Proxy};
+pub(crate) use proxy::{Proxy, ProxyPlan};
 pub(crate) use shared::shared_warning;
 pub(crate) use upstream::Upstreams;
 

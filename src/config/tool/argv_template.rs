@@ -35,7 +35,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 /// # Errors
 /// Operators of a shell, `#` at the start of a word, invalid placeholders, open quotes.
 pub(crate) fn split_template(line: &str) -> Result<ArgvTemplate, Vec<String>> {
-    let mut reader = Reader::default();
+    let mut reader = TemplateReader::default();
     reader.read(line);
     if !reader.problems.is_empty() {
         return Err(reader.problems);
@@ -57,14 +57,14 @@ pub(crate) fn split_template(line: &str) -> Result<ArgvTemplate, Vec<String>> {
 
 /// A command line holds something that a shell would act upon, outside of quotes.
 pub(crate) fn has_operator(line: &str) -> bool {
-    let mut reader = Reader::default();
+    let mut reader = TemplateReader::default();
     reader.read(line);
     reader.has_operator
 }
 
 /// The names of the placeholders in the line of an `exec:`, also where the line cannot be split.
 pub(crate) fn placeholder_names(line: &str) -> Vec<String> {
-    let mut reader = Reader::default();
+    let mut reader = TemplateReader::default();
     reader.read(line);
     reader.names
 }
@@ -200,7 +200,7 @@ const OPERATORS: [(&str, &str); 16] = [
 /// Replaces the placeholders of a line by marks that go through the splitter as plain text: a NUL,
 /// the index of the name or the engine's variable, a NUL.
 #[derive(Default)]
-struct Reader {
+struct TemplateReader {
     marked: String,
     names: Vec<String>,
     problems: Vec<String>,
@@ -209,7 +209,7 @@ struct Reader {
     has_operator: bool,
 }
 
-impl Reader {
+impl TemplateReader {
     fn read(&mut self, line: &str) {
         let mut rest = line;
         let mut word_begins = true;
@@ -304,7 +304,7 @@ impl Reader {
     }
 }
 
-/// A word with the marks of [`Reader`] back as pieces.
+/// A word with the marks of [`TemplateReader`] back as pieces.
 fn unmarked(word: &str) -> Word {
     let piece = |(index, part): (usize, &str)| match (index % 2, part) {
         (0, "") => None,

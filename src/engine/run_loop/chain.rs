@@ -11,7 +11,7 @@ use crate::text::timestamp::Timestamp;
 use std::collections::VecDeque;
 
 /// A model that is asked when those before it have failed.
-pub(crate) struct Candidate<'a> {
+pub(crate) struct FallbackModel<'a> {
     /// The agent with this model.
     pub agent: &'a Agent,
     /// Of the model and its service.
@@ -30,7 +30,7 @@ pub(crate) struct Chain<'a> {
     /// The one that is asked.
     pub name: String,
     /// Those that have not been asked, in order.
-    pub others: VecDeque<Candidate<'a>>,
+    pub others: VecDeque<FallbackModel<'a>>,
     pub(super) failed: Vec<FailedModel>,
     /// The first is not asked, because of what it said in an earlier start.
     pub(super) skipped: Option<FailedModel>,
@@ -47,7 +47,7 @@ pub(super) struct FailedModel {
 }
 
 impl<'a> Chain<'a> {
-    pub(crate) fn new(name: String, others: VecDeque<Candidate<'a>>) -> Self {
+    pub(crate) fn new(name: String, others: VecDeque<FallbackModel<'a>>) -> Self {
         Self {
             name,
             others,

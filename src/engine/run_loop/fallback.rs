@@ -4,7 +4,7 @@
 //! service alone, its key and its reasoning, is never sent to another.
 
 use super::builder;
-use super::chain::{Candidate, FailedModel};
+use super::chain::{FailedModel, FallbackModel};
 use super::conversation::Conversation;
 use super::limits::Limits;
 use super::outcome::Step;
@@ -127,7 +127,7 @@ pub(super) fn change_model(
 }
 
 /// Makes requests for another model from now on.
-fn go_on_to<'a>(talk: &mut Conversation<'a>, next: &Candidate<'a>) {
+fn go_on_to<'a>(talk: &mut Conversation<'a>, next: &FallbackModel<'a>) {
     talk.chain.name.clone_from(&next.name);
     talk.agent = next.agent;
     talk.wire = Wire::of_fallback(next.agent, talk.ctx.environment, &next.name);

@@ -66,7 +66,7 @@ impl Desk {
 }
 
 /// The command's side of a connection, and what is recorded of it.
-pub(super) struct Client {
+pub(super) struct ClientSide {
     socket: TcpStream,
     /// The host and the port of the request, once it is there; those of one that is no request are empty.
     pub asked: Option<(String, u16)>,
@@ -79,7 +79,7 @@ pub(super) struct Client {
 }
 
 pub(super) struct ProxiedConnection {
-    pub client: Client,
+    pub client: ClientSide,
     stage: Stage,
 }
 
@@ -115,7 +115,7 @@ pub(super) struct Ready {
 impl ProxiedConnection {
     pub(super) fn new(socket: TcpStream, now: Instant) -> Self {
         may_fail(socket.set_nodelay(true));
-        let client = Client {
+        let client = ClientSide {
             socket,
             asked: None,
             is_allowed: false,
@@ -202,7 +202,7 @@ impl ProxiedConnection {
     }
 }
 
-impl Client {
+impl ClientSide {
     /// Reads what there is of the head, and nothing that follows it.
     fn read_head(&mut self, mut head: Vec<u8>, desk: &mut Desk) -> Stage {
         match take_head(&self.socket, &mut head, &mut desk.scratch) {

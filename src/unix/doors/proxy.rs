@@ -35,7 +35,7 @@ const PIECE: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// What is open to a command, and what its connections need.
-pub(crate) struct Plan {
+pub(crate) struct ProxyPlan {
     pub doors: Vec<Door>,
     /// Where each connection is recorded.
     pub log: Option<File>,
@@ -68,7 +68,7 @@ pub(crate) struct Proxy {
 
 impl Proxy {
     /// The proxy for the inner end that the command's process hands over; none if it does not.
-    pub(crate) fn start(plan: Plan, command: &UnixStream) -> Option<Self> {
+    pub(crate) fn start(plan: ProxyPlan, command: &UnixStream) -> Option<Self> {
         let listener = inside::receive(command)?;
         let desk = Desk {
             doors: plan.doors,

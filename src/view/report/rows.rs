@@ -32,7 +32,7 @@ pub(super) struct Renderer<'s> {
 }
 
 /// A run that is about to be written.
-pub(super) struct Opened {
+pub(super) struct OpenedRun {
     lines: JournalReader,
     figures: Figures,
     /// Requests that have not been written yet.
@@ -68,8 +68,8 @@ impl<'s> Renderer<'s> {
     ///
     /// # Errors
     /// Fails if the journal or the records cannot be read.
-    pub(super) fn open(run: &RunDir) -> Result<Opened> {
-        Ok(Opened {
+    pub(super) fn open(run: &RunDir) -> Result<OpenedRun> {
+        Ok(OpenedRun {
             lines: JournalReader::open(&run.journal())?,
             figures: stats::of(run)?.0,
             invocations: invocations::in_order(&run.io("invocations"))?.into(),
@@ -77,8 +77,13 @@ impl<'s> Renderer<'s> {
     }
 
     /// Renders a run from its beginning to the current end of its journal.
-    pub(super) fn run(&mut self, opened: Opened, run: &RunDir, summary: &Metadata) -> Result<()> {
-        let Opened {
+    pub(super) fn run(
+        &mut self,
+        opened: OpenedRun,
+        run: &RunDir,
+        summary: &Metadata,
+    ) -> Result<()> {
+        let OpenedRun {
             mut lines,
             figures,
             invocations,

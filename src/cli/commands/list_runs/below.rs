@@ -21,7 +21,7 @@ use std::cmp::Reverse;
 use std::path::Path;
 
 /// A run in the list. Its longer texts are read again when they are printed.
-struct Entry {
+struct RunBelow {
     run: RunDir,
     created_at: Option<Timestamp>,
     foreign: Option<ForeignReason>,
@@ -64,7 +64,7 @@ pub(super) fn print_below(options: &ListRunsArgs) -> Result<Exit> {
                 warn(&error.message);
             }
             totals.add(&metadata, &found);
-            entries.push(Entry::new(found, &metadata, options.format));
+            entries.push(RunBelow::new(found, &metadata, options.format));
         }
         Ok(())
     })?;
@@ -100,7 +100,7 @@ fn is_of(run: &Metadata, name: &Path, home: &Path) -> bool {
     name.to_str() == Some(run.agent_name.as_str()) || Path::new(&run.agent_home) == home
 }
 
-impl Entry {
+impl RunBelow {
     fn new(found: FoundRun, metadata: &Metadata, format: OutputFormat) -> Self {
         let FoundRun {
             run,
@@ -168,9 +168,9 @@ fn cost_of(run: &RunDir) -> Result<Option<Amount>> {
     Ok(tally.map(|tally| tally.own()))
 }
 
-fn print_lines(entries: &[Entry]) -> Result<()> {
+fn print_lines(entries: &[RunBelow]) -> Result<()> {
     let mut out = Vec::new();
-    for object in entries.iter().filter_map(Entry::object) {
+    for object in entries.iter().filter_map(RunBelow::object) {
         json::push(&mut out, &object);
         out.push(b'\n');
         if out.len() >= PIECE {

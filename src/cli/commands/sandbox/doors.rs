@@ -5,7 +5,7 @@ use crate::config::environment::ALLOW_HOSTS;
 use crate::error::{At, Error, Exit, Result, reason};
 use crate::model::http::RESOLVE_COMMAND;
 use crate::record::execution::{EXECUTION_DIR, NETWORK_LOG};
-use crate::unix::doors::{Door, Plan, Upstreams, find_obstacle, open_inside, read_doors};
+use crate::unix::doors::{Door, ProxyPlan, Upstreams, find_obstacle, open_inside, read_doors};
 use crate::unix::files;
 use rustix::net::{AddressFamily, SocketType, getpeername, sockopt};
 use rustix::stdio::{stderr, stdin, stdout};
@@ -28,7 +28,7 @@ pub(super) fn wanted_doors(wanted: &SandboxArgs) -> Result<Vec<Door>> {
 }
 
 /// The plan for the proxy of these doors; none without any. It is made before anything is restricted.
-pub(super) fn plan(wanted: &SandboxArgs, doors: Vec<Door>) -> Result<Option<Plan>> {
+pub(super) fn plan(wanted: &SandboxArgs, doors: Vec<Door>) -> Result<Option<ProxyPlan>> {
     if doors.is_empty() {
         return Ok(None);
     }
@@ -43,7 +43,7 @@ pub(super) fn plan(wanted: &SandboxArgs, doors: Vec<Door>) -> Result<Option<Plan
         message: format!("sandbox: {}", error.message),
         ..error
     })?;
-    Ok(Some(Plan {
+    Ok(Some(ProxyPlan {
         doors,
         log,
         upstreams: Upstreams::new(|name| std::env::var(name).ok()),

@@ -15,7 +15,7 @@ pub(super) enum Until {
 
 /// A construct that is open, and closed by `)`, `}`, `esac` or `]]`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Group {
+enum Construct {
     Parenthesis { function: bool },
     Brace { function: bool },
     Case,
@@ -35,7 +35,7 @@ struct List {
     moves: bool,
     /// A function's name and parentheses have been read, and its body begins next.
     function: bool,
-    groups: Vec<Group>,
+    open: Vec<Construct>,
 }
 
 /// A here-document whose body has not begun.
@@ -57,7 +57,7 @@ impl Scanner<'_> {
             set: false,
             moves: false,
             function: false,
-            groups: Vec::new(),
+            open: Vec::new(),
         };
         while let Some(c) = self.peek(0) {
             match c {
@@ -109,30 +109,30 @@ impl Scanner<'_> {
         };
         let word = self.slice(start..self.at);
         let command = std::mem::replace(&mut list.command, false);
-        match (word, list.groups.last()) {
+        match (word, list.open.last()) {
             ("--", _) if list.set => list.moves = true,
-            ("]]", Some(Group::Test)) => {
-                list.groups.pop();
+            ("]]", Some(Construct::Test)) => {
+                list.open.pop();
                 self.tests -= 1;
             }
-            ("in", Some(Group::Case)) => list.command = true,
+            ("in", Some(Construct::Case)) => list.command = true,
             _ if !command => {}
-            ("case", _) => list.groups.push(Group::Case),
-            ("esac", Some(Group::Case)) => {
-                list.groups.pop();
+            ("case", _) => list.open.push(Construct::Case),
+            ("esac", Some(Construct::Case)) => {
+                list.open.pop();
             }
             ("[[", _) => {
-                list.groups.push(Group::Test);
+                list.open.push(Construct::Test);
                 self.tests += 1;
             }
             ("{", _) => {
                 let function = take(&mut list.function);
-                list.groups.push(Group::Brace { function });
+                list.open.push(Construct::Brace { function });
                 self.functions += usize::from(function);
                 list.command = true;
             }
-            ("}", Some(&Group::Brace { function })) => {
-                list.groups.pop();
+            ("}", Some(&Construct::Brace { function })) => {
+                list.open.pop();
                 self.functions -= usize::from(function);
             }
             ("if" | "then" | "else" | "elif" | "while" | "until" | "do" | "!" | "time", _) => {
@@ -158,7 +158,7 @@ impl Scanner<'_> {
             self.skip(blanks + 1);
         } else {
             let function = take(&mut list.function);
-            list.groups.push(Group::Parenthesis { function });
+            list.open.push(Construct::Parenthesis { function });
             self.functions += usize::from(function);
         }
     }
@@ -169,14 +169,14 @@ impl Scanner<'_> {
         self.skip(1);
         // What a subshell moves stays moved in it.
         list.moves = false;
-        match list.groups.last() {
-            Some(&Group::Parenthesis { function }) => {
-                list.groups.pop();
+        match list.open.last() {
+            Some(&Construct::Parenthesis { function }) => {
+                list.open.pop();
                 self.functions -= usize::from(function);
-                list.command = list.groups.last() == Some(&Group::Case);
+                list.command = list.open.last() == Some(&Construct::Case);
                 false
             }
-            Some(Group::Case) => {
+            Some(Construct::Case) => {
                 list.command = true;
                 false
             }
