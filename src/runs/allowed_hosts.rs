@@ -1,11 +1,11 @@
-//! Checks, before anything is created, that the hosts which a run's tools may reach can be opened to them.
+//! The hosts that a run's tools may reach: before anything is created, a check that they can be opened to them.
 
 use crate::config::agent::Agent;
 use crate::config::environment::{ALLOW_HOSTS, Environment};
 use crate::config::lint::is_sandbox;
 use crate::config::tool::definition::Word;
 use crate::error::{At, Error, Exit, Result};
-use crate::unix::doors::{read_doors, shared_warning};
+use crate::unix::doors::{Door, read_doors, shared_warning};
 use crate::unix::terminal::Screen;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,8 +13,17 @@ use std::process::{Command, Stdio};
 /// The word in a wrapper by which its tools get the hosts.
 const FROM_ENV: &str = "--allow-hosts-from-env";
 
-/// Fails if a tool would be given hosts that are none, or that this kernel cannot open without opening the network.
-pub(crate) fn check_hosts(agent: &Agent, environment: &Environment, screen: Screen) -> Result<()> {
+/// Adds hosts to the environment of a run's tools.
+///
+/// # Errors
+/// A name is not a host's, or this kernel cannot open hosts without opening the network.
+pub(crate) fn open_hosts(
+    agent: &Agent,
+    environment: &mut Environment,
+    doors: &[Door],
+    screen: Screen,
+) -> Result<()> {
+    environment.allow_hosts(doors);
     let hosts = environment.allowed_hosts();
     if hosts.is_empty() {
         return Ok(());

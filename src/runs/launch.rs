@@ -65,6 +65,37 @@ pub(crate) struct Launch<'a> {
     pub spending: Option<SpendingRules>,
 }
 
+impl<'a> Launch<'a> {
+    /// A start with the agent's own limits that nobody follows, and that spends nothing.
+    pub(crate) fn new(
+        agent: &'a Agent,
+        set: &'a Map<String, Value>,
+        workspace: &'a Workspace,
+        environment: &'a Environment,
+        signals: &Arc<Signals>,
+        screen: Screen,
+    ) -> Self {
+        Self {
+            agent,
+            workspace,
+            environment,
+            signals: Arc::clone(signals),
+            screen,
+            set,
+            interactive: false,
+            max_iterations: None,
+            force: false,
+            checks_answers: true,
+            compacts: false,
+            is_chat: false,
+            shows_text: false,
+            feed: None,
+            waiting: WaitPlan::default(),
+            spending: None,
+        }
+    }
+}
+
 impl Launch<'_> {
     /// The limit of iterations of this start.
     fn max_iterations(&self) -> u64 {

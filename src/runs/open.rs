@@ -11,7 +11,7 @@ use crate::VERSION;
 use crate::engine::question::{self, is_left};
 use crate::engine::run_context::RunContext;
 use crate::engine::run_loop::unreadable;
-use crate::error::Result;
+use crate::error::{At, Result};
 use crate::record::engine_log::Level;
 use crate::record::event::Event;
 use crate::record::journal::Journal;
@@ -217,6 +217,30 @@ pub(crate) fn take_over(found: &mut RunSnapshot) -> Result<(Journal, Vec<u8>)> {
     };
     let record = journal.read_or(found.journal.take())?;
     Ok((journal, record))
+}
+
+/// Renames a run that failed, so that its name is free, and returns the new name.
+pub(crate) fn put_aside(workspace: &Workspace, found: RunSnapshot) -> Result<String> {
+    let Some(_ours) = Journal::open(&found.run.journal())? else {
+        return Err(found.busy());
+    };
+    let id = found.run.id.as_str();
+    let name = |n: u32| {
+        let suffix = format!(".failed.{n}");
+        let room = RunId::LONGEST - suffix.len();
+        // Ids are ASCII.
+        format!("{}{suffix}", &id[..id.len().min(room)])
+    };
+    let taken = |name: &String| workspace.control.join(name).exists();
+    let Some(name) = (1..=u32::MAX).map(name).find(|name| !taken(name)) else {
+        unreachable!("no number is left for a failed run");
+    };
+    let aside = workspace.control.join(&name);
+    std::fs::rename(&found.run.path, &aside).at("rename", &found.run.path)?;
+    let mut metadata = found.metadata;
+    metadata.run_id.clone_from(&name);
+    metadata.write(&aside)?;
+    Ok(name)
 }
 
 /// Metadata of a new run, before its first start. `task` is its message, or a text in its place.

@@ -1,10 +1,11 @@
 //! `run`: chooses the workspace and the run, and begins or resumes it.
 
-use super::allowed_hosts::check_hosts;
+use super::allowed_hosts::open_hosts;
 use super::decide::{Decision, Naming, Refusal, Standing, Wanted, decide};
 use super::find::{left_behind, newest_where};
 use super::inspect::{RunSnapshot, inspect_run, is_run_of, of_other_agent};
 use super::launch::Launch;
+use super::open::put_aside;
 use super::origin::{require_own, require_own_run};
 use super::overrides::load_recorded;
 use super::own_search::{OpenMark, find_resumable};
@@ -18,9 +19,8 @@ use crate::config::environment::Environment;
 use crate::config::pricing::GivenBudget;
 use crate::engine::account::SpendingRules;
 use crate::engine::run_loop::DeferralMode;
-use crate::error::{At, Error, Result};
+use crate::error::{Error, Result};
 use crate::record::feed::Feed;
-use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::own_workspaces::{self, workspaces_dir};
 use crate::record::reader::JournalSource;
@@ -195,8 +195,7 @@ impl RunRequest<'_> {
             }
             _ => read_environment(self.agent, workspace, self.screen)?,
         };
-        environment.allow_hosts(self.doors);
-        check_hosts(self.agent, &environment, self.screen)?;
+        open_hosts(self.agent, &mut environment, self.doors, self.screen)?;
         Ok(environment)
     }
 
@@ -449,23 +448,17 @@ impl RunRequest<'_> {
         workspace: &'l Workspace,
         environment: &'l Environment,
     ) -> Result<Launch<'l>> {
+        let signals = &self.signals;
         Ok(Launch {
-            agent,
-            workspace,
-            environment,
-            signals: Arc::clone(&self.signals),
-            screen: self.screen,
-            set,
             interactive: self.interactive,
             max_iterations: self.max_iterations,
-            force: false,
-            compacts: false,
             checks_answers: !self.is_chat,
             is_chat: self.is_chat,
             shows_text: self.shows_text,
             feed: self.feed.clone(),
             waiting: self.waiting.clone(),
             spending: Some(SpendingRules::of(agent, self.budget)?),
+            ..Launch::new(agent, set, workspace, environment, signals, self.screen)
         })
     }
 
@@ -502,28 +495,4 @@ impl RunRequest<'_> {
             )),
         }
     }
-}
-
-/// Renames a run that failed, so that its name is free, and returns the new name.
-fn put_aside(workspace: &Workspace, found: RunSnapshot) -> Result<String> {
-    let Some(_ours) = Journal::open(&found.run.journal())? else {
-        return Err(found.busy());
-    };
-    let id = found.run.id.as_str();
-    let name = |n: u32| {
-        let suffix = format!(".failed.{n}");
-        let room = RunId::LONGEST - suffix.len();
-        // Ids are ASCII.
-        format!("{}{suffix}", &id[..id.len().min(room)])
-    };
-    let taken = |name: &String| workspace.control.join(name).exists();
-    let Some(name) = (1..=u32::MAX).map(name).find(|name| !taken(name)) else {
-        unreachable!("no number is left for a failed run");
-    };
-    let aside = workspace.control.join(&name);
-    std::fs::rename(&found.run.path, &aside).at("rename", &found.run.path)?;
-    let mut metadata = found.metadata;
-    metadata.run_id.clone_from(&name);
-    metadata.write(&aside)?;
-    Ok(name)
 }

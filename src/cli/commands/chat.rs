@@ -347,28 +347,21 @@ impl Chat<'_> {
                 return Err(of_flow(&found));
             }
         }
-        let (agent, set) =
-            load_recorded(&self.agent.home, found.recorded(), &self.given, self.screen)?;
-        let mut environment = read_environment(&agent, Some(&workspace), self.screen)?;
+        let (signals, screen) = (&self.signals, self.screen);
+        let (agent, set) = load_recorded(&self.agent.home, found.recorded(), &self.given, screen)?;
+        let mut environment = read_environment(&agent, Some(&workspace), screen)?;
         let common = &self.wanted.common;
         environment.allow_hosts(&common.doors);
         let launch = Launch {
-            agent: &agent,
-            workspace: &workspace,
-            environment: &environment,
-            signals: Arc::clone(&self.signals),
-            screen: self.screen,
-            set: &set,
             interactive: true,
             max_iterations: common.max_iterations,
-            force: false,
             compacts: self.compacts,
             checks_answers: false,
             is_chat: true,
             shows_text: !common.quiet || io::stdout().is_terminal(),
-            feed: None,
             waiting: common.waiting(&self.given),
             spending: Some(SpendingRules::of(&agent, common.budget)?),
+            ..Launch::new(&agent, &set, &workspace, &environment, signals, screen)
         };
         launch.resume(found, message, None, lock)
     }

@@ -12,7 +12,7 @@ use crate::error::{Error, Exit, Result};
 use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
-use crate::runs::allowed_hosts::check_hosts;
+use crate::runs::allowed_hosts::open_hosts;
 use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
 use crate::runs::find::{find_named, flow_of, no_runs};
 use crate::runs::inspect::{RunSnapshot, inspect_run};
@@ -82,27 +82,19 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
         ));
     }
     let mut environment = read_environment(&agent, Some(&workspace), screen)?;
-    environment.allow_hosts(&common.doors);
-    check_hosts(&agent, &environment, screen)?;
+    open_hosts(&agent, &mut environment, &common.doors, screen)?;
     warn_of_own_files(&agent, Some(&workspace.root), screen);
     check_schema(&agent, &signals)?;
     let launch = Launch {
-        agent: &agent,
-        workspace: &workspace,
-        environment: &environment,
-        signals,
-        screen,
-        set: &set,
         interactive: common.interactive,
         max_iterations: common.max_iterations,
         force: wanted.force,
         compacts: wanted.compact,
-        checks_answers: true,
-        is_chat: false,
         shows_text: common.shows_text(),
         feed: common.feed.clone(),
         waiting: common.waiting(&wanted.set),
         spending: Some(SpendingRules::of(&agent, common.budget)?),
+        ..Launch::new(&agent, &set, &workspace, &environment, &signals, screen)
     };
     if let Some(question) = found.question.as_ref().filter(|_| !found.has_ended()) {
         let place = (&workspace, &found.run);

@@ -12,7 +12,7 @@ use crate::record::recording::{Beginning, Recording, unreadable};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
-use crate::runs::allowed_hosts::check_hosts;
+use crate::runs::allowed_hosts::open_hosts;
 use crate::runs::find::{NEWEST, find_run};
 use crate::runs::inspect::RecordedSettings;
 use crate::runs::launch::Launch;
@@ -27,7 +27,6 @@ use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::Screen;
 use std::path::Path;
-use std::sync::Arc;
 
 pub(crate) fn fork_run(fork: &ForkArgs) -> Result<Exit> {
     let mut stdin = UnreadStdin::watch(&fork.common);
@@ -72,8 +71,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     // Report what the environment lacks before anything is created.
     preflight::check_schema(&agent, &signals)?;
     let mut environment = preflight::read_environment(&agent, Some(&here), screen)?;
-    environment.allow_hosts(&common.doors);
-    check_hosts(&agent, &environment, screen)?;
+    open_hosts(&agent, &mut environment, &common.doors, screen)?;
     let workspace = match &fork.to {
         Some(to) => {
             refuse_unless_empty(to)?;
@@ -87,22 +85,12 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
         None => here,
     };
     let launch = Launch {
-        agent: &agent,
-        workspace: &workspace,
-        environment: &environment,
-        signals: Arc::clone(&signals),
-        screen,
-        set: &set,
         interactive: common.interactive,
         max_iterations: common.max_iterations,
-        force: false,
-        compacts: false,
-        checks_answers: true,
-        is_chat: false,
         shows_text: common.shows_text(),
-        feed: None,
         waiting: common.waiting(&fork.set),
         spending: Some(rules),
+        ..Launch::new(&agent, &set, &workspace, &environment, &signals, screen)
     };
     let from = Parent {
         run: &parent,

@@ -23,7 +23,6 @@ use crate::runs::open::{Inherited, OpenRun};
 use crate::runs::origin::require_own_run;
 use crate::runs::overrides::load_recorded;
 use crate::runs::preflight;
-use crate::runs::waiting::WaitPlan;
 use crate::runs::workspace_copy::ReplayDir;
 use crate::text::amounts::counted;
 use crate::text::ids::RunId;
@@ -34,7 +33,6 @@ use crate::view::effects::EffectList;
 use crate::view::request_diff::first;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
     preflight::check_depth()?;
@@ -62,30 +60,14 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
     }
     let place = ReplayDir::make(wanted.to.as_deref(), wanted.from.as_deref(), screen)?;
     let (environment, _) = Environment::of_agent(&agent, Some(&place.workspace.root))?;
-    let launch = Launch {
-        agent: &agent,
-        workspace: &place.workspace,
-        environment: &environment,
-        signals: Arc::clone(&signals),
-        screen,
-        set: &set,
-        interactive: false,
-        max_iterations: None,
-        force: false,
-        compacts: false,
-        checks_answers: true,
-        is_chat: false,
-        shows_text: false,
-        feed: None,
-        waiting: WaitPlan::default(),
-        spending: None,
-    };
+    let workspace = &place.workspace;
+    let launch = Launch::new(&agent, &set, workspace, &environment, &signals, screen);
     if !wanted.executes_nothing {
         warn_of_effects(&agent, &recording, screen);
     }
     let mut playback = Playback::new(recording, wanted.executes_nothing);
     let ending = repeat(&launch, &mut playback)?;
-    let exit = print_comparison(&playback, ending.as_ref(), &agent, &place.workspace)?;
+    let exit = print_comparison(&playback, ending.as_ref(), &agent, workspace)?;
     if !wanted.quiet
         && !wanted.executes_nothing
         && let Some(divergence) = &playback.divergence
