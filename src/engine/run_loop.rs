@@ -55,7 +55,7 @@ use crate::record::event::Event;
 use crate::record::feed::Feed;
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
-use crate::record::state::{self, Reading, Turn, Unreadable};
+use crate::record::state::{self, Reading, Run, Turn, Unreadable};
 use crate::record::stop_reason::StopReason;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Screen;
@@ -317,6 +317,20 @@ impl<'a> Engine<'a> {
 pub(crate) fn builder(agent: &Agent) -> Builder {
     let ask_human = agent.ask_human.then(question::ask_human_tool);
     Builder::new(agent, agent.tools.iter().chain(&ask_human))
+}
+
+/// Reads something from the state that the journal adds up to.
+fn from_journal<T>(engine: &mut Engine<'_>, read: impl FnOnce(&Run<'_>) -> T) -> Result<T> {
+    let mut bytes = Vec::new();
+    let journal = &mut engine.log.journal;
+    journal.flush()?;
+    journal.read_into(&mut bytes)?;
+    let reading = Reading {
+        lenient: engine.options.lenient,
+        window: None,
+    };
+    let run = state::read(&bytes, reading).map_err(|e| unreadable(&e, journal))?;
+    Ok(read(&run))
 }
 
 /// Why a journal cannot be read, for a person.

@@ -7,7 +7,7 @@
 use super::open_call::OpenCall;
 use super::outcome::{Ending, Step, halt_on};
 use super::results::{record_observation, record_refusal, record_result};
-use super::{DeferralMode, Engine, tool_named, unreadable};
+use super::{DeferralMode, Engine, from_journal, tool_named};
 use crate::config::tool::definition::{LaterRule, Tool};
 use crate::engine::later::{self, ChosenTimes, ENDED_BADLY, LookInput, NOT_YET};
 use crate::engine::tool_call::{self, Done};
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::record::due::not_registered;
 use crate::record::engine_log::Level;
 use crate::record::event::{ActionStatus, DeferralEvent, Event, LookEvent};
-use crate::record::state::{self, Deferred, Reading, Wait};
+use crate::record::state::{Deferred, Wait};
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::format_duration;
 use crate::text::shorten::in_short;
@@ -131,18 +131,12 @@ pub(super) fn settle(engine: &mut Engine<'_>, calls: &[OpenCall]) -> Step<()> {
 
 /// The calls that are waited for, as the journal has them.
 fn waiting(engine: &mut Engine<'_>) -> Result<Vec<OpenCall>> {
-    let mut journal = Vec::new();
-    engine.log.journal.flush()?;
-    engine.log.journal.read_into(&mut journal)?;
-    let reading = Reading {
-        lenient: engine.options.lenient,
-        window: None,
-    };
-    let run = state::read(&journal, reading).map_err(|e| unreadable(&e, &engine.log.journal))?;
-    let calls = run.deferred_calls();
-    Ok(calls
-        .map(|(call, _)| OpenCall::from_journal(call, false, 0))
-        .collect())
+    from_journal(engine, |run| {
+        let calls = run.deferred_calls();
+        calls
+            .map(|(call, _)| OpenCall::from_journal(call, false, 0))
+            .collect()
+    })
 }
 
 /// Waits in this process until it is time for the next look.

@@ -1,10 +1,9 @@
 //! Messages that people send to a live run: each is in the journal once, and then is taken out of the inbox.
 
-use super::{Engine, unreadable};
+use super::{Engine, from_journal};
 use crate::engine::inbox::{self, ArrivedMessage};
 use crate::error::Result;
 use crate::record::event::{Event, InboxEvent};
-use crate::record::state::{self, Reading};
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
 
@@ -14,7 +13,8 @@ pub(super) fn take_messages(engine: &mut Engine<'_>) -> Result<bool> {
     if arrived.is_empty() || engine.talk.model.playback().is_some() {
         return Ok(false);
     }
-    let known = known_ids(engine)?;
+    let known: Vec<String> =
+        from_journal(engine, |run| run.inbox_ids().map(str::to_owned).collect())?;
     let is_new = |message: &&ArrivedMessage| !known.contains(&message.id);
     let mut is_any = false;
     for message in arrived.iter().filter(is_new) {
@@ -47,17 +47,4 @@ pub(super) fn take_last_messages(engine: &mut Engine<'_>) -> Result<bool> {
         engine.log.inbox = None;
     }
     Ok(is_any)
-}
-
-/// The messages of the inbox that the journal has.
-fn known_ids(engine: &mut Engine<'_>) -> Result<Vec<String>> {
-    let mut journal = Vec::new();
-    engine.log.journal.flush()?;
-    engine.log.journal.read_into(&mut journal)?;
-    let reading = Reading {
-        lenient: engine.options.lenient,
-        window: None,
-    };
-    let run = state::read(&journal, reading).map_err(|e| unreadable(&e, &engine.log.journal))?;
-    Ok(run.inbox_ids().map(str::to_owned).collect())
 }

@@ -4,12 +4,12 @@
 //! answer and no repair is counted twice, however often the engine was killed.
 
 use super::outcome::{Ending, Step, halt_on};
-use super::{Engine, unreadable};
+use super::{Engine, from_journal};
 use crate::engine::acceptance::{self, Check, CheckVerdict, Checked};
 use crate::error::Result;
 use crate::record::event::Event;
 use crate::record::recording::RecordedCheck;
-use crate::record::state::{self, Reading, Run, Turn};
+use crate::record::state::{self, Run, Turn};
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::{counted, format_duration};
 use crate::text::shorten::in_short;
@@ -81,7 +81,7 @@ pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String
     }
     engine.log.update_metadata()?;
     engine.log.make_durable()?;
-    let Some(answer) = final_answer(engine)? else {
+    let Some(answer) = from_journal(engine, FinalAnswer::of)? else {
         // Another program has changed the journal.
         halt_on(engine.must_end())?;
         return Ok(None);
@@ -132,17 +132,6 @@ pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String
         .filter(|_| engine.log.journal.was_changed());
     halt_on(changed)?;
     Ok(Some(result))
-}
-
-fn final_answer(engine: &mut Engine<'_>) -> Result<Option<FinalAnswer>> {
-    let mut journal = Vec::new();
-    engine.log.journal.read_into(&mut journal)?;
-    let reading = Reading {
-        lenient: engine.options.lenient,
-        window: None,
-    };
-    let answer = state::read(&journal, reading).map(|run| FinalAnswer::of(&run));
-    answer.map_err(|e| unreadable(&e, &engine.log.journal))
 }
 
 /// Runs a check and records its verdict.

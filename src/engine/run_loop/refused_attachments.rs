@@ -4,14 +4,14 @@
 
 use super::attachments::taken;
 use super::outcome::Step;
-use super::{Engine, unreadable};
+use super::{Engine, from_journal};
 use crate::error::Result;
 use crate::model::ask::wants_answer_between;
 use crate::model::replay::Playback;
 use crate::model::wire::Neutral;
 use crate::record::engine_log::Level;
 use crate::record::event::LeftOutReason;
-use crate::record::state::{self, Reading, Turn};
+use crate::record::state::Turn;
 
 /// The request to be made in place of one whose attachments the service refuses: with those of the newest message that has
 /// any as lines, then with all.
@@ -62,22 +62,17 @@ pub(super) fn keep_left_out(engine: &mut Engine<'_>) -> Result<()> {
 
 /// Leaves out of the next request what the recorded run left out here.
 pub(super) fn replay(engine: &mut Engine<'_>) -> Result<()> {
-    let Engine { talk, log, .. } = engine;
-    let refused = talk
-        .model
-        .playback()
-        .map_or_else(Vec::new, Playback::refused);
+    let playback = engine.talk.model.playback();
+    let refused = playback.map_or_else(Vec::new, Playback::refused);
     if refused.is_empty() {
         return Ok(());
     }
-    log.journal.flush()?;
-    let mut journal = Vec::new();
-    log.journal.read_new(0, &mut journal)?;
-    let run = state::read(&journal, Reading::default());
-    let run = run.map_err(|error| unreadable(&error, &log.journal))?;
-    let attached = run.turns.iter().flat_map(Turn::attached);
-    let attached = attached.filter(|it| !it.all().is_empty());
-    let seqs: Vec<u64> = attached.map(|it| it.seq).collect();
+    let seqs: Vec<u64> = from_journal(engine, |run| {
+        let attached = run.turns.iter().flat_map(Turn::attached);
+        let attached = attached.filter(|it| !it.all().is_empty());
+        attached.map(|it| it.seq).collect()
+    })?;
+    let Engine { talk, log, .. } = engine;
     for refused in &refused {
         let places = refused.places.iter();
         let own: Vec<u64> = places
