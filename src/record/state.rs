@@ -137,7 +137,7 @@ impl Turn<'_> {
 }
 
 /// A message of a person.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct UserMessage<'j> {
     /// A JSON string.
     pub content: &'j str,
@@ -210,7 +210,7 @@ impl<'j> Thought<'j> {
 }
 
 /// A call of a tool, from the wish to the result.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Call<'j> {
     /// Unique in its message.
     pub id: Cow<'j, str>,
@@ -236,7 +236,7 @@ pub struct Call<'j> {
 }
 
 /// An action that was started.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Request<'j> {
     /// `DELTA_CALL_ID` of its processes; older journals have none.
     pub call_id: Option<Cow<'j, str>>,
@@ -260,7 +260,7 @@ pub struct NotBefore<'j> {
 }
 
 /// A question to a person.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RecordedQuestion<'j> {
     pub request_id: Cow<'j, str>,
     /// The question.

@@ -136,15 +136,12 @@ impl<'j> Run<'j> {
         self.pauses.clear();
         self.no_progress_at = None;
         self.counts.is_full = false;
-        let inbox_id = line.inbox_id();
-        let (at, seq) = (line.timestamp, self.seq);
-        let attached = Attached::read(line.attachments, seq);
         self.turns.push(Turn::User(UserMessage {
             content,
-            at,
-            seq,
-            inbox_id,
-            attached,
+            inbox_id: line.inbox_id(),
+            at: line.timestamp,
+            seq: self.seq,
+            attached: Attached::read(line.attachments, self.seq),
         }));
         self.end = None;
         Ok(())
@@ -241,8 +238,7 @@ impl<'j> Run<'j> {
                 content,
                 at: line.timestamp.clone(),
                 seq: self.seq,
-                inbox_id: None,
-                attached: Attached::default(),
+                ..UserMessage::default()
             });
             match task {
                 Some(task) if self.turns.is_empty() => self.unsaid = Some(task),
@@ -285,16 +281,12 @@ impl<'j> Run<'j> {
     }
 
     fn thought(&mut self, line: &Line<'j>) -> Result<Thought<'j>, String> {
-        self.iterations = line
-            .iteration
-            .unwrap_or(self.iterations + 1)
-            .max(self.iterations);
+        let next = line.iteration.unwrap_or(self.iterations + 1);
+        self.iterations = next.max(self.iterations);
         self.llm_calls += 1;
         self.tokens.add(line.usage.unwrap_or_default().tokens());
-        let tool_calls = line
-            .tool_calls
-            .map(RawValue::get)
-            .filter(|raw| *raw != "null");
+        let tool_calls = line.tool_calls.map(RawValue::get);
+        let tool_calls = tool_calls.filter(|raw| *raw != "null");
         let mut invalid: BTreeMap<String, String> = line
             .invalid_arguments
             .and_then(|raw| serde_json::from_str(raw.get()).ok())
@@ -311,15 +303,11 @@ impl<'j> Run<'j> {
                 id: call.id,
                 name: call.function.name,
                 arguments: decoded(call.function.arguments.get()),
-                request: None,
-                deferred: None,
-                question: None,
-                result: None,
-                has_failed: false,
-                output_ref: None,
-                attached: Attached::default(),
+                ..Call::default()
             })
             .collect();
+        let reasoning = line.reasoning_fields().into_iter();
+        let wire = line.wire.map(RawValue::get);
         Ok(Thought {
             seq: self.seq,
             last_seq: self.seq,
@@ -332,16 +320,9 @@ impl<'j> Run<'j> {
                 _ => "null",
             },
             tool_calls: tool_calls.filter(|_| !calls.is_empty()).map(Cow::Borrowed),
-            reasoning: line
-                .reasoning_fields()
-                .into_iter()
-                .map(|(name, value)| (name, value.get()))
-                .collect(),
+            reasoning: reasoning.map(|(name, value)| (name, value.get())).collect(),
             asked_model: self.asked_model.clone(),
-            wire: line
-                .wire
-                .map(RawValue::get)
-                .filter(|raw| raw.starts_with('{')),
+            wire: wire.filter(|raw| raw.starts_with('{')),
             finish_reason: line.finish_reason.clone(),
             calls,
             accepted_by: Vec::new(),
@@ -386,7 +367,7 @@ impl<'j> Run<'j> {
             execution_ref: line.execution_ref,
             arguments: line.tool_args.map(RawValue::get),
             command: line.resolved_command,
-            is_suspended: false,
+            ..Request::default()
         };
         if let Some(call) = self.call(id, |call| !is_new || call.request.is_none()) {
             call.request = Some(request);
@@ -423,22 +404,13 @@ impl<'j> Run<'j> {
         thought.tool_calls = Some(Cow::Owned(tool_calls));
         thought.calls.push(Call {
             request: Some(Request {
-                call_id: None,
                 execution_ref: call.execution_ref.take().map(Cow::Owned),
-                arguments: None,
-                command: None,
-                is_suspended: false,
+                ..Request::default()
             }),
             id: call.id,
             name: call.name,
             arguments: call.arguments,
-            invalid_arguments: None,
-            deferred: None,
-            question: None,
-            result: None,
-            has_failed: false,
-            output_ref: None,
-            attached: Attached::default(),
+            ..Call::default()
         });
         thought.calls.last_mut()
     }
@@ -453,8 +425,7 @@ impl<'j> Run<'j> {
             input_type: line.input_type.clone().unwrap_or_default(),
             sensitive: line.sensitive.unwrap_or(false),
             fingerprint: line.fingerprint.clone(),
-            announced: 0,
-            response: None,
+            ..RecordedQuestion::default()
         };
         if let Some(call) = self.asked(&line) {
             call.question = Some(question);
@@ -509,12 +480,9 @@ impl<'j> Run<'j> {
 fn unrecorded_question<'j>(call: &Call<'j>) -> Option<RecordedQuestion<'j>> {
     let asked = legacy::question(&call.name, &call.arguments)?;
     Some(RecordedQuestion {
-        request_id: Cow::Borrowed(""),
         prompt: Cow::Owned(asked.prompt),
         input_type: asked.input_type.map(InputType::of).unwrap_or_default(),
         sensitive: asked.sensitive,
-        fingerprint: None,
-        announced: 0,
-        response: None,
+        ..RecordedQuestion::default()
     })
 }
