@@ -2,6 +2,8 @@
 //!
 //! Data only. A new option is a row here and a field in `args`.
 
+#[rustfmt::skip]
+mod rows;
 mod waiting;
 
 use super::schemas::SCHEMA_NAMES;
@@ -12,13 +14,17 @@ use crate::model::http::RESOLVE_COMMAND;
 use crate::record::metadata::{STOP_REASONS, Status};
 use crate::text::options::completion;
 use crate::text::options::table::ValueKind::{
-    Bytes, Command, Directory, File, Number, Other, Pair, Run, RunId, Text, Words, Workspace,
+    Bytes, Command, Directory, File, Number, Other, Run, RunId, Text, Words, Workspace,
 };
 use crate::text::options::table::{
-    CommandTable, FEED_FORMATS, FORMATS, HELP, OptionRow, ProgramTable, TABLE_FORMATS, VERSION,
-    command, flag, names, operand, renamed, valued,
+    CommandTable, FORMATS, HELP, ProgramTable, TABLE_FORMATS, VERSION, command, flag, names,
+    operand, renamed, valued,
 };
 use crate::unix::line_editor;
+use rows::{
+    ACCEPT, ADOPT, AGENT_OF_RUN, BELOW, ENGINE, FEED, FILE, MODEL, OPEN_HOST, OUTPUT_SCHEMA, SET,
+    WORK_DIR,
+};
 use waiting::WAIT;
 
 pub(crate) static DELTA: ProgramTable = ProgramTable {
@@ -37,24 +43,6 @@ pub(crate) static DELTA: ProgramTable = ProgramTable {
 /// The commands, in the order in which help lists them.
 pub const COMMANDS: [&str; 30] = names(&COMMAND_TABLES);
 
-// One row a line.
-#[rustfmt::skip]
-const ENGINE: &[OptionRow] = &[
-    valued("", "--max-iterations", "N", Number(1), "stop after N iterations"),
-    valued("", "--budget", "KEY=N", Other, "replace the budget for this start: cost=3,tokens=500000"),
-    valued("", "--deadline", "TIME", Other, "end before TIME: RFC 3339, epoch seconds, or +90m"),
-    flag("-i", "--interactive", "ask questions at the terminal"),
-    flag("-v", "--verbose", "show what the model and the tools say"),
-    flag("-q", "--quiet", "print nothing but the result, warnings and errors"),
-];
-
-// One row a line.
-#[rustfmt::skip]
-const FEED: &[OptionRow] = &[
-    valued("", "--format", "", FEED_FORMATS, "print text (default), one JSON object, or every event as it is recorded"),
-    flag("", "--deltas", "with --format jsonl: print the text of answers as it arrives, too"),
-];
-
 const STATUS_NAMES: [&str; 5] = [
     Status::Running.name(),
     Status::WaitingForInput.name(),
@@ -66,84 +54,6 @@ const STATUS_NAMES: [&str; 5] = [
 const ENDED_NAMES: [&str; 2] = [Status::Completed.name(), Status::Failed.name()];
 
 const EXPORT_FORMS: [&str; 3] = ["atif", "otlp", "chat"];
-
-const BELOW: OptionRow = valued(
-    "-r",
-    "--recursive",
-    "DIR",
-    Directory,
-    "all runs below DIR, whatever the workspace",
-)
-.repeatable();
-
-const SET: OptionRow = valued(
-    "",
-    "--set",
-    "KEY=VALUE",
-    Pair,
-    "override a key of agent.yaml for this run",
-)
-.repeatable();
-
-const OUTPUT_SCHEMA: OptionRow = valued(
-    "",
-    "--output-schema",
-    "FILE",
-    File,
-    "require an answer that fits this JSON Schema",
-);
-
-const ACCEPT: OptionRow = valued(
-    "",
-    "--accept",
-    "COMMAND",
-    Text,
-    "require that COMMAND, for sh -c, accepts the answer",
-)
-.repeatable();
-
-const MODEL: OptionRow = valued(
-    "-M",
-    "--model",
-    "NAME",
-    Text,
-    "ask this model: --set llm.model=NAME",
-);
-
-const FILE: OptionRow = valued(
-    "-f",
-    "--file",
-    "FILE",
-    File,
-    "put FILE into the message: text, a picture or a PDF",
-)
-.repeatable();
-
-const ADOPT: OptionRow = flag(
-    "",
-    "--adopt",
-    "trust the records of a copied or cloned workspace",
-);
-
-#[rustfmt::skip]
-const OPEN_HOST: OptionRow =
-    valued("", "--allow-host", "NAME[:PORT]", Other, "open this host to tools that have no network").repeatable();
-
-const AGENT_OF_RUN: OptionRow = valued(
-    "-a",
-    "--agent",
-    "AGENT",
-    Directory,
-    "run @NAME, or the agent in a directory (default: the run's own)",
-);
-
-const WORK_DIR: OptionRow = valued(
-    "-w",
-    "--work-dir",
-    "DIR",
-    Workspace,
-    "the workspace (default: the current directory)",
-);
 
 #[rustfmt::skip]
 const COMMAND_TABLES: [CommandTable; 30] = [

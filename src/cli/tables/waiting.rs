@@ -1,6 +1,6 @@
 //! The rows of `tell`, `due`, `later` and `--wait`.
 
-use super::WORK_DIR;
+use super::rows::WORK_DIR;
 use crate::text::options::table::ValueKind::{Number, Other, RunId, Text};
 use crate::text::options::table::{
     CommandTable, FORMATS, OptionRow, command, flag, operand, valued,
