@@ -198,8 +198,7 @@ impl Recording {
                 }
                 EventKind::UserMessage => {
                     said_at.push(line.timestamp.as_deref().unwrap_or_default().to_owned());
-                    let is_over = |part: &Exchange| part.answers > 0;
-                    let part = last_part(&mut parts, is_over);
+                    let part = last_part(&mut parts, |part| part.answers > 0);
                     part.messages.extend(message(&line));
                 }
                 EventKind::Thought => {
@@ -219,9 +218,8 @@ impl Recording {
                 }
                 EventKind::ActionResult => {
                     if let Some(step) = steps.last_mut() {
-                        let id = line.action_id.as_deref().unwrap_or_default();
-                        let result = step.results.entry(id.to_owned());
-                        result.or_insert_with(|| outcome(&line));
+                        let id = line.action_id.as_deref().unwrap_or_default().to_owned();
+                        step.results.entry(id).or_insert_with(|| outcome(&line));
                     }
                 }
                 EventKind::ModelChanged => {
@@ -240,9 +238,8 @@ impl Recording {
                 EventKind::HookAudit
                     if line.status.as_deref() != Some(HookStatus::Skipped.name()) =>
                 {
-                    let name = line.hook_name.unwrap_or_default().into_owned();
-                    let reference = line.io_path_ref.unwrap_or_default().into_owned();
-                    hooks.push((name, reference));
+                    let owned = |text: Option<Cow<'_, str>>| text.unwrap_or_default().into_owned();
+                    hooks.push((owned(line.hook_name), owned(line.io_path_ref)));
                 }
                 _ => {}
             }

@@ -211,11 +211,7 @@ impl Timeline {
                 TimelineEntry::new("note").say(Tone::Dim, line.attachments_left_out())
             }
             EventKind::SystemMessage => {
-                let tone = match line.level.as_deref().and_then(Level::parse) {
-                    Some(Level::Warn | Level::Error) => Tone::Bad,
-                    _ => Tone::Dim,
-                };
-                TimelineEntry::new("note").say(tone, content(line.content))
+                TimelineEntry::new("note").say(tone_of_level(line), content(line.content))
             }
             EventKind::ModelChanged => {
                 let (from, to) = (text(&line.from), line.changed_to());
@@ -406,6 +402,13 @@ impl Timeline {
 }
 
 /// The finding of an action's check.
+fn tone_of_level(line: &Line<'_>) -> Tone {
+    match line.level.as_deref().and_then(Level::parse) {
+        Some(Level::Warn | Level::Error) => Tone::Bad,
+        _ => Tone::Dim,
+    }
+}
+
 fn checked(line: &Line<'_>) -> &'static str {
     match line.status.as_deref() {
         Some("HAPPENED") => " has happened, its check says",

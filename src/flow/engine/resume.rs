@@ -65,8 +65,9 @@ pub(super) fn resume(engine: &mut FlowEngine<'_>, record: &[u8]) -> Result<()> {
                 stored.extend(line.item_id.as_deref().map(str::to_owned));
             }
             Replayed::End(_) => {
-                let is_good = line.status.as_deref() != Some("failure");
-                engine.table.count_end(is_good);
+                engine
+                    .table
+                    .count_end(line.status.as_deref() != Some("failure"));
                 let (programs, place) = (&mut engine.programs, &engine.place);
                 programs.spent.spend_replayed(place, line, &lineage);
                 programs.spent.remove(place, &engine.events.journal);
@@ -84,10 +85,8 @@ pub(super) fn resume(engine: &mut FlowEngine<'_>, record: &[u8]) -> Result<()> {
         }
     }
     // A race that is decided is on disk before its losers are ended.
-    if replay
-        .unrecorded()
-        .any(|(_, it)| matches!(it, Effect::Won(..)))
-    {
+    let is_won = |(_, effect): &(_, Effect)| matches!(effect, Effect::Won(..));
+    if replay.unrecorded().any(is_won) {
         engine.events.journal.sync()?;
     }
     // Of cancelled steps, too.
