@@ -36,17 +36,16 @@ impl Environment {
         from_agent: Option<&str>,
         headers: &[Header],
     ) -> Result<Endpoint> {
-        let (base_url, origin) = self.base_url(api, from_agent)?;
-        let key = self.find_key(api, &base_url);
-        let place = (base_url, origin, from_agent.is_some());
-        self.endpoint_with(api, place, key, headers)
+        let place = self.base_url(api, from_agent)?;
+        let key = self.find_key(api, &place.0);
+        self.endpoint_with(api, place, from_agent.is_some(), key, headers)
     }
 
     /// The same for a model that is asked in place of the first. A key that was given for the first is not its.
     pub(crate) fn fallback_endpoint(&self, llm: &Llm) -> Result<Endpoint> {
-        let (base_url, origin) = self.base_url(llm.api, llm.base_url.as_deref())?;
-        let key = self.find(&key_names(llm.api, &base_url));
-        self.endpoint_with(llm.api, (base_url, origin, true), key, &llm.headers)
+        let place = self.base_url(llm.api, llm.base_url.as_deref())?;
+        let key = self.find(&key_names(llm.api, &place.0));
+        self.endpoint_with(llm.api, place, true, key, &llm.headers)
     }
 
     /// True if the environment chooses where the model is asked.
@@ -58,7 +57,8 @@ impl Environment {
     fn endpoint_with(
         &self,
         api: Api,
-        (base_url, url_origin, is_agents): (String, Trust, bool),
+        (base_url, url_origin): (String, Trust),
+        is_agents: bool,
         key: Option<(String, Trust)>,
         headers: &[Header],
     ) -> Result<Endpoint> {

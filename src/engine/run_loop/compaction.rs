@@ -263,7 +263,7 @@ fn shorten(
             true
         }
         CompactionPlan::Summary(part) => {
-            match summarize(engine, &request, &run, (part, &sizes, &aim), reason)? {
+            match summarize(engine, &request, &run, part, &sizes, &aim, reason)? {
                 Some(is_shorter) => is_shorter,
                 None => {
                     halt_on(engine.must_end())?;
@@ -291,7 +291,9 @@ fn summarize(
     engine: &mut Engine<'_>,
     request: &Neutral,
     run: &Run<'_>,
-    (part, sizes, aim): (OldPart, &[u64], &Aim),
+    part: OldPart,
+    sizes: &[u64],
+    aim: &Aim,
     reason: CompactionReason,
 ) -> Step<Option<bool>> {
     let Some(written) = summary::write(engine, request, run)? else {
