@@ -53,7 +53,7 @@ pub(crate) fn list_models(
     signals: &Arc<Signals>,
 ) -> Result<Listing, Unanswered> {
     let mut endpoint = endpoint.clone();
-    // The vendor of Messages lists its models with its own headers, whatever it is asked with.
+    // The vendor of Messages lists its models only for requests with its own headers.
     if endpoint.base_url == Api::Messages.public_endpoint() {
         endpoint.api = Api::Messages;
     }

@@ -66,7 +66,7 @@ pub(crate) struct Launch<'a> {
 }
 
 impl<'a> Launch<'a> {
-    /// A start with the agent's own limits that nobody follows, and that spends nothing.
+    /// A start without options of the command line, which spends nothing.
     pub(crate) fn new(
         agent: &'a Agent,
         set: &'a Map<String, Value>,

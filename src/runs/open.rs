@@ -177,7 +177,7 @@ impl RunStart<'_> {
         start_event(metadata, task.unwrap_or_default(), &self.config, resumed)
     }
 
-    /// Marks the workspace if older engines would not know what the start records.
+    /// Marks the workspace if the first layout does not have what the start records.
     fn mark_layout(&self, metadata: &Metadata) -> Result<()> {
         match metadata.allow_hosts.is_empty() {
             true => Ok(()),

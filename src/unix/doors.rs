@@ -29,7 +29,7 @@ const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "GRPC_PROX
 /// Reads doors that are separated by blanks.
 ///
 /// # Errors
-/// A word that is not a door, and why.
+/// The first word that is not a door, and why.
 pub(crate) fn read_doors(text: &str) -> Result<Vec<Door>, String> {
     let read = |word: &str| Door::parse(word).map_err(|why| format!("'{word}': {why}"));
     text.split_whitespace().map(read).collect()

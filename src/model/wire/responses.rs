@@ -227,7 +227,7 @@ fn input_parts(parts: &[MessagePart<'_>]) -> Vec<u8> {
     [b"[", &parts.join(&b',')[..], b"]"].concat()
 }
 
-/// Adds an item if there is none: the service rejects empty input.
+/// Adds an item to an empty body: the service rejects empty input.
 pub(super) fn close(body: &mut Rendering) {
     if body.is_empty() {
         let item = said("user", "input_text", "\"(no message)\"");

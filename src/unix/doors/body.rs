@@ -9,7 +9,7 @@ pub(super) struct Body(Part);
 /// The part of a body that the next byte belongs to.
 #[derive(Clone, Debug)]
 enum Part {
-    /// So many bytes more.
+    /// The number of bytes that follow.
     Bytes(u64),
     /// The size of a chunk: digits so far, and their value.
     Size(u32, u64),

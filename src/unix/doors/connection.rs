@@ -154,7 +154,7 @@ impl ProxiedConnection {
         self.client.socket.as_fd()
     }
 
-    /// What is waited for: at the client, and at the other end if that is to be watched.
+    /// The events that are waited for: at the client, and at the other end if it is watched.
     pub(super) fn interest(&self) -> (PollFlags, Option<(BorrowedFd<'_>, PollFlags)>) {
         let none = PollFlags::empty();
         match &self.stage {

@@ -82,7 +82,7 @@ impl Door {
     /// Reads a door.
     ///
     /// # Errors
-    /// Why the text is none.
+    /// Why the text is not a door.
     pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         if !text.is_ascii() {
             return Err("write a name with other letters as in the domain name system: xn--…");

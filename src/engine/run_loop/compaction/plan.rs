@@ -161,7 +161,7 @@ mod tests {
         Form::chat(None)
     }
 
-    /// A message, and iterations with a call each, whose observations have so many bytes.
+    /// A message, and iterations with a call each, whose observations have these lengths in bytes.
     fn journal(observations: &[usize]) -> String {
         let mut lines = vec![json!({"type": "USER_MESSAGE", "content": "go"})];
         for (at, bytes) in observations.iter().enumerate() {
@@ -185,7 +185,7 @@ mod tests {
         state::read(journal.as_bytes(), Reading::default()).unwrap()
     }
 
-    /// The plan for a window of so many tokens, each of a byte.
+    /// The plan for a window of `window` tokens, a byte each.
     fn planned(run: &Run<'_>, window: u64) -> CompactionPlan {
         let sizes = turn_sizes(run, &form(), 1.0);
         let aim = Aim {
