@@ -334,20 +334,15 @@ fn conclude(engine: &mut Engine<'_>, ended: Vec<EndedCall<'_>>) -> Step<()> {
 
 /// Gives a call that has run its result.
 pub(super) fn record_run(engine: &mut Engine<'_>, ended: EndedCall<'_>) -> Step<()> {
-    if is_deferral(ended.planned.tool, &ended.done) {
-        let EndedCall {
-            planned,
-            done,
-            places: (reference, _),
-        } = ended;
-        let called = (planned.tool, planned.call_id.as_str());
-        return Ok(defer(engine, planned.call, called, done, &reference)?);
-    }
     let EndedCall {
         planned,
         done,
         places: (reference, _),
     } = ended;
+    if is_deferral(planned.tool, &done) {
+        let called = (planned.tool, planned.call_id.as_str());
+        return Ok(defer(engine, planned.call, called, done, &reference)?);
+    }
     let outcome = match done.exit_code {
         Some(0) => format!("ok, {}", format_duration(done.duration)),
         Some(code) => format!("exit code {code}, {}", format_duration(done.duration)),

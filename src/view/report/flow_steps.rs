@@ -51,6 +51,7 @@ impl SourceEvent<'_> {
     ) {
         let line = self.line;
         let reference = line.execution_ref.as_deref();
+        let command = line.resolved_command.as_deref().unwrap_or_default();
         if let (Some(key), Some(reference)) = (line.step(), reference) {
             attempts.insert(key, reference.to_owned());
         }
@@ -59,11 +60,7 @@ impl SourceEvent<'_> {
             .maybe("attempt", line.attempt)
             .maybe("call", line.call_id.as_deref())
             .maybe("ref", reference)
-            .text(
-                "command",
-                line.resolved_command.as_deref().unwrap_or_default(),
-                place,
-            );
+            .text("command", command, place);
         self.file(record, "input", reference, "input.json");
         self.file(record, "context", reference, "context.json");
     }
@@ -98,6 +95,7 @@ impl SourceEvent<'_> {
     pub(super) fn fill_tool(&self, record: &mut PageRecord<'_>, place: &str) {
         let line = self.line;
         let reference = line.execution_ref.as_deref();
+        let command = line.resolved_command.as_deref().unwrap_or_default();
         record
             .maybe("node", line.node_id.as_deref())
             .maybe("tool", line.tool_name.as_deref())
@@ -105,17 +103,10 @@ impl SourceEvent<'_> {
             .maybe("exit", line.exit_code)
             .maybe("d", line.duration_ms)
             .maybe("ref", reference)
-            .text(
-                "command",
-                line.resolved_command.as_deref().unwrap_or_default(),
-                place,
-            );
+            .text("command", command, place);
         self.put_reason(record, place);
-        record.text(
-            "network",
-            &traffic_in_words(&self.run.path, reference),
-            place,
-        );
+        let network = traffic_in_words(&self.run.path, reference);
+        record.text("network", &network, place);
         self.file(record, "args", reference, "input.json");
         self.file(record, "stdout", reference, "stdout.log");
         self.file(record, "stderr", reference, "stderr.log");
