@@ -65,7 +65,7 @@ pub(crate) fn variables(tool: &Tool, dir: &Path, look: Option<LookInput<'_>>) ->
 ///
 /// # Errors
 /// Why there is none, for the model.
-pub(crate) fn handle_in(ctx: &RunContext<'_>, dir: &Path) -> std::result::Result<String, String> {
+pub(crate) fn handle_in(ctx: &RunContext<'_>, dir: &Path) -> Result<String, String> {
     let unreadable = |e: io::Error| format!("its output cannot be read: {e}");
     let file = files::open_unlinked(&dir.join("stdout.log")).map_err(unreadable)?;
     let length = file.metadata().map_err(unreadable)?.len();
@@ -96,7 +96,7 @@ pub(crate) fn handle_in(ctx: &RunContext<'_>, dir: &Path) -> std::result::Result
 ///
 /// # Errors
 /// Why they do not count, for people.
-pub(crate) fn times_in(dir: &Path) -> std::result::Result<ChosenTimes, String> {
+pub(crate) fn times_in(dir: &Path) -> Result<ChosenTimes, String> {
     #[derive(Default, Deserialize)]
     #[serde(default, deny_unknown_fields)]
     struct WrittenTimes {
