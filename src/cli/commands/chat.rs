@@ -17,7 +17,7 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
-use crate::runs::allowed_hosts::check_hosts;
+use crate::runs::allowed_hosts::open_hosts;
 use crate::runs::decide::{Decision, Naming, Wanted, decide};
 use crate::runs::find::newest_where;
 use crate::runs::inspect::{RunSnapshot, inspect_run, is_run_of, of_other_agent};
@@ -198,8 +198,8 @@ impl Chat<'_> {
         }
         let mut environment = read_environment(&self.agent, workspace.as_ref(), self.screen)?;
         if self.run.is_some() {
-            environment.allow_hosts(&self.wanted.common.doors);
-            check_hosts(&self.agent, &environment, self.screen)?;
+            let doors = &self.wanted.common.doors;
+            open_hosts(&self.agent, &mut environment, doors, self.screen)?;
         }
         if self.reader.is_typed {
             let model = self.agent.llm.model.as_deref().unwrap_or("its own program");
