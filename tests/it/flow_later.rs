@@ -1,10 +1,14 @@
-//! Flows whose agents wait for calls that end later.
+//! Flows that wait: agents for calls that end later, nodes for a time.
 
 use crate::flow_agents::{command, world};
+use crate::flow_run::chain;
 use crate::harness::*;
 use crate::later::{BUILD, let_time_pass};
 use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
+
+const REGISTRY: &str = ".local/state/delta/due";
 
 #[test]
 fn a_flow_waits_with_its_agent_and_due_starts_it() {
@@ -20,24 +24,199 @@ fn a_flow_waits_with_its_agent_and_due_starts_it() {
     let (flow, agent): (Vec<_>, Vec<_>) = runs.into_iter().partition(|run| run.id() == "r");
     let due_at = agent[0].metadata()["due_at"].clone();
     assert_eq!(flow[0].metadata()["due_at"], due_at);
-    let registry = world.path(".local/state/delta/due");
-    let entries: Vec<_> = fs::read_dir(&registry)
-        .unwrap()
-        .map(|it| it.unwrap().file_name())
-        .collect();
-    assert_eq!(entries, ["r"]);
+    assert_eq!(registered(&world), ["r"]);
     let before = flow[0].text("journal.jsonl");
     command(&world).exits(75).says("waits until 20");
     assert_eq!(flow[0].text("journal.jsonl"), before);
     // The time comes.
-    let_time_pass(&agent[0], &["due_at"]);
-    let past = "2026-01-02T03:04:05.678Z";
-    for path in [registry.join("r"), flow[0].path("metadata.json")] {
-        let mut value: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        value["due_at"] = json!(past);
-        fs::write(&path, value.to_string()).unwrap();
-    }
+    time_comes(&world);
     world.delta(["due", "--run"]).exits(0).prints("\"done\"\n");
     assert_eq!(world.lines("submitted").len(), 1);
-    assert_eq!(fs::read_dir(&registry).unwrap().count(), 0);
+    assert_eq!(registered(&world), [] as [&str; 0]);
+}
+
+/// The times of waiting runs are in the past.
+fn time_comes(world: &World) {
+    for run in world.runs() {
+        let_time_pass(&run, &["due_at"]);
+        past_in(&run.path("metadata.json"));
+    }
+    for entry in registered(world) {
+        past_in(&world.path(REGISTRY).join(entry));
+    }
+}
+
+fn past_in(file: &Path) {
+    let mut value: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    value["due_at"] = json!("2026-01-02T03:04:05.678Z");
+    fs::write(file, value.to_string()).unwrap();
+}
+
+fn due_at(file: &Path) -> Value {
+    let value: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
+    value["due_at"].clone()
+}
+
+fn registered(world: &World) -> Vec<String> {
+    let names = fs::read_dir(world.path(REGISTRY)).into_iter().flatten();
+    let names = names.map(|it| it.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
+
+fn starts_of(run: &Run, node: &str) -> Vec<Value> {
+    let mut starts = run.events("NODE_START");
+    starts.retain(|it| it["node_id"] == node);
+    starts
+}
+
+#[test]
+fn a_wait_ends_the_start_and_no_start_begins_it_anew() {
+    let world = World::new();
+    chain(&world, "wait: {for: 2h}");
+    assert_eq!(errors_of(&world, "f"), [] as [Value; 0]);
+    command(&world).exits(75).says("a of T1: waits until 20");
+    let run = world.latest();
+    let expected = ("INTERRUPTED".to_owned(), Some("deferred".to_owned()));
+    assert_eq!(run.ending(), expected);
+    let start = starts_of(&run, "a").remove(0);
+    let due = start["due_at"].clone();
+    assert!(due.is_string() && start.get("call_id").is_none(), "{start}");
+    assert_eq!(run.metadata()["due_at"], due);
+    assert_eq!(due_at(&world.path(REGISTRY).join("r")), due);
+    let shown = Delta::flow(world.home()).args(["show", "r", "T1", "-w", "ws"]);
+    let shown = shown.exits(0).describe();
+    assert!(shown.contains("a  waits until 20"), "{shown}");
+    // Too early: nothing is appended.
+    let before = run.text("journal.jsonl");
+    command(&world).exits(75).says("waits until 20");
+    assert_eq!(run.text("journal.jsonl"), before);
+    // What the journal says counts.
+    fs::remove_file(run.path("metadata.json")).unwrap();
+    command(&world).exits(75);
+    assert_eq!(run.metadata()["due_at"], due);
+    time_comes(&world);
+    world.delta(["due", "--run"]).exits(0).prints("\"do it\"\n");
+    assert_eq!(starts_of(&run, "a").len(), 1);
+    assert_eq!(registered(&world), [] as [&str; 0]);
+    let replay = Delta::flow(world.home()).args(["replay", "r", "-w", "ws"]);
+    replay.exits(0);
+}
+
+#[test]
+fn a_time_in_the_past_is_no_wait() {
+    for time in ["2026-01-02T03:04:05+02:00", "'1767323045'"] {
+        let world = World::new();
+        chain(&world, &format!("wait: {{at: {time}}}"));
+        command(&world).exits(0).prints("\"do it\"\n");
+        assert!(!world.exists(REGISTRY));
+    }
+}
+
+#[test]
+fn a_wait_goes_on_in_the_start_in_which_its_time_comes() {
+    let world = World::new();
+    let nodes = [
+        start(),
+        node("b", "branch", ""),
+        node("w", "linear", ", wait: {for: 1s}"),
+        node("c", "linear", ", shell: 'touch ../../../../made; cat'"),
+        node(
+            "d",
+            "linear",
+            ", shell: 'until test -e ../../../../made; do sleep 0.05; done; cat'",
+        ),
+        node("m", "merge", ""),
+        exit(),
+    ];
+    let flow = flow(&nodes, "s>b b>w w>c c>m b>d d>m m>x");
+    world.write("f/workflow.yaml", flow);
+    command(&world).exits(0).prints("[\"do it\",\"do it\"]\n");
+    assert_eq!(world.latest().events("ENGINE_START").len(), 1);
+}
+
+#[test]
+fn a_wait_is_of_a_linear_node_that_runs_nothing() {
+    let linear = |more: &str| around(&node("a", "linear", &format!(", {more}")));
+    for (more, message) in [
+        ("wait: {for: 2h}, exec: cat", "keep one of the two"),
+        ("wait: {}", "wait: needs for"),
+        (
+            "wait: {for: 2h, at: 2026-01-02T03:04:05Z}",
+            "wait: needs for",
+        ),
+        ("wait: {for: soon}", "'soon' is not a time such as 90m"),
+        ("wait: {for: 99999999d}", "'99999999d' is not a time"),
+        ("wait: {at: +90m}", "write for:"),
+        ("wait: {at: noon}", "'noon' is not a time such as 2026"),
+        ("wait: 2h", "expected a mapping"),
+    ] {
+        has_only(&linear(more), "manifest_invalid", &["a"], message);
+    }
+    let nodes = [start().replace("}", ", wait: {for: 2h}}"), exit()];
+    let message = "only a linear node waits";
+    has_only(&flow(&nodes, "s>x"), "manifest_invalid", &["s"], message);
+}
+
+#[test]
+fn a_flow_is_registered_for_the_wait_of_a_flow_within_it() {
+    let world = World::new();
+    chain(&world, "flow: ./inner");
+    let inner = around(&node("a", "linear", ", wait: {for: 2h}"));
+    world.write("f/inner/workflow.yaml", inner);
+    let words = ["--start", "s", "--keep-going"];
+    command(&world).args(words).exits(75);
+    let inner = world.runs().into_iter().find(|run| run.id() != "r");
+    let inner = inner.unwrap();
+    assert_eq!(registered(&world), ["r"]);
+    let entry = world.read(&format!("{REGISTRY}/r"));
+    let entry: Value = serde_json::from_str(&entry).unwrap();
+    assert_eq!(entry["options"], json!(words));
+    let due = due_at(&world.path(REGISTRY).join("r"));
+    assert_eq!(due, starts_of(&inner, "a")[0]["due_at"]);
+    time_comes(&world);
+    world.delta(["due", "--run"]).exits(0).prints("\"do it\"\n");
+    assert_eq!(starts_of(&inner, "a").len(), 1);
+}
+
+/// Resumes a copy of a run from each prefix of its journal until it ends, and gives the copies to `check`.
+fn from_each_prefix(build: impl Fn() -> World, printed: &str, check: impl Fn(&World, &str)) {
+    let whole = build();
+    while command(&whole).end().code() == Some(75) {
+        time_comes(&whole);
+    }
+    let journal = whole.latest().text("journal.jsonl");
+    let lines: Vec<&str> = journal.split_inclusive('\n').collect();
+    for kept in 2..lines.len() {
+        let world = build();
+        copy(&whole.path("ws/.delta"), &world.path("ws/.delta"));
+        world.adopt("ws");
+        let prefix = lines[..kept].concat();
+        let place = |world: &World| world.path("f").to_str().unwrap().to_owned();
+        let prefix = prefix.replace(&place(&whole), &place(&world));
+        world.write("ws/.delta/r/journal.jsonl", &prefix);
+        let mut starts = 0;
+        let outcome = loop {
+            let outcome = command(&world).end();
+            starts += 1;
+            if outcome.code() != Some(75) || starts > 5 {
+                break outcome;
+            }
+            time_comes(&world);
+        };
+        outcome.exits(0).prints(printed);
+        check(&world, &prefix);
+        assert_eq!(registered(&world), [] as [&str; 0], "from {kept} lines");
+    }
+}
+
+#[test]
+fn a_wait_begins_once_whatever_line_of_the_journal_is_the_last() {
+    let build = || {
+        let world = World::new();
+        chain(&world, "wait: {for: 2h}");
+        world
+    };
+    from_each_prefix(build, "\"do it\"\n", |world, _| {
+        assert_eq!(starts_of(&world.latest(), "a").len(), 1);
+    });
 }

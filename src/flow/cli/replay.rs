@@ -263,6 +263,7 @@ impl Replayer<'_> {
             keeping: Keeping::All,
             grace: run_context::grace(run_context::depth().0),
             answered: Some(AnsweredSteps { ends, only }),
+            registration: None,
             is_ours: true,
             is_live: true,
         };

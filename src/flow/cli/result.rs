@@ -72,6 +72,10 @@ impl RunEnding {
                     Need::Decision => (Status::Interrupted, "agent", Exit::Undecided),
                     Need::Look => (Status::Interrupted, "paused", Exit::Undecided),
                     Need::Answer => (Status::WaitingForInput, "ask_human", Exit::Waiting),
+                    Need::Time if open.iter().all(|it| it.due_at.is_some()) => {
+                        let reason = StopReason::Deferred;
+                        (reason.status(), reason.name(), reason.exit())
+                    }
                     Need::Time => (Status::Interrupted, "agent", Exit::TempFail),
                 };
                 let reasons = open.iter().filter_map(|it| it.reason.clone());

@@ -18,6 +18,7 @@ use crate::flow::record::check_beginnings;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
+use crate::record::stop_reason::StopReason;
 use crate::record::workspace::{DecisionLock, Workspace};
 use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
 use crate::runs::find;
@@ -183,7 +184,7 @@ impl RunCommand<'_> {
         }
     }
 
-    /// Begins nothing of a run whose agents all wait for a time that has not come.
+    /// Begins nothing of a run that only waits for a time which has not come.
     fn wait(&self, found: &RunSnapshot) -> Result<Exit> {
         register_again(found, &self.flow.home, self.workspace, &self.waiting());
         let (id, due_at) = (&found.run.id, found.metadata.due_at.as_deref());
@@ -253,10 +254,11 @@ impl RunCommand<'_> {
     }
 }
 
-/// True for a run whose agents all wait for a time that has not come.
+/// True for a run that only waits for a time which has not come.
 fn is_early(found: &RunSnapshot) -> bool {
+    let only_waits = found.metadata.stop_reason.as_deref() == Some(StopReason::Deferred.name());
     let due_at = found.metadata.due_at.as_deref().and_then(Timestamp::parse);
-    due_at.is_some_and(|due_at| Timestamp::now() < due_at)
+    due_at.is_some_and(|due_at| only_waits && Timestamp::now() < due_at)
 }
 
 /// The nodes before which the run is to stop.

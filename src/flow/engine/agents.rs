@@ -20,13 +20,11 @@ use crate::flow::record::{
     check_schema, each_line, find_failure, one_value, program_beside, tools_option,
 };
 use crate::record::event::{EventKind, InputType};
-use crate::record::metadata;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shell::shell_quoted;
-use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome};
 use serde::Deserialize;
@@ -140,13 +138,11 @@ pub(super) fn end_agent(
             (_, Some(error)) => error.message.clone(),
             (_, None) => format!("its run ended with {code}"),
         };
-        let waits = need == Need::Time;
-        let due_at = waits.then(|| due_at(place, attempts, step)).flatten();
         let suspended = SuspendedStep {
             need,
             text,
             reason,
-            due_at,
+            due_at: attempts.due_at(place, step),
         };
         return Ok(ChildRunEnd::Suspended(suspended));
     }
@@ -172,13 +168,6 @@ pub(super) fn end_agent(
         Ok(output) => ChildRunEnd::Ended(Ok(output)),
         Err(failure) => ChildRunEnd::Unfit(failure),
     })
-}
-
-/// When the run of an agent that waits for a time is to go on.
-fn due_at(place: &RunPlace<'_>, attempts: &AttemptState, step: &StepRef) -> Option<Timestamp> {
-    let run = place.task_path(step).join(".delta");
-    let run = metadata::read(&run.join(attempts.own_run(place, step)))?;
-    Timestamp::parse(run.due_at.as_deref()?)
 }
 
 /// The message that asks for a better answer, if the agent may be asked again. `io` has the records of the last one.

@@ -4,8 +4,10 @@ use super::RunPlace;
 use crate::flow::graph::{StepKey, StepRef};
 use crate::flow::record::lineage::Attempts;
 use crate::flow::record::{BegunBefore, OwnRun};
+use crate::record::metadata;
 use crate::text::digest::sha256;
 use crate::text::ids::RunId;
+use crate::text::timestamp::Timestamp;
 use std::collections::HashMap;
 
 /// The run of an earlier attempt or step, with which an attempt went on.
@@ -41,6 +43,14 @@ impl AttemptState {
     pub(super) fn own_run(&self, place: &RunPlace<'_>, step: &StepRef) -> String {
         let times = self.begun_before(place, step).map_or(0, |it| it.times);
         run_name(place, step, (times, self.of(step.key).failed))
+    }
+
+    /// When the run that a node is goes on, if that waits for a time.
+    pub(super) fn due_at(&self, place: &RunPlace<'_>, step: &StepRef) -> Option<Timestamp> {
+        let kept = self.own_runs.get(&step.key);
+        let id = kept.map_or_else(|| self.own_run(place, step), |it| it.run.id.to_string());
+        let run = metadata::read(&place.task_path(step).join(".delta").join(id))?;
+        Timestamp::parse(run.due_at.as_deref()?)
     }
 
     /// The run of the attempt before, or of a step before a retry took its end back.

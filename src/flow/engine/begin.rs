@@ -12,10 +12,11 @@ use crate::engine::run_context::{DEADLINE, ENGINE_PID, LEDGERS};
 use crate::error::Result;
 use crate::flow::context::select::{AssembledContext, NoContext};
 use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
-use crate::flow::manifest::{AgentBody, Denied, PayloadForm, fill};
+use crate::flow::manifest::{AgentBody, Denied, PayloadForm, WaitTime, fill};
 use crate::flow::record::{
     AttemptEnd, NodeStart, ProgramInput, attempt, cache, check_schema, denied_tools, not_started,
 };
+use crate::text::timestamp::Timestamp;
 use crate::unix::process::{Command, Variable};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ pub(super) fn begin(engine: &mut FlowEngine<'_>, step: StepRef) -> Result<()> {
     let counts = engine.attempts.of(step.key);
     if engine.options.pause_before.contains(&node) && !counts.pause_acknowledged {
         let why = SuspendedStep::new(Need::Look, String::new());
-        engine.queue.suspend(&engine.place, step, why);
+        engine.suspend(step, why);
         return Ok(());
     }
     let beginning = BeginningStep {
@@ -50,7 +51,7 @@ pub(super) fn begin(engine: &mut FlowEngine<'_>, step: StepRef) -> Result<()> {
             RecordedAnswer::Done => {}
             RecordedAnswer::Unknown => {
                 let why = SuspendedStep::new(Need::Look, String::new());
-                engine.queue.suspend(&engine.place, step.clone(), why);
+                engine.suspend(step.clone(), why);
                 return Ok(());
             }
             RecordedAnswer::Ended(result) => {
@@ -77,14 +78,53 @@ pub(super) fn begin(engine: &mut FlowEngine<'_>, step: StepRef) -> Result<()> {
     if flow.nodes[node].runs() {
         return begin_program(engine, &beginning, &context);
     }
+    let wait = flow.nodes[node].wait;
+    if let Some(wait) = wait.filter(|_| engine.options.answered.is_none()) {
+        return wait_for_time(engine, &beginning, wait);
+    }
+    add_plain_start(engine, &beginning);
+    pass_on(engine, step)
+}
+
+/// The end of a step that runs nothing.
+fn pass_on(engine: &mut FlowEngine<'_>, step: &StepRef) -> Result<()> {
     let router = engine.roots.router(step.key);
-    let output = router.and_then(|it| it.identity(ix));
+    let output = router.and_then(|it| it.identity(step.key.step));
     let ended = AttemptEnd {
         identity: true,
         ..AttemptEnd::default()
     };
     let output = output.unwrap_or_else(|| "null".into());
-    end_unstarted(engine, &beginning, Ok(output), ended)
+    judge(engine, step, Ok(output), ended)
+}
+
+/// Ends a step that waits, if its time has come. The journal has the time, so that no start lets it begin anew.
+fn wait_for_time(
+    engine: &mut FlowEngine<'_>,
+    beginning: &BeginningStep,
+    wait: WaitTime,
+) -> Result<()> {
+    let (step, now) = (&beginning.step, Timestamp::now());
+    let counts = engine.attempts.counts.entry(step.key).or_default();
+    let due_at = match counts.due_at {
+        Some(due_at) => due_at,
+        None => {
+            (counts.last, counts.due_at) = (beginning.attempt, Some(wait.end(now)));
+            let start = NodeStart {
+                attempt: beginning.attempt,
+                due_at: counts.due_at,
+                ..NodeStart::default()
+            };
+            engine.events.add_node_start(step, start);
+            wait.end(now)
+        }
+    };
+    if now < due_at {
+        let why = SuspendedStep::until(due_at, format!("waits until {due_at}"));
+        engine.suspend(step.clone(), why);
+        return Ok(());
+    }
+    pass_on(engine, step)
 }
 
 /// Records the beginning of a step that runs nothing.
@@ -229,7 +269,7 @@ fn spawn(engine: &mut FlowEngine<'_>, waiting: WaitingProgram) -> Result<()> {
         Ok(hidden) => env.extend(hidden),
         Err(why) => {
             let why = SuspendedStep::new(Need::Time, why);
-            engine.queue.suspend(&engine.place, active.step, why);
+            engine.suspend(active.step, why);
             return Ok(());
         }
     }

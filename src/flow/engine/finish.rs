@@ -65,7 +65,8 @@ pub(super) fn end_program(
         return end_run(engine, active, end, ended);
     }
     if flow.nodes[node].flow.is_some() {
-        let (end, is_partial) = nested::end_nested(&engine.place, &active, outcome)?;
+        let (end, is_partial) =
+            nested::end_nested((&engine.place, &engine.attempts), &active, outcome)?;
         ended.partial = is_partial;
         return end_run(engine, active, end, ended);
     }
@@ -97,7 +98,7 @@ fn end_run(
     let step = active.step;
     let failure = match end {
         ChildRunEnd::Suspended(why) => {
-            engine.queue.suspend(&engine.place, step, why);
+            engine.suspend(step, why);
             return Ok(());
         }
         ChildRunEnd::Ended(result) => return judge(engine, &step, result, ended),

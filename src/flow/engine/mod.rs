@@ -38,6 +38,7 @@ use super::record::tally::{FinishedRoot, Keeping, Tally};
 use super::record::{self, StepId, edge_told};
 use super::view::progress_table::ProgressTable;
 use crate::error::{At, Exit, Result, may_fail};
+use crate::record::due::{Registration, not_registered};
 use crate::record::engine_log::Level;
 use crate::record::event::EventKind;
 use crate::record::journal::Journal;
@@ -95,6 +96,8 @@ pub(crate) struct FlowOptions {
     pub is_ours: bool,
     /// The run goes on; otherwise its result is printed again.
     pub is_live: bool,
+    /// The run's place among those that wait for a time; none: it is not registered.
+    pub registration: Option<Registration>,
 }
 
 /// Where a run is.
@@ -201,7 +204,7 @@ pub(crate) struct SuspendedStep {
     pub text: String,
     /// The stop reason of the step's own run, if it has one.
     pub reason: Option<String>,
-    /// When the step's own run, which waits for a time, is to go on.
+    /// When it goes on, if it waits for a time.
     pub due_at: Option<Timestamp>,
 }
 
@@ -212,6 +215,13 @@ impl SuspendedStep {
             text,
             reason: None,
             due_at: None,
+        }
+    }
+
+    fn until(due_at: Timestamp, text: String) -> Self {
+        Self {
+            due_at: Some(due_at),
+            ..Self::new(Need::Time, text)
         }
     }
 
@@ -372,6 +382,7 @@ impl<'e> FlowEngine<'e> {
     /// of the journal serves for many programs. Returns whether anything has begun.
     fn fill(&mut self) -> Result<bool> {
         self.queue.ready.release(Instant::now());
+        self.queue.wake(Timestamp::now());
         self.queue.release_held(&self.programs);
         let jobs = self.options.jobs.max(1);
         if self.programs.at_work() >= jobs {
@@ -454,6 +465,17 @@ impl<'e> FlowEngine<'e> {
     fn report_step(&mut self, step: &StepRef, good: std::result::Result<(), &str>, how: &str) {
         let node = self.place.node_id(step);
         self.table.print_step((&step.task, node), how, good);
+    }
+
+    /// Lets a step wait, and registers the run if it waits for a time.
+    fn suspend(&mut self, step: StepRef, why: SuspendedStep) {
+        let due_at = self.queue.suspend(&self.place, step, why);
+        if let Some((due_at, registration)) = due_at.zip(self.options.registration.as_ref())
+            && let Err(why) = registration.put(due_at)
+        {
+            self.options.registration = None;
+            self.warn(&not_registered(&why));
+        }
     }
 
     /// Prints a warning, and records it.

@@ -142,7 +142,7 @@ fn inner_start(
 
 /// The end of the run of a flow within the flow that has stopped, and whether it is partial.
 pub(super) fn end_nested(
-    place: &RunPlace<'_>,
+    (place, attempts): (&RunPlace<'_>, &AttemptState),
     active: &ActiveProgram,
     outcome: &Outcome,
 ) -> Result<(ChildRunEnd, bool)> {
@@ -160,7 +160,11 @@ pub(super) fn end_nested(
             let node = place.node_id(&active.step);
             why = why.replace("--repeat ", &format!("--repeat {node}/"));
         }
-        return Ok((ChildRunEnd::Suspended(SuspendedStep::new(need, why)), false));
+        let suspended = SuspendedStep {
+            due_at: attempts.due_at(place, &active.step),
+            ..SuspendedStep::new(need, why)
+        };
+        return Ok((ChildRunEnd::Suspended(suspended), false));
     }
     let timeout = place.flow.nodes[active.step.node].timeout;
     let is_partial = printed.status.as_deref() == Some("partial");

@@ -37,6 +37,7 @@ pub(super) fn prepare(
         execution_ref: Some(&prepared.reference),
         command: Some(&prepared.record.command),
         own_run: own_run.as_ref(),
+        due_at: None,
     };
     engine.events.add_node_start(step, start);
     engine.attempts.own_runs.remove(&step.key);

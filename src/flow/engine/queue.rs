@@ -7,7 +7,8 @@ use super::ready::ReadySteps;
 use super::{RunPlace, SuspendedStep};
 use crate::flow::graph::{Failure, FailureCode, NodeIx, StepKey, StepRef};
 use crate::flow::manifest::Flow;
-use std::collections::{BTreeMap, HashMap};
+use crate::text::timestamp::Timestamp;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 pub(super) struct Queue {
     pub inputs: Inputs,
@@ -15,6 +16,10 @@ pub(super) struct Queue {
     pub faults: HashMap<usize, String>,
     pub ready: ReadySteps,
     pub suspended: BTreeMap<StepKey, (StepRef, SuspendedStep)>,
+    /// Suspended steps that go on in this start when their times come.
+    timers: BTreeSet<(Timestamp, StepKey)>,
+    /// The earliest time that a step was suspended for.
+    first_due: Option<Timestamp>,
     limits: ProgramLimits,
 }
 
@@ -25,13 +30,48 @@ impl Queue {
             faults: HashMap::new(),
             ready: ReadySteps::default(),
             suspended: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            first_due: None,
             limits: ProgramLimits::new(flow),
         }
     }
 
-    pub(super) fn suspend(&mut self, place: &RunPlace<'_>, step: StepRef, why: SuspendedStep) {
+    /// Returns the time that the step waits for, if it is earlier than those of all steps before.
+    pub(super) fn suspend(
+        &mut self,
+        place: &RunPlace<'_>,
+        step: StepRef,
+        why: SuspendedStep,
+    ) -> Option<Timestamp> {
+        let due_at = why.due_at;
+        if let Some(due_at) = due_at
+            && !place.flow.is_own_run(step.node)
+        {
+            self.timers.insert((due_at, step.key));
+        }
         let why = why.named(&format!("{} of {}", place.node_id(&step), step.task));
         self.suspended.insert(step.key, (step, why));
+        let first = due_at.filter(|due_at| self.first_due.is_none_or(|first| *due_at < first))?;
+        self.first_due = Some(first);
+        Some(first)
+    }
+
+    /// Makes the suspended steps ready whose times have come.
+    pub(super) fn wake(&mut self, now: Timestamp) {
+        while self.has_timer_due(now)
+            && let Some((_, key)) = self.timers.pop_first()
+        {
+            let woken = self.suspended.remove(&key);
+            woken
+                .into_iter()
+                .for_each(|(step, _)| self.ready.push_back(step));
+        }
+    }
+
+    pub(super) fn has_timer_due(&self, now: Timestamp) -> bool {
+        self.timers
+            .first()
+            .is_some_and(|(due_at, _)| *due_at <= now)
     }
 
     pub(super) fn cancel(&mut self, key: StepKey) {

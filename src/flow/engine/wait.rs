@@ -4,6 +4,7 @@ use super::FlowEngine;
 use super::finish::end_program;
 use crate::error::{Error, Result, reason};
 use crate::flow::view::progress_table::RunningProgram;
+use crate::text::timestamp::Timestamp;
 use crate::unix::process::Woken;
 use std::time::{Duration, Instant};
 
@@ -58,7 +59,8 @@ pub(super) fn wait(engine: &mut FlowEngine<'_>) -> Result<()> {
                     engine.programs.end_oversized();
                     engine.programs.looked = now;
                 }
-                if engine.queue.ready.next_due().is_some_and(|due| due <= now) {
+                let is_retry_due = engine.queue.ready.next_due().is_some_and(|due| due <= now);
+                if is_retry_due || engine.queue.has_timer_due(Timestamp::now()) {
                     return Ok(());
                 }
                 until = earlier_of(engine, engine.programs.looked + PERIOD);

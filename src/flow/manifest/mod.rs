@@ -20,6 +20,7 @@ pub(crate) mod providers;
 pub(crate) mod asked;
 mod directory;
 mod defaults;
+mod waiting;
 pub mod node;
 mod derive;
 mod scheduling;
@@ -59,6 +60,7 @@ pub use problem::Code;
 pub(crate) use problem::{FlowProblem, sha256};
 pub(crate) use scheduling::Scheduling;
 pub(crate) use tool::Permissions;
+pub(crate) use waiting::WaitTime;
 
 /// A flow, as its files say.
 #[derive(Debug)]
@@ -109,6 +111,8 @@ pub(crate) struct NodeSettings {
     pub agent: Option<usize>,
     /// None on a deterministic node: its role's default operation.
     pub command: Option<NodeCommand>,
+    /// It runs nothing, and waits for this time.
+    pub wait: Option<WaitTime>,
     /// The directory of the flow that it is, absolute.
     pub flow: Option<PathBuf>,
     /// How long one attempt may take; none: as long as it likes.

@@ -8,6 +8,7 @@ use super::file_pattern::FilePattern;
 use super::items::{begin_item, key_path, read_limit, read_mappings, read_texts};
 use super::memory::StoreName;
 use super::problem::{Code, Manifest};
+use super::waiting::read_wait;
 use super::{ContextChoice, NodeKind, NodeSettings, PayloadForm, ResumePolicy};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
@@ -17,7 +18,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// The keys of a node.
-pub const KEYS: [&str; 32] = [
+pub const KEYS: [&str; 33] = [
     "id",
     "name",
     "kind",
@@ -33,6 +34,7 @@ pub const KEYS: [&str; 32] = [
     "exec",
     "shell",
     "flow",
+    "wait",
     "timeout_ms",
     "retries",
     "limit",
@@ -197,6 +199,7 @@ fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -
         tools: None,
         agent: None,
         command: command::read_command(node.map, at, out),
+        wait: read_wait(node, out),
         flow: None,
         timeout: match node.read_count("timeout_ms", out) {
             None => Some(TIMEOUT),

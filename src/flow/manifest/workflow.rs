@@ -305,6 +305,7 @@ fn check_role(manifest: &mut Manifest, node: &NodeDraft) {
     let has_tools = node.tools.as_ref().is_some_and(|tools| !tools.is_empty());
     let (has_role, has_form) = (node.role.is_some(), node.form.is_some());
     let form = node.form.unwrap_or("command");
+    let waits = node.settings.wait.is_some();
     for (is_wrong, code, key, message) in [
         (is_start && is_agent, Code::StartNotDeterministic, "kind",
          "a start is deterministic; make a linear node after it the agent"),
@@ -322,6 +323,10 @@ fn check_role(manifest: &mut Manifest, node: &NodeDraft) {
          "an agent needs agent_id: which of agents.yaml it is"),
         (node.flow.is_some() && node.settings.command.is_some(), Code::ManifestInvalid, "flow",
          "a node is a flow or runs a command; keep one of the two"),
+        (has_role && waits && node.role != Some(Role::Linear), Code::ManifestInvalid, "wait",
+         "only a linear node waits; put one before or after it"),
+        (waits && (has_form || is_agent), Code::ManifestInvalid, "wait",
+         "a node waits or runs something; keep one of the two"),
         (is_agent && has_form && !is_exit, Code::ManifestInvalid, form,
          "an agent has no command of its own; write kind: deterministic, or remove it"),
     ] {
@@ -338,7 +343,8 @@ fn warn_of_idle(manifest: &mut Manifest, nodes: &[NodeDraft]) {
         let runs = node.form.is_some() || node.kind != Some(NodeKind::Deterministic);
         let checks = node.schema_in.is_some() || node.schema_out.is_some();
         let remembers = !node.settings.remember.is_empty();
-        node.role == Some(Role::Linear) && !runs && !checks && !remembers
+        let waits = node.settings.wait.is_some();
+        node.role == Some(Role::Linear) && !runs && !waits && !checks && !remembers
     };
     let idle: Vec<&NodeDraft> = nodes.iter().filter(is_idle).collect();
     let ids: Vec<String> = idle.iter().map(|node| node.id.clone()).collect();

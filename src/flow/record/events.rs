@@ -47,6 +47,8 @@ pub(crate) struct NodeStart<'e> {
     pub command: Option<&'e str>,
     /// The run that the step goes on with.
     pub own_run: Option<&'e OwnRun>,
+    /// The end of its wait.
+    pub due_at: Option<Timestamp>,
 }
 
 /// The run of an earlier step that a step goes on with, because a retry begins it anew.
@@ -227,6 +229,8 @@ impl EventWriter<'_> {
                 line.put("own_run", own.id.as_str())
                     .put("own_retry", &own.retries);
             }
+            let due_at = start.due_at.map(|due_at| due_at.to_string());
+            line.put_some("due_at", due_at.as_ref());
         });
     }
 

@@ -84,6 +84,8 @@ pub(crate) struct Attempts {
     pub pause_acknowledged: bool,
     /// When the next one is due, if it has not begun.
     pub retry_at: Option<Timestamp>,
+    /// The end of the wait that the last one is.
+    pub due_at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -308,6 +310,7 @@ impl StepRecord {
         let reference = line.execution_ref.as_deref();
         self.attempts.last = line.attempt.unwrap_or_default() as u32;
         self.attempts.retry_at = None;
+        self.attempts.due_at = line.due_at.as_deref().and_then(Timestamp::parse);
         self.is_running = true;
         self.call_id = line.call_id.as_deref().map(str::to_owned);
         self.records.extend(reference.map(str::to_owned));

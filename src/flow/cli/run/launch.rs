@@ -17,7 +17,7 @@ use crate::flow::engine::inputs::Inputs;
 use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
 use crate::flow::record::add_retry;
 use crate::flow::record::tally::{Keeping, Tally};
-use crate::record::due::{Registration, not_registered};
+use crate::record::due::Registration;
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, RootHold};
@@ -28,7 +28,6 @@ use crate::runs::waiting::{WaitPlan, registration, start_words};
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shorten::in_short;
-use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::terminal::{Screen, Tone};
 use serde_json::json;
@@ -234,17 +233,21 @@ impl RunCommand<'_> {
             self.announce(&run);
         }
         let place = self.place(run, &record, is_live)?;
-        let options = self.options(is_ours, is_live);
+        let options = FlowOptions {
+            registration: self.registration(&metadata).filter(|_| is_live),
+            ..self.options(is_ours, is_live)
+        };
         let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
         let stopped = engine.run(record);
         let (mut journal, mut tally, run) = engine.into_parts();
         if self.is_typed {
             tally.keep_last();
         }
-        let wait = stopped.as_ref().map(AgentWait::of).unwrap_or_default();
+        if is_live {
+            self.note_wait(&mut metadata, stopped.as_ref().ok());
+        }
         let ending = ending(stopped, &tally, &run);
         if is_live {
-            self.note_wait(&mut metadata, wait);
             let outcome = EngineOutcome {
                 status: ending.status,
                 reason: &ending.reason,
@@ -266,20 +269,23 @@ impl RunCommand<'_> {
         Ok(ending.exit)
     }
 
-    /// Registers a run for the time that its agents wait for. One that waits for no time leaves the registry.
-    fn note_wait(&self, metadata: &mut Metadata, wait: AgentWait) {
-        let due_at = wait.due_at.filter(|_| wait.is_all);
-        metadata.due_at = due_at.map(|due_at| due_at.to_string());
-        let Some(place) = self.registration(metadata) else {
-            return;
+    /// Notes the earliest time that a run waits for. One that waits for none leaves the registry; one that a signal
+    /// has stopped stays as it is.
+    fn note_wait(&self, metadata: &mut Metadata, stopped: Option<&EngineStop>) {
+        let due_at = match stopped {
+            Some(EngineStop::Suspended(open)) => open.iter().filter_map(|it| it.due_at).min(),
+            _ => None,
         };
-        match wait.due_at {
-            Some(due_at) => {
-                if let Err(why) = place.put(due_at) {
-                    self.screen.warn_as(PROGRAM, &not_registered(&why));
+        metadata.due_at = due_at.map(|due_at| due_at.to_string());
+        if let Some(place) = self.registration(metadata) {
+            match (due_at, stopped) {
+                // It has been registered, or was said to be not.
+                (Some(due_at), _) => may_fail(place.put(due_at)),
+                (None, Some(EngineStop::Done | EngineStop::Suspended(_))) => {
+                    may_fail(place.remove());
                 }
+                _ => {}
             }
-            None => may_fail(place.remove()),
         }
     }
 
@@ -290,7 +296,10 @@ impl RunCommand<'_> {
 
     /// How another start follows this one.
     pub(super) fn waiting(&self) -> WaitPlan {
-        let words = start_words(&[], &[], self.wanted.budget, None);
+        let start = self.wanted.start.iter();
+        let mut words = start_words(&[], &[], self.wanted.budget, None);
+        words.extend(start.flat_map(|node| ["--start".to_owned(), node.clone()]));
+        words.extend(self.wanted.keep_going.then(|| "--keep-going".to_owned()));
         WaitPlan {
             start_words: Some(words),
             ..WaitPlan::default()
@@ -335,6 +344,7 @@ impl RunCommand<'_> {
             answered: None,
             is_ours,
             is_live,
+            registration: None,
         }
     }
 
@@ -354,27 +364,6 @@ impl RunCommand<'_> {
             call_prefix: RunContext::call_prefix(),
             depth: run_context::depth().0,
         })
-    }
-}
-
-/// The time that a run waits for.
-#[derive(Clone, Copy, Debug, Default)]
-struct AgentWait {
-    /// The first.
-    due_at: Option<Timestamp>,
-    /// It waits for nothing else.
-    is_all: bool,
-}
-
-impl AgentWait {
-    fn of(stopped: &EngineStop) -> Self {
-        let EngineStop::Suspended(open) = stopped else {
-            return Self::default();
-        };
-        Self {
-            due_at: open.iter().filter_map(|it| it.due_at).min(),
-            is_all: open.iter().all(|it| it.due_at.is_some()),
-        }
     }
 }
 

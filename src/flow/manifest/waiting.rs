@@ -1,0 +1,59 @@
+//! The key `wait` of a node, which runs nothing and waits for a time.
+//!
+//! Unaware of how a run waits.
+
+use crate::config::pricing::parse_deadline;
+use crate::config::section::{Diagnostics, Section};
+use crate::config::tool::definition::LONGEST_WAIT;
+use crate::text::timestamp::{Timestamp, parse_span};
+use std::time::Duration;
+
+/// The time for which a node waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitTime {
+    /// From the beginning of the node.
+    For(Duration),
+    At(Timestamp),
+}
+
+impl WaitTime {
+    /// The end of a wait that begins now.
+    pub(crate) fn end(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::For(time) => now.plus(time),
+            Self::At(time) => time,
+        }
+    }
+}
+
+/// Reads `wait: {for: 2h}` or `{at: TIME}`.
+pub(super) fn read_wait(node: &Section, out: &mut Diagnostics) -> Option<WaitTime> {
+    if !node.map.contains_key("wait") {
+        return None;
+    }
+    let section = node.read_section("wait", out)?;
+    section.refuse_unknown_keys(&["for", "at"], out);
+    let has = |key: &str| section.map.contains_key(key);
+    let key = match (has("for"), has("at")) {
+        (true, false) => "for",
+        (false, true) => "at",
+        _ => {
+            let message = "wait: needs for: a time such as 90m, 2h or 3d, or at: a time such as 2026-01-02T03:04:05Z";
+            out.error(node.path_to("wait"), message);
+            return None;
+        }
+    };
+    let text = section.read_text(key, out)?;
+    let longest = Duration::from_secs(LONGEST_WAIT);
+    let read = match key {
+        "for" => parse_span(text)
+            .filter(|time| *time <= longest)
+            .map(WaitTime::For)
+            .ok_or_else(|| format!("'{text}' is not a time such as 90m, 2h or 3d")),
+        // A time from now would be another one at each start.
+        _ if text.starts_with('+') => Err(format!("'{text}' is a time from now; write for:")),
+        _ => parse_deadline(text, Timestamp::now()).map(WaitTime::At),
+    };
+    read.map_err(|why| out.error(section.path_to(key), format!("wait: {key}: {why}")))
+        .ok()
+}
