@@ -3,10 +3,12 @@
 //!
 //! Unaware of the journal.
 
-use crate::config::tool::definition::{HANDLE_BYTES, LONGEST_WAIT, Tool};
+use crate::config::environment::Secret;
+use crate::config::tool::definition::{HANDLE_BYTES, LONGEST_WAIT, LaterRule};
 use crate::engine::attached;
-use crate::engine::run_context::RunContext;
+use crate::record::state::Deferred;
 use crate::text::json::parser_message;
+use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::Variable;
 use serde::Deserialize;
@@ -51,9 +53,14 @@ fn times_file(dir: &Path) -> PathBuf {
     dir.join(attached::DIR).join(".later.json")
 }
 
-/// The variables of an execution in this directory. Those of a run around this one are taken away.
-pub(crate) fn variables(tool: &Tool, dir: &Path, look: Option<LookInput<'_>>) -> [Variable; 3] {
-    let times = tool.later.as_ref().map(|_| times_file(dir));
+/// The variables of an execution in this directory, which may choose times. Those of a run around this one are taken
+/// away.
+pub(crate) fn variables(
+    may_choose: bool,
+    dir: &Path,
+    look: Option<LookInput<'_>>,
+) -> [Variable; 3] {
+    let times = may_choose.then(|| times_file(dir));
     let times = times.and_then(|file| file.to_str().map(str::to_owned));
     let handle = look.map(|look| look.handle.to_owned());
     let last = look.filter(|look| look.is_last).map(|_| "1".to_owned());
@@ -61,11 +68,11 @@ pub(crate) fn variables(tool: &Tool, dir: &Path, look: Option<LookInput<'_>>) ->
     [of(TIMES, times), of(HANDLE, handle), of(LAST, last)]
 }
 
-/// The handle that a tool has printed: the last line of its output that is not empty.
+/// The handle that a program has printed: the last line of its output that is not empty.
 ///
 /// # Errors
-/// Why there is none, for the model.
-pub(crate) fn handle_in(ctx: &RunContext<'_>, dir: &Path) -> Result<String, String> {
+/// Why there is none.
+pub(crate) fn handle_in(secrets: &[Secret], dir: &Path) -> Result<String, String> {
     let unreadable = |e: io::Error| format!("its output cannot be read: {e}");
     let file = files::open_unlinked(&dir.join("stdout.log")).map_err(unreadable)?;
     let length = file.metadata().map_err(unreadable)?.len();
@@ -85,11 +92,27 @@ pub(crate) fn handle_in(ctx: &RunContext<'_>, dir: &Path) -> Result<String, Stri
         .filter(|it| !it.contains('\0'));
     let handle = handle.ok_or("its last line is no handle: it is not text in UTF-8")?;
     let mut shown = handle.to_owned();
-    let secrets = ctx.environment.secrets();
     match secrets.iter().any(|secret| secret.redact_text(&mut shown)) {
         true => Err("its last line is no handle: it holds an API key".to_owned()),
         false => Ok(handle.to_owned()),
     }
+}
+
+/// When what has just begun is looked at first, and when for the last time.
+pub(crate) fn first_times(rule: &LaterRule, chosen: ChosenTimes) -> (Timestamp, Timestamp) {
+    let now = Timestamp::now();
+    let expires_at = now.plus(chosen.expires.unwrap_or(rule.expires));
+    let due_at = now.plus(chosen.every.unwrap_or(rule.every));
+    (due_at.min(expires_at), expires_at)
+}
+
+/// The same after a look that has not found an end.
+pub(crate) fn next_times(deferred: &Deferred, chosen: ChosenTimes) -> (Timestamp, Timestamp) {
+    let now = Timestamp::now();
+    let expires = chosen.expires.map(|time| now.plus(time));
+    let expires_at = expires.unwrap_or(deferred.expires_at);
+    let wait = chosen.every.unwrap_or_else(|| deferred.doubled_wait());
+    (now.plus(wait).min(expires_at.max(now)), expires_at)
 }
 
 /// The times that the program of an execution has written.

@@ -190,7 +190,7 @@ fn prepare(
         record: execution::begin_record(&dir, &argv, stdin, None)?,
         argv,
         reference: reference("tool_executions", &name),
-        variables: later::variables(tool, &dir, look),
+        variables: later::variables(tool.later.is_some(), &dir, look),
         dir,
     })
 }

@@ -2,6 +2,7 @@
 
 use crate::flow_eval_load::{suites, upper};
 use crate::harness::*;
+use crate::later::{BUILD, let_time_pass};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
@@ -247,6 +248,42 @@ fn an_outage_is_not_measured_and_measured_by_the_same_command() {
     };
     assert_eq!(run.ending().0, "COMPLETED");
     assert_eq!(run.events("ENGINE_START").len(), 2);
+}
+
+#[test]
+fn a_deferred_trial_is_not_measured_and_looked_at_by_the_same_command() {
+    let world = agent(World::with_tools(BUILD), ONE);
+    world.model_says([
+        call("call_1", "build", &json!({"branch": "main"})),
+        text("done"),
+    ]);
+    let deferred = told(&[("a", "not_measured", "deferred")]);
+    assert_eq!(jsonl(&world, 4), deferred);
+    // Trials are the evaluation's own: none is registered.
+    assert!(!world.exists(".local/state/delta/due"));
+    assert_eq!(jsonl(&world, 4), deferred);
+    let trial = &workspaces(&world, "ag")[0];
+    let run = Run {
+        dir: world.path(&format!("w/eval/ag/{trial}/.delta/{trial}")),
+    };
+    let place = run.dir.parent().unwrap().parent().unwrap();
+    fs::write(place.join("../said"), "all green\n").unwrap();
+    fs::write(place.join("../code"), "0").unwrap();
+    let_time_pass(&run, &["due_at"]);
+    assert_eq!(jsonl(&world, 0), told(&[("a", "passed", "final_answer")]));
+    let submitted = fs::read_to_string(place.join("../submitted")).unwrap();
+    assert_eq!(submitted.lines().count(), 1);
+}
+
+#[test]
+fn a_flow_that_waits_is_not_measured() {
+    let world = World::new();
+    let yaml = "suites:\n- name: fl\n  target: flow\n  cases: [{id: a, input: 1, expected: 1}]\n";
+    world.write("e/evaluations.yaml", yaml);
+    let wait = around(&node("a", "linear", ", wait: {for: 2h}"));
+    world.write("e/workflow.yaml", wait);
+    let deferred = told(&[("a", "not_measured", "deferred")]);
+    assert_eq!(jsonl(&world, 4), deferred);
 }
 
 #[test]

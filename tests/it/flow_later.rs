@@ -220,3 +220,203 @@ fn a_wait_begins_once_whatever_line_of_the_journal_is_the_last() {
         assert_eq!(starts_of(&world.latest(), "a").len(), 1);
     });
 }
+
+/// A node that submits something; its check prints `said` and ends with the code in `code`.
+const SUBMIT: &str = r#"shell: 'printf "%s %s\n" "$(cat)" "$DELTA_CALL_ID" >> ../submitted; echo queued; echo ci-7; exit 75',
+  later: {check: [sh, -c, 'echo "$DELTA_HANDLE $DELTA_CALL_ID ${DELTA_LATER_LAST-} $(cat)" >> ../looks; cat ../said; echo oops >&2; exit $(cat ../code)'],
+  every_s: 3600}"#;
+
+fn submitting(code: &str, more: &str) -> World {
+    let world = World::new();
+    chain(&world, &format!("{SUBMIT}{more}"));
+    world.write("said", "{\"built\": true}\n");
+    world.write("code", code);
+    world
+}
+
+#[test]
+fn a_command_with_a_handle_ends_later_and_its_check_prints_the_output() {
+    let world = submitting("75", "");
+    assert_eq!(errors_of(&world, "f"), [] as [Value; 0]);
+    let waits = "a of T1: waits for ci-7; next look at 20";
+    command(&world).exits(75).says(waits);
+    let run = world.latest();
+    let expected = ("INTERRUPTED".to_owned(), Some("deferred".to_owned()));
+    assert_eq!(run.ending(), expected);
+    let event = run.events("ACTION_DEFERRED").remove(0);
+    assert_eq!([&event["task_id"], &event["node_id"]], ["T1", "a"]);
+    assert_eq!(event["handle"], "ci-7");
+    assert_eq!(due_at(&world.path(REGISTRY).join("r")), event["due_at"]);
+    assert_eq!(world.read("ws/.delta/VERSION"), "1.3\n");
+    let show = |words: &[&str]| {
+        let show = Delta::flow(world.home()).args(["show", "r", "T1"]);
+        show.args(words).args(["-w", "ws"]).exits(0).describe()
+    };
+    assert!(
+        show(&[]).contains("waits for ci-7; next look"),
+        "{}",
+        show(&[])
+    );
+    command(&world).exits(75);
+    assert!(!world.exists("looks"));
+    // Not yet, then unknown, with one warning.
+    time_comes(&world);
+    command(&world).exits(75).says(waits);
+    world.write("code", "3");
+    for warns in [true, false] {
+        time_comes(&world);
+        let outcome = command(&world).exits(75);
+        let warned = outcome
+            .stderr
+            .contains("could not say whether it has ended: exit code 3");
+        assert_eq!(warned, warns, "{}", outcome.stderr);
+    }
+    let codes: Vec<Value> = run.events("DEFERRED_LOOK").into_iter().collect();
+    let codes: Vec<&Value> = codes.iter().map(|it| &it["exit_code"]).collect();
+    assert_eq!(codes, [75, 3, 3]);
+    world.write("code", "0");
+    time_comes(&world);
+    world
+        .delta(["due", "--run"])
+        .exits(0)
+        .prints("{\"built\": true}\n");
+    let id = starts_of(&run, "a").remove(0)["call_id"].clone();
+    let id = id.as_str().unwrap();
+    assert_eq!(world.lines("submitted"), [format!("\"do it\" {id}")]);
+    let look = format!("ci-7 {id}  \"do it\"");
+    assert_eq!(world.lines("looks"), vec![look; 4]);
+    assert_eq!(registered(&world), [] as [&str; 0]);
+    let shown = show(&["a"]);
+    assert!(shown.contains("--- output\n{\"built\": true}"), "{shown}");
+    let log = world.delta(["log", "r", "-w", "ws"]).exits(0).describe();
+    assert!(log.contains("T1 a: ends later (ci-7)"), "{log}");
+    for reader in ["stats", "report"] {
+        world.delta([reader, "r", "-w", "ws"]).exits(0);
+    }
+}
+
+#[test]
+fn what_ends_badly_or_never_fails_the_node() {
+    let world = submitting("10", "");
+    command(&world).exits(75);
+    time_comes(&world);
+    let failed = command(&world).json().exits(1).object();
+    assert_eq!(failed["error"]["message"], "exit code 10: oops");
+    // The last look.
+    let world = submitting("75", "");
+    command(&world).exits(75);
+    let_time_pass(&world.latest(), &["due_at", "expires_at"]);
+    past_in(&world.latest().path("metadata.json"));
+    let failed = command(&world).json().exits(1).object();
+    assert_eq!(failed["error"]["code"], "timeout");
+    let message = failed["error"]["message"].as_str().unwrap();
+    assert!(message.starts_with("nothing known after "), "{message}");
+    assert!(
+        world.read("looks").contains(" 1 "),
+        "{}",
+        world.read("looks")
+    );
+    // Another attempt submits again.
+    let world = submitting("10", ", retries: 1");
+    command(&world).exits(75);
+    time_comes(&world);
+    command(&world).exits(75);
+    assert_eq!(world.lines("submitted").len(), 2);
+    // No handle.
+    let world = World::new();
+    chain(&world, "shell: 'exit 75', later: {check: [cat]}");
+    let failed = command(&world).json().exits(1).object();
+    assert_eq!(
+        failed["error"]["message"],
+        "exit code 75: it printed no handle"
+    );
+}
+
+#[test]
+fn what_a_node_that_ends_later_leaves_running_is_ended() {
+    let world = World::new();
+    let shell = "shell: 'sleep 1000 & echo ci-7; exit 75', later: {check: [cat]}";
+    chain(&world, shell);
+    command(&world).exits(75);
+    assert_eq!(world.processes(), [] as [u32; 0]);
+}
+
+#[test]
+fn records_of_looks_go_with_those_of_a_node_that_succeeds() {
+    let world = submitting("75", "");
+    let workflow = world.read("f/workflow.yaml");
+    world.write("f/workflow.yaml", format!("records: failed\n{workflow}"));
+    command(&world).exits(75);
+    time_comes(&world);
+    command(&world).exits(75);
+    world.write("code", "0");
+    time_comes(&world);
+    command(&world).exits(0);
+    assert_eq!(
+        fs::read_dir(world.path("ws/.delta/r/io/nodes"))
+            .unwrap()
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn only_a_command_ends_later() {
+    let linear = |more: &str| around(&node("a", "linear", &format!(", {more}")));
+    for (more, message) in [
+        (
+            "later: {check: [cat]}, schema_in: x",
+            "only a command ends later",
+        ),
+        ("exec: cat, later: {}", "later: has no check"),
+        (
+            "exec: cat, later: {check: ['${x}']}",
+            "${x} has no value here",
+        ),
+        ("exec: cat, later: {check: [cat], every_s: 0}", "every_s"),
+    ] {
+        let errors = errors_in(&linear(more));
+        let all = json!(errors).to_string();
+        assert!(all.contains(message), "{all}");
+    }
+}
+
+#[test]
+fn each_line_of_the_journal_may_be_the_last_and_nothing_is_submitted_twice() {
+    let build = || submitting("0", "");
+    from_each_prefix(build, "{\"built\": true}\n", |world, prefix| {
+        let submitted = fs::read_to_string(world.path("submitted")).unwrap_or_default();
+        // After ACTION_DEFERRED it is only looked at.
+        let is_deferred = prefix.contains("ACTION_DEFERRED");
+        assert_eq!(submitted.lines().count(), usize::from(!is_deferred));
+        let has_ended = prefix.contains("\"node_id\":\"a\",\"status\"");
+        assert_eq!(world.exists("looks"), !has_ended, "{prefix}");
+    });
+}
+
+#[test]
+fn a_tool_of_a_flow_cannot_end_later() {
+    let world = World::new();
+    let shell = "tools: [t], shell: 'delta-flow tool t </dev/null; code=$?; echo code $code >&2; exit $code', later: {check: [cat]}";
+    chain(&world, shell);
+    world.write(
+        "f/tools.yaml",
+        "tools:\n- {id: t, shell: 'echo ci-7; exit 75'}\n",
+    );
+    let programs = Path::new(env!("CARGO_BIN_EXE_delta-flow"))
+        .parent()
+        .unwrap();
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
+    let outcome = command(&world).env("PATH", path).exits(1);
+    let stderr = world.latest().path("io/nodes/T1/a/stderr.log");
+    let stderr = fs::read_to_string(stderr).unwrap();
+    assert!(
+        stderr.contains("a tool of a flow cannot end later"),
+        "{stderr}"
+    );
+    assert!(
+        stderr.ends_with("code 1\n"),
+        "{stderr} {}",
+        outcome.describe()
+    );
+}

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// Reads `later`.
-pub(super) fn read_later(section: &Section, out: &mut Diagnostics) -> Option<LaterRule> {
+pub(crate) fn read_later(section: &Section, out: &mut Diagnostics) -> Option<LaterRule> {
     if section.map.contains_key("later") && section.map.get("subagent") == Some(&Value::Bool(true))
     {
         let message = "later: a sub-agent's run waits by itself; remove later";

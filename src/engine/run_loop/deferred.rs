@@ -41,7 +41,10 @@ pub(super) fn defer(
     reference: &str,
 ) -> Result<()> {
     let dir = engine.ctx.run.path.join(reference);
-    let (handle, later) = match (later::handle_in(engine.ctx, &dir), &tool.later) {
+    let (handle, later) = match (
+        later::handle_in(&engine.ctx.environment.secrets(), &dir),
+        &tool.later,
+    ) {
         (Ok(handle), Some(later)) => (handle, later),
         (Err(why), _) => {
             done.observation = tool_call::show_output(
@@ -55,11 +58,7 @@ pub(super) fn defer(
         (Ok(_), None) => return Ok(()),
     };
     let chosen = chosen_times(engine, &call.name, &dir)?;
-    let now = Timestamp::now();
-    let expires_at = now.plus(chosen.expires.unwrap_or(later.expires));
-    let due_at = now
-        .plus(chosen.every.unwrap_or(later.every))
-        .min(expires_at);
+    let (due_at, expires_at) = later::first_times(later, chosen);
     engine.ctx.workspace.raise_layout()?;
     engine.log.add(&Event::ActionDeferred(DeferralEvent {
         action_id: &call.id,
@@ -252,11 +251,7 @@ fn not_yet(
         true => chosen_times(engine, name, &dir)?,
         false => ChosenTimes::default(),
     };
-    let now = Timestamp::now();
-    let expires = chosen.expires.map(|time| now.plus(time));
-    let expires_at = expires.unwrap_or(deferred.expires_at);
-    let wait = chosen.every.unwrap_or_else(|| deferred.doubled_wait());
-    let due_at = now.plus(wait).min(expires_at.max(now));
+    let (due_at, expires_at) = later::next_times(deferred, chosen);
     engine.log.add(&Event::DeferredLook(LookEvent {
         action_id: &call.id,
         exit_code: done.exit_code,

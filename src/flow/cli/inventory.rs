@@ -177,6 +177,9 @@ fn programs_of(flow: &Flow) -> BTreeMap<String, BTreeSet<String>> {
     for (node, settings) in flow.graph.nodes.iter().zip(&flow.nodes) {
         let program = settings.command.as_ref().and_then(first);
         add(program.as_ref(), format!("node {}", node.id));
+        let rule = settings.later.iter();
+        let words = rule.flat_map(|rule| manifest::fill(&rule.check, &flow.home, Path::new(".")));
+        add(words.take(1).last().as_ref(), format!("node {}", node.id));
     }
     for agent in &flow.agents {
         let program = match &agent.body {

@@ -215,6 +215,10 @@ fn end_text(task: &TaskRecord, step: &StepRecord) -> String {
             None => format!("ok, {}", format_duration(end.duration)),
         },
         (None, Some(_)) => "cancelled".to_owned(),
+        (None, None) if let Some(deferred) = &step.deferred => {
+            let (handle, due_at) = (&deferred.state.handle, deferred.state.due_at);
+            format!("waits for {handle}; next look at {due_at}")
+        }
         (None, None) => match step.attempts.due_at {
             Some(due_at) => format!("waits until {due_at}"),
             None => "running, or interrupted".to_owned(),

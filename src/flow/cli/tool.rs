@@ -7,6 +7,7 @@ use super::args::ToolArgs as Wanted;
 use crate::config::environment::Environment;
 use crate::config::tool::bind::{BaseDirs, BoundCall, bind_arguments};
 use crate::config::tool::definition::{CWD, ParameterType};
+use crate::engine::later::NOT_YET;
 use crate::engine::run_context::{self, RunContext};
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
@@ -158,6 +159,8 @@ impl CallPlace {
             exit_code = Exit::Failure as i32;
         }
         let (code, message) = failure.map(|(code, it)| (code, it.message)).unzip();
+        // What its caller would take for something that ends later.
+        let is_later = exit_code == NOT_YET && tool.partial_exit != Some(NOT_YET);
         let call = NodeToolCall {
             tool_name: tool.tool.name.clone(),
             call_id,
@@ -170,7 +173,16 @@ impl CallPlace {
         };
         record.finish(&call)?;
         pass_on_output(&mut stdout, &mut stderr, &call)?;
-        Ok(u8::try_from(exit_code).unwrap_or(Exit::Failure.code()))
+        match u8::try_from(exit_code) {
+            Ok(_) if is_later => {
+                let name = &tool.tool.name;
+                let text =
+                    format!("tool {name}: exit code 75, and a tool of a flow cannot end later");
+                Err(Error::failure(text))
+            }
+            Ok(code) => Ok(code),
+            Err(_) => Ok(Exit::Failure.code()),
+        }
     }
 
     /// A tool's argv, with its permissions before it.

@@ -2,7 +2,7 @@
 
 use super::RunPlace;
 use crate::flow::graph::{StepKey, StepRef};
-use crate::flow::record::lineage::Attempts;
+use crate::flow::record::lineage::{Attempts, DeferredStep};
 use crate::flow::record::{BegunBefore, OwnRun};
 use crate::record::metadata;
 use crate::text::digest::sha256;
@@ -24,6 +24,8 @@ pub(super) struct AttemptState {
     pub begun_before: HashMap<(String, String), BegunBefore>,
     /// The runs that the last attempts of steps went on with.
     pub own_runs: HashMap<StepKey, KeptRun>,
+    /// What attempts have begun and what ends later.
+    pub deferred: HashMap<StepKey, DeferredStep>,
     /// The names under which the outputs of steps are kept.
     pub cache_keys: HashMap<StepKey, String>,
 }

@@ -2,21 +2,25 @@
 
 use super::agents::begin_agent;
 use super::answered::RecordedAnswer;
+use super::deferred::look;
 use super::finish::{fail_helper, finish, judge};
 use super::nested::begin_nested;
 use super::prepare::{BeginningStep, prepare, prepare_helper, text_of};
-use super::programs::WaitingProgram;
+use super::programs::{ActiveProgram, ProgramRole, WaitingProgram};
 use super::remember::{assemble, time_for};
 use super::{FlowEngine, Need, RunPlace, SuspendedStep};
+use crate::engine::attached;
+use crate::engine::later::{self, LookInput};
 use crate::engine::run_context::{DEADLINE, ENGINE_PID, LEDGERS};
 use crate::error::Result;
 use crate::flow::context::select::{AssembledContext, NoContext};
 use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
-use crate::flow::manifest::{AgentBody, Denied, PayloadForm, WaitTime, fill};
+use crate::flow::manifest::{AgentBody, Denied, Flow, PayloadForm, WaitTime, fill};
 use crate::flow::record::{
     AttemptEnd, NodeStart, ProgramInput, attempt, cache, check_schema, denied_tools, not_started,
 };
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
 use crate::unix::process::{Command, Variable};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -32,7 +36,9 @@ pub(super) fn begin(engine: &mut FlowEngine<'_>, step: StepRef) -> Result<()> {
         .or(engine.queue.input_fault(&engine.place, &step));
     let input = router.input(ix);
     let counts = engine.attempts.of(step.key);
-    if engine.options.pause_before.contains(&node) && !counts.pause_acknowledged {
+    let is_deferred = engine.attempts.deferred.contains_key(&step.key);
+    let pauses = engine.options.pause_before.contains(&node) && !is_deferred;
+    if pauses && !counts.pause_acknowledged {
         let why = SuspendedStep::new(Need::Look, String::new());
         engine.suspend(step, why);
         return Ok(());
@@ -40,8 +46,11 @@ pub(super) fn begin(engine: &mut FlowEngine<'_>, step: StepRef) -> Result<()> {
     let beginning = BeginningStep {
         step,
         input: input.unwrap_or_else(|| "null".into()),
-        attempt: counts.last + 1,
+        attempt: counts.last + u32::from(!is_deferred),
     };
+    if is_deferred {
+        return look(engine, &beginning);
+    }
     if let Some(failure) = failed_early {
         return fail_unstarted(engine, &beginning, failure, None);
     }
@@ -253,7 +262,6 @@ fn spawn(engine: &mut FlowEngine<'_>, waiting: WaitingProgram) -> Result<()> {
     let WaitingProgram {
         mut active,
         prepared,
-        call_id,
         ..
     } = waiting;
     let node = active.step.node;
@@ -261,7 +269,8 @@ fn spawn(engine: &mut FlowEngine<'_>, waiting: WaitingProgram) -> Result<()> {
         // What it says goes to the terminal.
         engine.table.erase();
     }
-    let hidden = match active.asks {
+    env.extend(later_variables(flow, &active)?);
+    let hidden = match active.asks() {
         Some(_) => Ok(programs.credentials.hidden()),
         None => programs.credentials.variables(flow, node, programs.signals),
     };
@@ -278,11 +287,11 @@ fn spawn(engine: &mut FlowEngine<'_>, waiting: WaitingProgram) -> Result<()> {
         argv: &prepared.argv,
         dir: &prepared.dir,
         env: &env,
-        call_id: &call_id,
+        call_id: &active.call_id,
         stdin: prepared.record.stdin,
         stdout: prepared.record.stdout,
         stderr: prepared.record.stderr,
-        timeout: match &active.asks {
+        timeout: match active.asks() {
             Some(ask) => time_for(flow, ask),
             None => flow.nodes[node].timeout,
         },
@@ -297,7 +306,7 @@ fn spawn(engine: &mut FlowEngine<'_>, waiting: WaitingProgram) -> Result<()> {
     let failure = not_started(&prepared.argv[0], &error);
     let figures = (Duration::ZERO, None);
     attempt::record_end(&active.io, error.code(), figures, &mut programs.linked)?;
-    if active.asks.is_some() {
+    if active.asks().is_some() {
         return fail_helper(engine, active, &failure.message);
     }
     let ended = AttemptEnd {
@@ -305,6 +314,22 @@ fn spawn(engine: &mut FlowEngine<'_>, waiting: WaitingProgram) -> Result<()> {
         ..AttemptEnd::default()
     };
     judge(engine, &active.step, Err(failure), ended)
+}
+
+/// The variables of a program that may begin something which ends later, and of a look at that.
+fn later_variables(flow: &Flow, active: &ActiveProgram) -> Result<[Variable; 3]> {
+    let may_choose = flow.nodes[active.step.node].later.is_some() && active.asks().is_none();
+    let look = match &active.role {
+        ProgramRole::Look(look) => Some(LookInput {
+            handle: &look.handle,
+            is_last: look.is_last,
+        }),
+        ProgramRole::Attempt | ProgramRole::Helper(_) => None,
+    };
+    if may_choose {
+        files::make_dirs(&active.io.join(attached::DIR))?;
+    }
+    Ok(later::variables(may_choose, &active.io, look))
 }
 
 /// The variables by which a program knows its step and its run.

@@ -22,6 +22,8 @@ mod remember;
 mod agents;
 mod nested;
 mod finish;
+mod deferred;
+mod program_end;
 mod begin;
 mod wait;
 mod resume;

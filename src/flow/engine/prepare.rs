@@ -2,7 +2,7 @@
 
 use super::FlowEngine;
 use super::attempt_runs::KeptRun;
-use super::programs::{ActiveProgram, WaitingProgram};
+use super::programs::{ActiveProgram, ProgramRole, WaitingProgram};
 use crate::error::Result;
 use crate::flow::context::helper::HelperQuestion;
 use crate::flow::graph::{Payload, StepRef};
@@ -48,7 +48,7 @@ pub(super) fn prepare(
     }
     let counts = engine.attempts.counts.entry(step.key).or_default();
     counts.last = beginning.attempt;
-    await_launch(engine, beginning, (prepared, call_id), None);
+    await_launch(engine, beginning, (prepared, call_id), ProgramRole::Attempt);
     Ok(())
 }
 
@@ -74,15 +74,17 @@ pub(super) fn prepare_helper(
     let name = (&*step.task, name.as_str());
     let prepared = attempt::prepare_attempt(&place.run.path, name, given, &mut programs.linked)?;
     let call_id = format!("{}.{}", engine.calls_of_helpers(), hex(12));
-    await_launch(engine, beginning, (prepared, call_id), Some(ask));
+    let role = ProgramRole::Helper(ask);
+    await_launch(engine, beginning, (prepared, call_id), role);
     Ok(())
 }
 
-fn await_launch(
+/// Queues a program that is to be started.
+pub(super) fn await_launch(
     engine: &mut FlowEngine<'_>,
     beginning: &BeginningStep,
     (prepared, call_id): (PreparedAttempt, String),
-    asks: Option<HelperQuestion>,
+    role: ProgramRole,
 ) {
     let (programs, step) = (&mut engine.programs, &beginning.step);
     programs.spent.note(step.key, &prepared.reference);
@@ -93,10 +95,10 @@ fn await_launch(
             since: Instant::now(),
             failure: None,
             cancelled: false,
-            asks,
+            call_id,
+            role,
         },
         prepared,
-        call_id,
         attempt: beginning.attempt,
         is_recorded: false,
     });

@@ -26,15 +26,39 @@ pub(super) struct ActiveProgram {
     pub failure: Option<Failure>,
     /// Its step was cancelled.
     pub cancelled: bool,
-    /// The question about the node's context; none of an attempt.
-    pub asks: Option<HelperQuestion>,
+    /// Of its processes.
+    pub call_id: String,
+    pub role: ProgramRole,
+}
+
+/// The part of a program in a step.
+pub(super) enum ProgramRole {
+    Attempt,
+    /// It answers a question about the node's context.
+    Helper(HelperQuestion),
+    Look(StepLook),
+}
+
+/// A look at what a step has begun.
+#[derive(Clone, Debug)]
+pub(super) struct StepLook {
+    pub handle: String,
+    pub is_last: bool,
+}
+
+impl ActiveProgram {
+    pub(super) fn asks(&self) -> Option<&HelperQuestion> {
+        match &self.role {
+            ProgramRole::Helper(ask) => Some(ask),
+            ProgramRole::Attempt | ProgramRole::Look(_) => None,
+        }
+    }
 }
 
 /// A program that starts when its beginning is on disk.
 pub(super) struct WaitingProgram {
     pub active: ActiveProgram,
     pub prepared: PreparedAttempt,
-    pub call_id: String,
     pub attempt: u32,
     /// The beginning is on disk.
     pub is_recorded: bool,

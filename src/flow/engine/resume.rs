@@ -137,6 +137,9 @@ fn go_on(
                 .records
                 .iter()
                 .for_each(|it| spent.note(step.key, it));
+            let deferred = record.deferred.clone();
+            let deferred = deferred.map(|deferred| (step.key, deferred));
+            engine.attempts.deferred.extend(deferred);
         }
         if attempts.last > 0 || attempts.pause_acknowledged {
             engine.attempts.counts.insert(step.key, attempts);

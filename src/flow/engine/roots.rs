@@ -76,6 +76,7 @@ pub(super) fn harvest(engine: &mut FlowEngine<'_>, number: usize) {
 fn cancel(engine: &mut FlowEngine<'_>, key: StepKey) {
     engine.queue.cancel(key);
     engine.attempts.counts.remove(&key);
+    engine.attempts.deferred.remove(&key);
     engine.programs.cancel(key);
 }
 

@@ -1,7 +1,7 @@
 //! Waiting for programs and for inputs.
 
 use super::FlowEngine;
-use super::finish::end_program;
+use super::program_end::end_program;
 use crate::error::{Error, Result, reason};
 use crate::flow::view::progress_table::RunningProgram;
 use crate::text::timestamp::Timestamp;

@@ -174,7 +174,7 @@ pub(crate) fn inward(
                 format!("{agents} is an agent's; write ${{{FLOW_HOME}}}"),
             );
         }
-        replace(value);
+        inward_names(value);
     }
     given
 }
@@ -208,12 +208,14 @@ fn mentions(value: &Value, name: &str) -> bool {
     }
 }
 
-fn replace(value: &mut Value) {
+/// Gives the flow's directory the name that templates know.
+pub(super) fn inward_names(value: &mut Value) {
     match value {
         Value::String(text) => {
             *text = text.replace(&format!("${{{FLOW_HOME}}}"), &format!("${{{AGENT_HOME}}}"));
         }
-        Value::Array(items) => items.iter_mut().for_each(replace),
+        Value::Array(items) => items.iter_mut().for_each(inward_names),
+        Value::Object(members) => members.values_mut().for_each(inward_names),
         _ => {}
     }
 }

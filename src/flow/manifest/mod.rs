@@ -34,7 +34,7 @@ mod load;
 
 use super::graph::topology::{Graph, NodeIx};
 use super::schema::JsonSchema;
-use crate::config::tool::definition::Word;
+use crate::config::tool::definition::{LaterRule, Word};
 use crate::text::names::named_enum;
 use asked::AskedModel;
 use cli_profile::CliProfile;
@@ -111,6 +111,8 @@ pub(crate) struct NodeSettings {
     pub agent: Option<usize>,
     /// None on a deterministic node: its role's default operation.
     pub command: Option<NodeCommand>,
+    /// Its command may begin something that ends later.
+    pub later: Option<LaterRule>,
     /// It runs nothing, and waits for this time.
     pub wait: Option<WaitTime>,
     /// The directory of the flow that it is, absolute.

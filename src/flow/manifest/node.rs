@@ -8,7 +8,7 @@ use super::file_pattern::FilePattern;
 use super::items::{begin_item, key_path, read_limit, read_mappings, read_texts};
 use super::memory::StoreName;
 use super::problem::{Code, Manifest};
-use super::waiting::read_wait;
+use super::waiting::{read_later_rule, read_wait};
 use super::{ContextChoice, NodeKind, NodeSettings, PayloadForm, ResumePolicy};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Word;
@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// The keys of a node.
-pub const KEYS: [&str; 33] = [
+pub const KEYS: [&str; 34] = [
     "id",
     "name",
     "kind",
@@ -34,6 +34,7 @@ pub const KEYS: [&str; 33] = [
     "exec",
     "shell",
     "flow",
+    "later",
     "wait",
     "timeout_ms",
     "retries",
@@ -199,6 +200,7 @@ fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -
         tools: None,
         agent: None,
         command: command::read_command(node.map, at, out),
+        later: read_later_rule(node, at, out),
         wait: read_wait(node, out),
         flow: None,
         timeout: match node.read_count("timeout_ms", out) {

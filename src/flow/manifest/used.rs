@@ -26,6 +26,9 @@ pub(super) fn used_paths(
     for command in of_nodes.chain(of_memory) {
         paths.extend(command.files(home));
     }
+    let later = nodes.iter().flatten();
+    let later = later.filter_map(|node| node.later.as_ref());
+    paths.extend(later.flat_map(|rule| files_of(&rule.check, home)));
     for agent in agents.iter().flatten() {
         match &agent.body {
             AgentBody::Command(command) => paths.extend(command.files(home)),

@@ -1,11 +1,16 @@
-//! The key `wait` of a node, which runs nothing and waits for a time.
+//! The keys `wait` and `later` of a node: it runs nothing and waits for a time, or its command may begin something that
+//! ends without it.
 //!
 //! Unaware of how a run waits.
 
+use super::command::inward_names;
 use crate::config::pricing::parse_deadline;
 use crate::config::section::{Diagnostics, Section};
-use crate::config::tool::definition::LONGEST_WAIT;
+use crate::config::tool::definition::{LONGEST_WAIT, LaterRule};
+use crate::config::tool::later::read_later;
 use crate::text::timestamp::{Timestamp, parse_span};
+use crate::text::yaml::Step;
+use serde_json::Map;
 use std::time::Duration;
 
 /// The time for which a node waits.
@@ -24,6 +29,18 @@ impl WaitTime {
             Self::At(time) => time,
         }
     }
+}
+
+/// Reads `later`, as a tool of an agent has it.
+pub(super) fn read_later_rule(
+    node: &Section,
+    at: &[Step],
+    out: &mut Diagnostics,
+) -> Option<LaterRule> {
+    let mut later = node.map.get("later")?.clone();
+    inward_names(&mut later);
+    let map = Map::from_iter([("later".to_owned(), later)]);
+    read_later(&Section::new(&map, at.to_vec()), out)
 }
 
 /// Reads `wait: {for: 2h}` or `{at: TIME}`.

@@ -2,6 +2,7 @@
 //!
 //! Unaware of the other files.
 
+use super::command::FORMS;
 use super::defaults::{Defaults, read_defaults};
 use super::derive::derive_roles;
 use super::items::key_path;
@@ -306,6 +307,7 @@ fn check_role(manifest: &mut Manifest, node: &NodeDraft) {
     let (has_role, has_form) = (node.role.is_some(), node.form.is_some());
     let form = node.form.unwrap_or("command");
     let waits = node.settings.wait.is_some();
+    let has_command = node.form.is_some_and(|form| FORMS.contains(&form));
     for (is_wrong, code, key, message) in [
         (is_start && is_agent, Code::StartNotDeterministic, "kind",
          "a start is deterministic; make a linear node after it the agent"),
@@ -323,6 +325,8 @@ fn check_role(manifest: &mut Manifest, node: &NodeDraft) {
          "an agent needs agent_id: which of agents.yaml it is"),
         (node.flow.is_some() && node.settings.command.is_some(), Code::ManifestInvalid, "flow",
          "a node is a flow or runs a command; keep one of the two"),
+        (node.settings.later.is_some() && !has_command, Code::ManifestInvalid, "later",
+         "only a command ends later; give the node one"),
         (has_role && waits && node.role != Some(Role::Linear), Code::ManifestInvalid, "wait",
          "only a linear node waits; put one before or after it"),
         (waits && (has_form || is_agent), Code::ManifestInvalid, "wait",

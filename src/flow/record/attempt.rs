@@ -18,6 +18,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// Behind the name of a node: the directories of looks at what it has begun.
+pub(crate) const LOOK: &str = ".look";
+
 /// Most bytes of a program's stderr that its failure quotes.
 const SAID: u64 = 2000;
 
@@ -138,6 +141,11 @@ pub(crate) fn lower_records(
         let Some((parent, name)) = reference.rsplit_once('/') else {
             continue;
         };
+        let rest = name.strip_prefix(node).unwrap_or_default();
+        let node = match rest.starts_with(LOOK) {
+            true => &name[..node.len() + LOOK.len()],
+            false => node,
+        };
         let number = name.strip_prefix(node).and_then(|it| it.strip_prefix('_'));
         let number: u32 = number.and_then(|it| it.parse().ok()).unwrap_or(1);
         for number in 1..number.min(MOST) {
@@ -166,7 +174,7 @@ pub(crate) fn remove_records(
         .and_then(|it| it.strip_prefix('/'));
     let again = name.and_then(|name| name.strip_prefix(node));
     let again = again.map(|again| {
-        let helpers = [".embedder", ".tokenizer"].into_iter();
+        let helpers = [".embedder", ".tokenizer", LOOK].into_iter();
         helpers.fold(again, |rest, helper| {
             rest.strip_prefix(helper).unwrap_or(rest)
         })

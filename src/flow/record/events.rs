@@ -96,6 +96,8 @@ pub(crate) struct AttemptEnd {
     pub partial: bool,
     /// Its records do not stay.
     pub records_removed: bool,
+    /// The records of the look that has found the end, from the run's directory.
+    pub look_ref: Option<String>,
 }
 
 impl AttemptEnd {
@@ -256,6 +258,7 @@ impl EventWriter<'_> {
             if let Some(bytes) = end.context_bytes() {
                 line.put("context_bytes", &bytes);
             }
+            line.put_some("execution_ref", end.look_ref.as_ref());
             if end.records_removed {
                 line.put("records_removed", &true);
             }
@@ -301,6 +304,36 @@ impl EventWriter<'_> {
                 line.put("cpu_ms", &(used.cpu.as_millis() as u64));
             }
         });
+    }
+
+    /// What a program has begun ends later. Returns the time of the event, as [`Self::add_look`] does.
+    pub(crate) fn add_deferral(
+        &mut self,
+        step: &StepRef,
+        handle: &str,
+        times: (Timestamp, Timestamp),
+        execution_ref: &str,
+    ) -> Timestamp {
+        self.add_step_event(EventKind::ActionDeferred, step, |line| {
+            line.put("handle", handle);
+            put_times(line, times);
+            line.put("execution_ref", execution_ref);
+        })
+    }
+
+    /// A look has not found the end of what a program has begun.
+    pub(crate) fn add_look(
+        &mut self,
+        step: &StepRef,
+        exit_code: Option<i32>,
+        times: (Timestamp, Timestamp),
+        execution_ref: &str,
+    ) -> Timestamp {
+        self.add_step_event(EventKind::DeferredLook, step, |line| {
+            line.put("exit_code", &exit_code);
+            put_times(line, times);
+            line.put("execution_ref", execution_ref);
+        })
     }
 
     /// A program has called a tool; `execution_ref` is the directory of the call's records.
@@ -378,6 +411,12 @@ pub(crate) fn put_input(line: &mut Object<'_>, input: &Output) {
         }
         Output::Identity => {}
     }
+}
+
+/// When something is looked at next, and for the last time.
+fn put_times(line: &mut Object<'_>, (due_at, expires_at): (Timestamp, Timestamp)) {
+    line.put("due_at", &due_at.to_string())
+        .put("expires_at", &expires_at.to_string());
 }
 
 fn put_failure(line: &mut Object<'_>, failure: &Failure) {

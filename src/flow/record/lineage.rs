@@ -10,6 +10,7 @@ use crate::flow::graph::Failure;
 use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
+use crate::record::state::Deferred;
 use crate::text::timestamp::Timestamp;
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -59,6 +60,18 @@ pub(crate) struct StepRecord {
     is_taken_back: bool,
     /// The run that the last attempt goes on with.
     own_run: Option<OwnRun>,
+    /// What the last attempt has begun, if it ends later.
+    pub deferred: Option<DeferredStep>,
+}
+
+/// What an attempt has begun and what ends without it.
+#[derive(Clone, Debug)]
+pub(crate) struct DeferredStep {
+    pub state: Deferred,
+    /// `DELTA_CALL_ID` of the attempt and of all looks.
+    pub call_id: String,
+    /// The attempt's directory of records, from the run's directory.
+    pub reference: String,
 }
 
 /// What was before a step that is begun anew: the same node was begun in the same task, and that is over.
@@ -191,6 +204,8 @@ impl Lineage {
         match line.kind {
             EventKind::Flow(event) => task.add(event, line),
             EventKind::Error => task.update_open(line, |step| step.fail_attempt(line)),
+            EventKind::ActionDeferred => task.update_open(line, |step| step.defer(line)),
+            EventKind::DeferredLook => task.update_open(line, |step| step.add_look(line)),
             EventKind::SystemMessage if line.paused == Some(true) => {
                 self.pausing.extend(StepName::of(line));
             }
@@ -258,7 +273,7 @@ impl Lineage {
         let is_of = |id: &str| root.is_none_or(|root| id.split('.').next() == Some(root));
         let tasks = self.tasks.iter().filter(|(id, _)| is_of(id));
         let steps = tasks.flat_map(|(_, task)| &task.steps);
-        let running = steps.filter(|step| step.is_running);
+        let running = steps.filter(|step| step.is_running || step.deferred.is_some());
         running.filter_map(|step| step.call_id.clone()).collect()
     }
 
@@ -307,20 +322,46 @@ impl StepRecord {
     }
 
     fn begin_attempt(&mut self, line: &Line<'_>) {
-        let reference = line.execution_ref.as_deref();
         self.attempts.last = line.attempt.unwrap_or_default() as u32;
         self.attempts.retry_at = None;
         self.attempts.due_at = line.due_at.as_deref().and_then(Timestamp::parse);
         self.is_running = true;
         self.call_id = line.call_id.as_deref().map(str::to_owned);
-        self.records.extend(reference.map(str::to_owned));
+        self.add_records(line);
         self.own_run = own_run_of(line);
+        self.deferred = None;
         self.command = line.resolved_command.as_deref().map(str::to_owned);
         self.denied.clear();
         self.calls.clear();
     }
 
+    /// Only an attempt that has a program and no end is deferred.
+    fn defer(&mut self, line: &Line<'_>) {
+        let call_id = self.call_id.as_ref().filter(|_| self.is_running);
+        if let (Some(call_id), Some(reference)) = (call_id, line.execution_ref.as_deref()) {
+            self.deferred = Some(DeferredStep {
+                state: Deferred::of(line),
+                call_id: call_id.clone(),
+                reference: reference.to_owned(),
+            });
+            self.is_running = false;
+        }
+    }
+
+    fn add_look(&mut self, line: &Line<'_>) {
+        if let Some(deferred) = &mut self.deferred {
+            deferred.state.add_look(line);
+            self.add_records(line);
+        }
+    }
+
+    fn add_records(&mut self, line: &Line<'_>) {
+        let reference = line.execution_ref.as_deref();
+        self.records.extend(reference.map(str::to_owned));
+    }
+
     fn fail_attempt(&mut self, line: &Line<'_>) {
+        self.deferred = None;
         self.attempts.failed += 1;
         self.attempts.retry_at = line.retry_at.as_deref().and_then(Timestamp::parse);
         self.is_running = false;
@@ -344,6 +385,8 @@ impl StepRecord {
     fn end(&mut self, line: &Line<'_>) {
         let failed = line.status.as_deref() == Some("failure");
         self.is_running = false;
+        self.deferred = None;
+        self.add_records(line);
         self.end = Some(StepEnd {
             failure: failed.then(|| failure_of(line)),
             cached: line.cached == Some(true),

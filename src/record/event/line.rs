@@ -302,12 +302,15 @@ impl<'a> Line<'a> {
     /// A call that ends later, or a look at one, for people.
     pub(crate) fn deferral(&self) -> String {
         let due = date_and_time(self.due_at.as_deref().unwrap_or("?"));
-        match (&self.handle, self.exit_code) {
+        let step = self.step();
+        let step = step.map_or_else(String::new, |(task, node)| format!("{task} {node}: "));
+        let text = match (&self.handle, self.exit_code) {
             (Some(handle), _) => format!("ends later ({}); look at {due}", in_short(handle, 60)),
             (None, Some(75)) => format!("has not ended; look again at {due}"),
             (None, Some(code)) => format!("unknown, exit code {code}; look again at {due}"),
             (None, None) => format!("unknown; look again at {due}"),
-        }
+        };
+        step + &text
     }
 
     /// Attachments that requests lack from now on, for people.

@@ -37,42 +37,58 @@ impl Deferred {
     const LONGEST: u32 = 10;
 
     /// The state that `ACTION_DEFERRED` says.
-    pub(super) fn of(line: &Line<'_>) -> Self {
+    pub(crate) fn of(line: &Line<'_>) -> Self {
+        let handle = line.handle.as_deref().unwrap_or_default();
+        let recorded_at = line.time().unwrap_or_else(Timestamp::now);
+        Self::new(handle.to_owned(), times_of(line), recorded_at)
+    }
+
+    /// The state after a deferral. `times`: when it is looked at next, and for the last time.
+    pub(crate) fn new(
+        handle: String,
+        times: (Timestamp, Timestamp),
+        recorded_at: Timestamp,
+    ) -> Self {
         let mut deferred = Self {
-            handle: line.handle.as_deref().unwrap_or_default().to_owned(),
-            due_at: Timestamp::from_millis(0),
-            expires_at: Timestamp::from_millis(0),
-            since: line.time().unwrap_or_else(Timestamp::now),
+            handle,
+            due_at: times.0,
+            expires_at: times.1,
+            since: recorded_at,
             wait: Duration::ZERO,
             first_wait: Duration::ZERO,
             has_failed_look: false,
-            recorded_at: Timestamp::from_millis(0),
+            recorded_at,
         };
-        deferred.read_times(line);
+        deferred.set_times(times, recorded_at);
         deferred.first_wait = deferred.wait;
         deferred
     }
 
     /// Takes over what `DEFERRED_LOOK` says.
-    pub(super) fn add_look(&mut self, line: &Line<'_>) {
+    pub(crate) fn add_look(&mut self, line: &Line<'_>) {
+        let recorded_at = line.time().unwrap_or(self.recorded_at);
+        self.note_look(line.exit_code, times_of(line), recorded_at);
+    }
+
+    /// Takes over a look that has not found an end.
+    pub(crate) fn note_look(
+        &mut self,
+        exit_code: Option<i64>,
+        times: (Timestamp, Timestamp),
+        recorded_at: Timestamp,
+    ) {
         let doubled = self.doubled_wait();
-        self.read_times(line);
+        self.set_times(times, recorded_at);
         if self.wait != doubled {
             // The look has chosen it.
             self.first_wait = self.wait;
         }
-        self.has_failed_look |= line.exit_code != Some(NOT_YET);
+        self.has_failed_look |= exit_code != Some(NOT_YET);
     }
 
-    /// A time that is missing, or is none, has come.
-    fn read_times(&mut self, line: &Line<'_>) {
-        let time = |text: &Option<_>| {
-            let text: Option<&std::borrow::Cow<'_, str>> = text.as_ref();
-            let time = text.and_then(|text| Timestamp::parse(text));
-            time.unwrap_or_else(|| Timestamp::from_millis(0))
-        };
-        (self.due_at, self.expires_at) = (time(&line.due_at), time(&line.expires_at));
-        self.recorded_at = line.time().unwrap_or(self.recorded_at);
+    fn set_times(&mut self, times: (Timestamp, Timestamp), recorded_at: Timestamp) {
+        (self.due_at, self.expires_at) = times;
+        self.recorded_at = recorded_at;
         // The event is written a moment after the time is chosen, which is in whole seconds.
         let millis = self.due_at.since(self.recorded_at).as_millis() as u64;
         self.wait = Duration::from_secs(millis.div_ceil(1000));
@@ -90,6 +106,18 @@ impl Deferred {
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
         now >= self.due_at || now.plus(SET_BACK) < self.recorded_at
     }
+}
+
+/// A time that is missing, or is none, has come.
+fn times_of(line: &Line<'_>) -> (Timestamp, Timestamp) {
+    let time = |text: Option<&str>| {
+        let time = text.and_then(Timestamp::parse);
+        time.unwrap_or_else(|| Timestamp::from_millis(0))
+    };
+    (
+        time(line.due_at.as_deref()),
+        time(line.expires_at.as_deref()),
+    )
 }
 
 /// Calls that a run waits for, and nothing else.

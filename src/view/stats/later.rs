@@ -29,6 +29,8 @@ impl Waiting {
         let place = self.open.iter().position(|open| open == id);
         let mut waited = Waited::default();
         match (&line.kind, place) {
+            // What a flow's node has begun is not a call.
+            _ if line.node_id.is_some() => {}
             (EventKind::ActionDeferred, None) => {
                 self.open.push(id.to_owned());
                 self.since = self.since.or(at);
