@@ -322,7 +322,7 @@ fn nothing_but_the_proxy_leads_out() {
         format!("open(F, \"<\", \"/proc/{pid}/fd/0\")"),
         // setns with a namespace of the host.
         format!("open(F, \"<\", \"/proc/{pid}/ns/net\") && syscall(308, fileno(F), 0) == 0"),
-        format!("open(F, \"<\", \"/proc/\" . getppid() . \"/ns/net\")"),
+        "open(F, \"<\", \"/proc/\" . getppid() . \"/ns/net\")".to_owned(),
     ] {
         let script = format!("perl -MSocket -e 'print(({way}) ? 1 : 0)'");
         let outcome = sandbox(&world, &["--rw", ".", "--allow-host", "open.test"], &script).end();

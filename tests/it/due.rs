@@ -22,7 +22,7 @@ fn change_entry(world: &World, change: impl FnOnce(&mut Value)) {
 fn is_due(world: &World) {
     let_time_pass(&world.latest(), &["due_at"]);
     change_entry(world, |entry| {
-        entry["due_at"] = json!("2026-01-02T03:04:05.678Z")
+        entry["due_at"] = json!("2026-01-02T03:04:05.678Z");
     });
 }
 

@@ -152,7 +152,7 @@ fn a_wait_is_of_a_linear_node_that_runs_nothing() {
     ] {
         has_only(&linear(more), "manifest_invalid", &["a"], message);
     }
-    let nodes = [start().replace("}", ", wait: {for: 2h}}"), exit()];
+    let nodes = [start().replace('}', ", wait: {for: 2h}}"), exit()];
     let message = "only a linear node waits";
     has_only(&flow(&nodes, "s>x"), "manifest_invalid", &["s"], message);
 }

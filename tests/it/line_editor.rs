@@ -140,6 +140,11 @@ fn a_killed_chat_leaves_the_terminal_as_it_was() {
     terminal.types("half a line");
     terminal.shows("half a line");
     let editors = children(running.pid());
+    let waits = |pid: &String| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.is_ok_and(|stat| stat.contains(") S "))
+    };
+    eventually("the editor waits for keys", || editors.iter().all(waits));
     running.signal(Signal::KILL);
     running.wait();
     let is_there = |pid: &String| Path::new(&format!("/proc/{pid}/fd/0")).exists();

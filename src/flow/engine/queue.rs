@@ -61,10 +61,9 @@ impl Queue {
         while self.has_timer_due(now)
             && let Some((_, key)) = self.timers.pop_first()
         {
-            let woken = self.suspended.remove(&key);
-            woken
-                .into_iter()
-                .for_each(|(step, _)| self.ready.push_back(step));
+            if let Some((step, _)) = self.suspended.remove(&key) {
+                self.ready.push_back(step);
+            }
         }
     }
 

@@ -276,12 +276,19 @@ mod tests {
         clients.collect()
     }
 
+    /// Waits until there is something to read or to accept.
+    fn wait_for(socket: &impl AsFd) {
+        let mut fds = [PollFd::new(socket, PollFlags::IN)];
+        poll(&mut fds, None).unwrap();
+    }
+
     #[test]
     fn a_crowd_of_newcomers_leaves_others_their_turn() {
         let mut proxy = proxy();
         let _clients = clients(&proxy, MOST_ACCEPTED + 1);
+        wait_for(&proxy.listener);
         proxy.accept(Instant::now());
-        assert_eq!(proxy.connections.len(), MOST_ACCEPTED);
+        assert!((1..=MOST_ACCEPTED).contains(&proxy.connections.len()));
     }
 
     #[test]
@@ -289,7 +296,8 @@ mod tests {
         let mut proxy = proxy();
         let mut clients = clients(&proxy, MOST_CONNECTIONS + 1);
         let now = Instant::now();
-        for _ in 0..=MOST_CONNECTIONS / MOST_ACCEPTED {
+        while proxy.connections.len() < MOST_CONNECTIONS {
+            wait_for(&proxy.listener);
             proxy.accept(now);
         }
         assert_eq!(proxy.connections.len(), MOST_CONNECTIONS);
@@ -303,13 +311,14 @@ mod tests {
         // The oldest of all has asked, and waits for a lookup.
         (clients[0].write_all(b"CONNECT a.test:443 HTTP/1.1\r\n\r\n")).unwrap();
         let asked = &mut proxy.connections[0];
-        let mut fds = [PollFd::from_borrowed_fd(asked.socket(), PollFlags::IN)];
-        poll(&mut fds, None).unwrap();
+        wait_for(&asked.socket());
         let (client, other) = (PollFlags::IN, PollFlags::empty());
         asked.advance(Ready { client, other }, &mut proxy.desk);
+        wait_for(&proxy.listener);
         proxy.accept(now + Duration::from_secs(1));
         assert_eq!(proxy.connections.len(), MOST_CONNECTIONS);
         assert!(proxy.connections[0].is_queued());
+        wait_for(&clients[1]);
         let closed: Vec<usize> = (0..clients.len())
             .filter(|index| is_closed(&mut clients[*index]))
             .collect();

@@ -178,7 +178,8 @@ mod tests {
     }
 
     fn text(lines: &[Value]) -> String {
-        lines.iter().map(|line| format!("{line}\n")).collect()
+        let lines: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
+        lines.concat()
     }
 
     fn read(journal: &str) -> Run<'_> {
