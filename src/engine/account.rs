@@ -37,7 +37,7 @@ const SETTLEMENT: Duration = Duration::from_millis(50);
 /// The estimate of an answer, in tokens, if the agent sets no limit.
 const USUAL_ANSWER: u64 = 4096;
 
-/// Makes the ledger of a run that starts others and asks no model itself. Returns the value of [`LEDGERS`] for
+/// Makes the ledger of a run that starts others and asks no model itself. Returns the value of `LEDGERS` for
 /// its programs.
 ///
 /// # Errors
@@ -203,7 +203,7 @@ impl Account {
         self.rules = rules;
     }
 
-    /// The value of [`LEDGERS`] for the run's programs.
+    /// The value of `LEDGERS` for the run's programs.
     pub(crate) fn variable(&self, run: &RunDir) -> String {
         let until = self.pots.last().and_then(|own| own.until);
         ledgers_variable(&self.rules.outer, run, &self.rules.budget, until)
