@@ -7,6 +7,7 @@
 mod outer;
 mod pot;
 
+#[cfg(feature = "flow")]
 pub(crate) use outer::{end_of_last, outer_runs};
 
 use crate::config::agent::Agent;
