@@ -204,7 +204,7 @@ fn a_look_attaches_to_the_result_of_the_call_that_has_ended() {
 
 #[test]
 fn the_bytes_of_an_attachment_are_those_that_were_judged_whatever_its_writer_does() {
-    let tool = r#"- {name: attach, shell: 'cd "$DELTA_ATTACH"; (trap "" HUP TERM; while :; do cat "$CWD/p.png" > a; cat "$CWD/q.png" > a; done) & sleep 0.1'}"#;
+    let tool = r#"- {name: attach, shell: 'cd "$DELTA_ATTACH"; (trap "" HUP TERM; while :; do cat "$CWD/p.png" > a; cat "$CWD/q.png" > a; done) & until test -s a; do :; done'}"#;
     let world = World::with_tools(tool);
     world.write("ws/p.png", png(3, 2, &vec![1; 100_000]));
     world.write("ws/q.png", png(4, 2, &vec![2; 200_000]));
