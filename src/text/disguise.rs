@@ -26,37 +26,24 @@ pub(crate) fn is_unseen(c: char) -> bool {
 /// Text without control characters, which could move the cursor or change the terminal, and without those that
 /// change its direction.
 pub(crate) fn printable(text: &str) -> String {
-    let shown = |c: char| {
-        if disguises(c) && c != '\n' && c != '\t' {
-            '\u{FFFD}'
-        } else {
-            c
-        }
-    };
-    text.chars().map(shown).collect()
+    let is_meant = |c| disguises(c) && c != '\n' && c != '\t';
+    replaced(text, is_meant, |_, out| out.push('\u{FFFD}'))
 }
 
 /// The same on one line: what is printed a line each, such as names of files, cannot look like another line.
 pub(crate) fn printable_line(text: &str) -> String {
-    let shown = |c: char| if disguises(c) { '\u{FFFD}' } else { c };
-    text.chars().map(shown).collect()
+    replaced(text, disguises, |_, out| out.push('\u{FFFD}'))
 }
 
 /// JSON of the same value in which no character controls the terminal or changes the direction of text. Such characters
 /// can be in strings only.
 pub(crate) fn printable_json(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if disguises(c) && !matches!(c, '\n' | '\t' | '\r') {
-            let mut units = [0; 2];
-            for unit in c.encode_utf16(&mut units) {
-                out.push_str(&format!("\\u{unit:04x}"));
-            }
-        } else {
-            out.push(c);
+    let is_meant = |c| disguises(c) && !matches!(c, '\n' | '\t' | '\r');
+    replaced(text, is_meant, |c, out| {
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            out.push_str(&format!("\\u{unit:04x}"));
         }
-    }
-    out
+    })
 }
 
 /// A line with escapes in the place of what cannot be seen in it, or would be obeyed.
@@ -64,13 +51,34 @@ pub(crate) fn visible(line: &str) -> String {
     escaped(line, is_unseen)
 }
 
-/// A line with escapes in the place of some characters.
+/// A line with escapes in the place of some characters, other than the visible ones of ASCII.
 pub(crate) fn escaped(line: &str, is_meant: impl Fn(char) -> bool) -> String {
-    let shown = |c: char| match is_meant(c) {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    };
-    line.chars().map(shown).collect()
+    replaced(line, is_meant, |c, out| out.extend(c.escape_default()))
+}
+
+/// A text in which some characters are replaced. The space and the visible characters of ASCII are not asked for:
+/// runs of them are copied whole.
+fn replaced(
+    text: &str,
+    is_meant: impl Fn(char) -> bool,
+    replace: impl Fn(char, &mut String),
+) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.bytes().position(|byte| !matches!(byte, b' '..=b'~')) {
+        let (plain, from) = rest.split_at(at);
+        out.push_str(plain);
+        let mut chars = from.chars();
+        if let Some(c) = chars.next() {
+            match is_meant(c) {
+                true => replace(c, &mut out),
+                false => out.push(c),
+            }
+        }
+        rest = chars.as_str();
+    }
+    out.push_str(rest);
+    out
 }
 
 /// The words that have both Latin letters and ones of a script in which many look the same, such as `pаy` with a
