@@ -21,7 +21,7 @@ mod executed;
 mod open_call;
 mod results;
 mod deferred;
-mod announce;
+mod on_question;
 mod questions;
 mod confirmations;
 mod recovery;

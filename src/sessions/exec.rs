@@ -3,8 +3,8 @@
 //! Unaware of the command line and of how results are printed.
 
 use crate::error::{Error, Result};
+use crate::sessions::interpreter::{nearest_dir, new_call_id, output_paths, run_program};
 use crate::sessions::lock::{SessionLock, WhenBusy};
-use crate::sessions::program::{nearest_dir, new_call_id, output_paths, run_program};
 use crate::sessions::saved_state::{read_saved_state, remove_keys};
 use crate::sessions::scripts;
 use crate::sessions::session::{Session, SessionMetadata, SessionStatus};

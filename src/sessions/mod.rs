@@ -9,7 +9,7 @@ pub(crate) mod secrets;
 pub(crate) mod shell;
 pub(crate) mod scripts;
 pub(crate) mod session;
-pub(crate) mod program;
+pub(crate) mod interpreter;
 pub(crate) mod lock;
 pub(crate) mod store;
 pub(crate) mod saved_state;

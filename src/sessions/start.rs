@@ -1,7 +1,7 @@
 //! `start`: creates a session and runs its interpreter once, for the first state.
 
 use crate::error::{At, Error, Result, may_fail};
-use crate::sessions::program::{find_program, new_call_id, output_paths, run_program};
+use crate::sessions::interpreter::{find_program, new_call_id, output_paths, run_program};
 use crate::sessions::saved_state::read_saved_state;
 use crate::sessions::scripts;
 use crate::sessions::session::{Session, SessionMetadata, SessionStatus};

@@ -1,7 +1,7 @@
 //! Questions to a person: asked once, answered at the terminal or through files, recorded both ways.
 
 use super::Engine;
-use super::announce::announce;
+use super::on_question::announce;
 use super::open_call::OpenCall;
 use super::outcome::{Ending, Step, halt_on};
 use super::results::{past_guard, record_refusal, record_result};
