@@ -966,8 +966,3 @@ fn a_client_that_does_not_read_ends_no_run_and_can_go() {
     });
     client.end();
 }
-
-#[test]
-fn editors_run_as_shown() {
-    as_shown("editors", &[]);
-}

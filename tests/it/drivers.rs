@@ -459,8 +459,3 @@ fn costs_and_cached_tokens_are_those_of_the_run() {
         })
     );
 }
-
-#[test]
-fn drivers_run_as_shown() {
-    as_shown("drivers", &["jq"]);
-}

@@ -5,11 +5,6 @@ use serde_json::json;
 use std::fs;
 
 #[test]
-fn a_person_agrees_through_files() {
-    as_shown("orchestration/approval", &["python3"]);
-}
-
-#[test]
 fn nothing_is_deleted_without_a_yes_to_the_same_file() {
     if !installed(&["python3"]) {
         return;

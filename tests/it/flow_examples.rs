@@ -143,11 +143,6 @@ fn the_evaluation_is_checked_without_a_warning_and_measures_offline() {
     again.says("e already contains an evaluation; choose another directory");
 }
 
-#[test]
-fn the_page_of_the_evaluation_runs_as_shown() {
-    as_shown("evaluation", &[]);
-}
-
 /// The table of sizes has the sizes of the files, and no flow is longer than six tenths of what it was.
 #[test]
 fn the_comparison_has_the_sizes_of_its_files() {
@@ -288,11 +283,7 @@ fn every_example_of_a_flow_has_a_readme_that_names_the_command() {
 }
 
 #[test]
-fn the_pages_of_the_flows_run_as_shown_also_with_a_server_for_a_model() {
-    as_shown("flow-map-reduce", &[]);
-    as_shown("flow-review", &[]);
-    as_shown("flow-triage", &[]);
-    as_shown("flow-nested", &[]);
+fn flows_run_as_shown_with_a_server_for_a_model() {
     for (world, ended) in [
         (as_shown("flow-vote", &[]), "tmp/vote-2/.delta"),
         (as_shown("flow-plan", &[]), "tmp/plan-2/tasks"),
