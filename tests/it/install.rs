@@ -153,6 +153,32 @@ fn install_needs_no_cargo_and_names_make_where_nothing_is_built() {
 }
 
 #[test]
+fn what_is_installed_under_a_strict_umask_can_be_read_by_all() {
+    if !has("make") {
+        return;
+    }
+    let world = World::unasked();
+    let stage = world.path("stage");
+    let bin = Path::new(env!("CARGO_BIN_EXE_delta")).parent().unwrap();
+    let done = Command::new("sh")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["-c", "umask 077; exec make -s install \"$@\"", "sh"])
+        .args(["CARGO=false", "PREFIX=/usr", "NAME=agents"])
+        .arg(format!("BIN={}", bin.display()))
+        .arg(format!("DESTDIR={}", stage.display()))
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    for file in files_below(&stage) {
+        assert_eq!(mode(&file) & 0o444, 0o444, "{}", file.display());
+        for dir in file.ancestors().skip(1).take_while(|dir| *dir != stage) {
+            assert_eq!(mode(dir), 0o755, "{}", dir.display());
+        }
+    }
+}
+
+#[test]
 fn under_another_name_it_leaves_delta_to_others_and_is_delta_to_its_tools() {
     if !has("make") {
         return;
