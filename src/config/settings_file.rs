@@ -6,18 +6,24 @@ use super::dotenv;
 use super::person::{OLD_FILE, env_file};
 use crate::error::{At, Error, Result};
 use crate::unix::files;
+use crate::unix::locks::wait_for_lock;
+use crate::unix::signals::Signals;
+use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 
 /// A variable and its value; none: the variable is removed.
 pub(crate) type Setting<'s> = (&'s str, Option<&'s str>);
 
-/// Sets variables in the file, which is replaced in one step. A file beside it keeps the old contents. Returns both
-/// paths; without old contents there is no second one.
+/// Sets variables in the file, which is replaced in one step, under a lock on its directory. A file beside it keeps the
+/// old contents. Returns both paths; without old contents there is no second one.
 ///
 /// # Errors
-/// There is no home directory, the file is a symbolic link, or the disk's.
-pub(crate) fn save(settings: &[Setting<'_>]) -> Result<(PathBuf, Option<PathBuf>)> {
+/// There is no home directory, the file is a symbolic link, another process keeps the lock, or the disk's.
+pub(crate) fn save(
+    settings: &[Setting<'_>],
+    signals: &Signals,
+) -> Result<(PathBuf, Option<PathBuf>)> {
     let path = env_file().ok_or_else(|| {
         Error::failure("there is no place for settings: set HOME, or XDG_CONFIG_HOME")
     })?;
@@ -26,6 +32,10 @@ pub(crate) fn save(settings: &[Setting<'_>]) -> Result<(PathBuf, Option<PathBuf>
         let message = format!("{shown} is a symbolic link, which would be replaced: edit its file");
         return Err(Error::failure(message));
     }
+    let dir = path.parent().unwrap_or(&path);
+    files::make_dirs(dir)?;
+    let lock = File::open(dir).at("open", dir)?;
+    wait_for_lock(|| lock.try_lock(), dir, signals, None).map_err(|(error, _)| error)?;
     let old = match files::read_regular(&path) {
         Ok(bytes) => Some(bytes),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -34,9 +44,6 @@ pub(crate) fn save(settings: &[Setting<'_>]) -> Result<(PathBuf, Option<PathBuf>
     let text = std::str::from_utf8(old.as_deref().unwrap_or_default());
     let text = text.map_err(|_| Error::failure(format!("{shown}: it is not UTF-8")))?;
     let new = with_settings(text, settings);
-    if let Some(dir) = path.parent() {
-        files::make_dirs(dir)?;
-    }
     let changed = old.filter(|old| *old != new.as_bytes());
     let aside = changed.map(|old| {
         let aside = path.with_file_name(OLD_FILE);

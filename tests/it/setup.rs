@@ -315,6 +315,28 @@ fn a_killed_setup_leaves_the_old_file_whole() {
 }
 
 #[test]
+fn two_setups_at_once_write_one_after_the_other() {
+    let world = asked();
+    write_env(&world, "A=1\n");
+    let other = fs::File::open(world.path(".config/delta")).unwrap();
+    other.lock().unwrap();
+    world.model_says([text("OK")]);
+    let running = setup(&world, &["--model", "m"]).spawn();
+    eventually("it waits", || {
+        running.stderr().contains("waiting: another process")
+    });
+    write_env(&world, "A=2\n");
+    other.unlock().unwrap();
+    running.wait().exits(0);
+    let (url, written) = (world.server.url(), env_file(&world).unwrap());
+    assert_eq!(
+        written,
+        format!("A=2\nDELTA_BASE_URL={url}\nDELTA_MODEL=m\n")
+    );
+    assert_eq!(world.read(".config/delta/env.old"), "A=2\n");
+}
+
+#[test]
 fn the_sandbox_hides_every_file_with_a_key_that_setup_writes() {
     let world = World::on_disk();
     world.server.scripts_lists();

@@ -286,7 +286,7 @@ impl Setup<'_> {
             (None, None) => settings.push((KEY, None)),
             (None, Some(_)) => {}
         }
-        let (path, aside) = save(&settings)?;
+        let (path, aside) = save(&settings, &self.signals)?;
         let mut done = format!("wrote {}", path.display());
         if let Some(aside) = aside {
             done.push_str(&format!("; its old text is in {}", aside.display()));
