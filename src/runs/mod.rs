@@ -16,6 +16,7 @@ pub(crate) mod allowed_hosts;
 pub(crate) mod preflight;
 pub(crate) mod overrides;
 pub(crate) mod waiting;
+pub(crate) mod left_behind;
 pub(crate) mod result;
 pub(crate) mod launcher;
 pub(crate) mod ownership;

@@ -2,9 +2,10 @@
 
 use super::allowed_hosts::open_hosts;
 use super::decide::{Decision, Naming, Refusal, Standing, Wanted, decide};
-use super::find::{left_behind, newest_where};
+use super::find::newest_where;
 use super::inspect::{RunSnapshot, inspect_run, is_run_of, of_other_agent};
 use super::launch::Launch;
+use super::left_behind::left_behind;
 use super::open::put_aside;
 use super::origin::{require_own, require_own_run};
 use super::overrides::load_recorded;

@@ -118,6 +118,28 @@ fn a_start_that_passes_over_an_interrupted_run_names_the_command_that_resumes_it
 }
 
 #[test]
+fn the_command_for_a_run_that_is_passed_over_has_what_its_record_cannot_decide() {
+    let world = World::with_tools("- {name: say, exec: 'echo ${words}'}");
+    world.model_says([
+        call("c", "say", &json!({"words": "hi"})),
+        text("other"),
+        text("done"),
+    ]);
+    let guarded = ["--max-iterations", "1", "--set", "ask_human=false"];
+    world.run("go").args(guarded).exits(4);
+    let first = world.latest().id();
+    let root = world.workspace();
+    let command = format!("delta continue -w {} --run-id {first}", root.display());
+    world
+        .run("other")
+        .exits(0)
+        .says(&format!("`{command} --set 'ask_human=false'` resumes it"));
+    let words = command.split(' ').skip(1);
+    let words = words.chain(["--set", "ask_human=false"]);
+    world.delta(words).exits(0).prints("done\n");
+}
+
+#[test]
 fn a_replay_that_parts_over_a_block_names_the_recorded_tools() {
     let world = World::new();
     let context = "sources:\n- {type: computed_file, id: now, generator: {command: [sh, -c, 'cat $HOME/now > out.md']}, \

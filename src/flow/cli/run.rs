@@ -23,6 +23,7 @@ use crate::record::workspace::{DecisionLock, Workspace};
 use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
 use crate::runs::find;
 use crate::runs::inspect::{RunSnapshot, inspect_run};
+use crate::runs::left_behind::left_behind;
 use crate::runs::origin::{require_own, require_own_run};
 use crate::runs::preflight::{check_depth, heed_deadline, install_signals};
 use crate::runs::waiting::register_again;
@@ -170,7 +171,7 @@ impl RunCommand<'_> {
             (Decision::Refuse(_), Some(found), _) => Err(other_run(&found)),
             _ => {
                 if !self.screen.quiet {
-                    for note in find::left_behind(self.workspace)? {
+                    for note in left_behind(self.workspace)? {
                         self.screen.warn_as(PROGRAM, &note);
                     }
                 }
