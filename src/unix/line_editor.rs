@@ -83,7 +83,7 @@ impl LineEditor {
         if !above.is_empty() {
             may_fail(io::stderr().write_all(format!("{above}\n").as_bytes()));
         }
-        // Ctrl-C has ended the process if it came while nothing was typed.
+        // Something may have ended the process while nothing was typed.
         for _ in 0..2 {
             let process = match self.process.take() {
                 Some(process) => Ok(process),

@@ -4,8 +4,12 @@ use crate::harness::*;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
+use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// `delta chat` at a terminal that can redraw lines, with the agent probe, in `ws`.
 fn chat(world: &World, terminal: &Terminal) -> Delta {
@@ -151,6 +155,46 @@ fn a_killed_chat_leaves_the_terminal_as_it_was() {
     eventually("the editor ends", || !editors.iter().any(is_there));
     assert!(terminal.has_echo());
     terminal.shows("\u{1b}[?2004l");
+}
+
+#[test]
+fn an_editor_whose_chat_is_gone_before_it_begins_ends_by_itself() {
+    let world = World::unasked();
+    let mut terminal = Terminal::new();
+    let (mut chat, editors) = UnixStream::pair().unwrap();
+    let request = b"{\"prompt\": \"> \", \"completion\": [], \"history\": []}\n";
+    chat.write_all(request).unwrap();
+    drop(chat);
+    let mut editor = Command::new(env!("CARGO_BIN_EXE_delta"))
+        .arg("edit-lines")
+        .env("HOME", world.home())
+        .env("TERM", "xterm")
+        .stdin(terminal.user())
+        .stdout(terminal.user())
+        .stderr(OwnedFd::from(editors))
+        .spawn()
+        .unwrap();
+    terminal.shows("\u{1b}[?2004h");
+    eventually("the editor ends", || editor.try_wait().unwrap().is_some());
+    assert!(terminal.has_echo());
+}
+
+#[test]
+fn ctrl_c_while_no_line_is_edited_ends_no_editor() {
+    let world = World::new();
+    let mut terminal = Terminal::new();
+    world.model_says([text("one").held(), text("two")]);
+    let running = controlled_chat(&world, &terminal).spawn();
+    terminal.shows("> ");
+    terminal.types("a\r");
+    world.server.wait_for(1);
+    let editors = children(running.pid());
+    terminal.types("\u{3}");
+    terminal.shows("> ");
+    say(&mut terminal, "b", "[1] answers");
+    assert_eq!(children(running.pid()), editors);
+    terminal.types("\u{4}");
+    running.wait().exits(0);
 }
 
 #[test]

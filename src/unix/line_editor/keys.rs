@@ -3,7 +3,9 @@
 use super::{Completion, EditRequest, Edited, RECALLED};
 use crate::error::{Error, Exit, Result, may_fail, reason};
 use crate::text::disguise::disguises;
-use rustix::process::{Signal, set_parent_process_death_signal};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -11,9 +13,12 @@ use rustyline::hint::Hinter;
 use rustyline::history::MemHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
+use signal_hook::consts::SIGINT;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// The number of file names that Tab offers at most.
 const COMPLETIONS: usize = 500;
@@ -22,6 +27,9 @@ const COMPLETIONS: usize = 500;
 pub(crate) fn edit_lines() -> Result<Exit> {
     // The library then leaves the terminal as it was, and the reply finds no reader.
     may_fail(set_parent_process_death_signal(Some(Signal::INT)));
+    // Until the library handles the signal, it must not end this process: the terminal may be in raw mode already.
+    let ignored = Arc::new(AtomicBool::new(false));
+    may_fail(signal_hook::flag::register(SIGINT, ignored));
     let broken = |e: io::Error| Error::failure(format!("cannot edit lines: {}", reason(&e)));
     let socket = io::stderr().as_fd().try_clone_to_owned().map_err(broken)?;
     let socket = UnixStream::from(socket);
@@ -34,7 +42,7 @@ pub(crate) fn edit_lines() -> Result<Exit> {
         .map(rustyline::config::Builder::build)
         .and_then(|config| {
             let history = MemHistory::with_config(&config);
-            Editor::<Words, MemHistory>::with_history(config, history)
+            Editor::<Words<'_>, MemHistory>::with_history(config, history)
         })
         .map_err(|e| Error::failure(format!("cannot edit lines: {e}")))?;
     let mut line = String::new();
@@ -48,7 +56,11 @@ pub(crate) fn edit_lines() -> Result<Exit> {
         for entry in history {
             may_fail(editor.add_history_entry(entry));
         }
-        editor.set_helper(Some(Words(completion)));
+        editor.set_helper(Some(Words {
+            completion,
+            socket: &socket,
+            modes: tcgetattr(io::stdin()).map_err(|e| broken(e.into()))?,
+        }));
         let edited = match editor.readline(&prompt) {
             Ok(line) => Edited::Line(line),
             Err(ReadlineError::Interrupted) => Edited::Cleared,
@@ -63,10 +75,24 @@ pub(crate) fn edit_lines() -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The words that Tab completes.
-struct Words(Completion);
+/// The words that Tab completes, for the process that listens on a socket.
+struct Words<'s> {
+    completion: Completion,
+    socket: &'s UnixStream,
+    /// The terminal's while no line is edited.
+    modes: Termios,
+}
 
-impl Completer for Words {
+impl Words<'_> {
+    fn is_listened_to(&self) -> bool {
+        let mut ends = [PollFd::new(self.socket, PollFlags::empty())];
+        let at_once = Timespec::default();
+        may_fail(poll(&mut ends, Some(&at_once)));
+        !ends[0].revents().contains(PollFlags::HUP)
+    }
+}
+
+impl Completer for Words<'_> {
     type Candidate = String;
 
     /// The place of what is completed, and what it may become.
@@ -78,12 +104,12 @@ impl Completer for Words {
     ) -> rustyline::Result<(usize, Vec<String>)> {
         let typed = &line[..cursor];
         let Some((word, path)) = typed.split_once(' ') else {
-            let words = self.0.iter();
+            let words = self.completion.iter();
             let words = words.filter(|(word, _)| !typed.is_empty() && word.starts_with(typed));
             return Ok((0, words.map(|(word, _)| word.clone()).collect()));
         };
         let takes_path = |(known, takes_path): &(String, bool)| *takes_path && known == word;
-        if !self.0.iter().any(takes_path) {
+        if !self.completion.iter().any(takes_path) {
             return Ok((cursor, Vec::new()));
         }
         let (dir, name) = path.split_at(path.rfind('/').map_or(0, |at| at + 1));
@@ -112,10 +138,22 @@ fn names(dir: &str, beginning: &str) -> Vec<String> {
     names
 }
 
-impl Hinter for Words {
+impl Hinter for Words<'_> {
     type Hint = String;
+
+    /// There are no hints. The library asks for one before it waits for a key; a signal that came earlier does not end
+    /// that wait.
+    fn hint(&self, _: &str, _: usize, _: &Context<'_>) -> Option<String> {
+        if !self.is_listened_to() {
+            may_fail(tcsetattr(io::stdin(), OptionalActions::Now, &self.modes));
+            // Pasted text is no longer marked.
+            may_fail(io::stdout().write_all(b"\x1b[?2004l\r\n"));
+            may_fail(kill_process(getpid(), Signal::TERM));
+        }
+        None
+    }
 }
 
-impl Highlighter for Words {}
-impl Validator for Words {}
-impl Helper for Words {}
+impl Highlighter for Words<'_> {}
+impl Validator for Words<'_> {}
+impl Helper for Words<'_> {}
