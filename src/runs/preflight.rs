@@ -127,6 +127,13 @@ pub(crate) fn read_environment(
 ) -> Result<Environment> {
     let environment = read_variables(agent, workspace, screen)?;
     check_reach(agent, &environment, workspace)?;
+    // The file may be part of a clone, and the server sees the conversation and chooses the calls.
+    if let Some(url) = environment.workspace_server(&agent.llm) {
+        screen.warn(&format!(
+            "warning: the workspace's .env sends this conversation to {url}, with a key from there: delete those lines \
+             unless you trust them"
+        ));
+    }
     Ok(environment)
 }
 

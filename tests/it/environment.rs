@@ -179,6 +179,35 @@ fn a_workspace_that_names_an_endpoint_and_no_key_is_an_error() {
 }
 
 #[test]
+fn a_workspace_that_chooses_the_endpoint_is_warned_of() {
+    let warning = "the workspace's .env sends this conversation to ";
+    for place in PLACES {
+        let world = without_base_url();
+        let url = world.server.url();
+        world.model_says([text("done")]);
+        let variables = [
+            (place, "DELTA_API_KEY", KEY),
+            (place, "DELTA_BASE_URL", url.as_str()),
+        ];
+        let outcome = with_variables(&world, &variables).arg("-q").exits(0);
+        match place {
+            Place::Workspace => outcome.says(&format!("{warning}{url}")),
+            _ => outcome.does_not_say(warning),
+        };
+    }
+    // What has no effect is no choice.
+    let world = World::new();
+    world.model_says([text("done")]);
+    let elsewhere = [
+        (Place::Workspace, "DELTA_BASE_URL", "http://192.0.2.1/v1"),
+        (Place::Workspace, "DELTA_API_KEY", KEY),
+    ];
+    with_variables(&world, &elsewhere)
+        .exits(0)
+        .does_not_say(warning);
+}
+
+#[test]
 fn the_agents_own_endpoint_wins_over_every_variable() {
     let world = World::new();
     world.model_says([text("done")]);

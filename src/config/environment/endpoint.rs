@@ -54,6 +54,21 @@ impl Environment {
         is_open && self.find(llm.api.url_names()).is_some()
     }
 
+    /// The server that the workspace's `.env` has chosen for a model.
+    pub(crate) fn workspace_server(&self, llm: &Llm) -> Option<String> {
+        let is_set_there = |name: &&str| {
+            let mut set = self.set.iter();
+            set.any(|(known, _, origin)| known == name && *origin == Trust::Workspace)
+        };
+        let is_chosen_there =
+            self.chooses_endpoint(llm) && llm.api.url_names().iter().any(is_set_there);
+        let (url, origin) = self
+            .base_url(llm.api, None)
+            .ok()
+            .filter(|_| is_chosen_there)?;
+        (origin == Trust::Workspace).then_some(url)
+    }
+
     fn endpoint_with(
         &self,
         api: Api,
