@@ -2,6 +2,7 @@
 
 use crate::harness::*;
 use delta_engine::text::manual::PAGES;
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 
@@ -113,6 +114,47 @@ fn the_guard_that_the_manual_shows_denies_and_allows() {
         );
     }
     assert!(world.exists("ws/out/a") && !world.exists("ws/b"));
+}
+
+#[test]
+fn the_tools_for_another_machine_that_the_manual_shows_pass_values_as_they_are() {
+    let page = PAGES.iter().find(|page| page.name == "agent").unwrap();
+    let (_, shown) = page.text.split_once("   Another machine\n").unwrap();
+    let at = shown.find("- name: count").unwrap();
+    let tools = shown[at..].split("\n\n").next().unwrap();
+    let tools = tools.replace("\n           ", "\n");
+    let world = World::with_tools(&tools);
+    // As ssh does: one command line for the shell of the other machine.
+    let ssh = "#!/bin/sh\n[ \"$1\" = builder ] || exit 9\nshift\nexec sh -c \"$*\"\n";
+    world.script("bin/ssh", ssh);
+    let path = format!(
+        "{}:{}",
+        world.path("bin").display(),
+        std::env::var("PATH").unwrap()
+    );
+    let values = [
+        "x'; touch pwned; '",
+        "$(touch pwned)",
+        "`touch pwned`",
+        "-c",
+        "a  *",
+    ];
+    world.write("ws/app.log", format!("{}\n", values.join("\n")));
+    for (at, value) in values.into_iter().enumerate() {
+        world.write(&format!("ws/{value}"), value);
+        let [count, copy] = ["count", "copy"].map(|tool| format!("{tool}{at}"));
+        world.model_says([
+            calls(&[
+                (&count, "count", json!({"words": value})),
+                (&copy, "copy", json!({"from": value, "to": "b c"})),
+            ]),
+            text("done"),
+        ]);
+        world.run(value).env("PATH", &path).exits(0);
+        assert_eq!(world.server.last().observation(&count), "1\n", "{value}");
+        assert_eq!(world.read("ws/b c"), value);
+        assert!(!world.exists("ws/pwned"), "{value}");
+    }
 }
 
 /// The lines of a page's blocks, each with the one before it.
