@@ -1,5 +1,6 @@
 //! A recorded run again: identical, or told where it parts.
 
+use crate::harness::services::{streaming, text_stream};
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::fs;
@@ -246,6 +247,24 @@ fn a_difference_that_is_only_the_workspace_s_path_is_named_as_such() {
     );
     assert!(printed.contains(world.workspace().to_str().unwrap()));
     replay(&world).args(["--tools", "recorded"]).exits(0);
+}
+
+#[test]
+fn it_makes_no_difference_whether_an_answer_was_streamed() {
+    for (recorded, repeated) in [("true", "false"), ("false", "true")] {
+        let world = World::new();
+        world.model_says([match recorded {
+            "true" => streaming(&text_stream(&["do", "ne"], None)),
+            _ => text("done"),
+        }]);
+        let stream = |value: &str| ["--set".to_owned(), format!("llm.stream={value}")];
+        world.run("go").args(stream(recorded)).exits(0);
+        let request = world.server.last().json();
+        assert_eq!(request["stream"] == true, recorded == "true");
+        let outcome = replay(&world).args(stream(repeated)).exits(0);
+        let printed = String::from_utf8(outcome.stdout).unwrap();
+        assert!(printed.contains("identical: 1 request"), "{printed}");
+    }
 }
 
 #[test]
