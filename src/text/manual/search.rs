@@ -388,6 +388,17 @@ mod tests {
             ("resume after a crash", "delta-run(1) WHICH RUN: ", ""),
             ("ask before running", "delta-agent(5) confirm: ", ""),
             ("budget cost", "delta-agent(5) budget", ""),
+            (
+                "which model is used and why",
+                "delta-run(1) --dry-run: ",
+                "",
+            ),
+            ("run many at once", "delta-run(1) MANY RUNS: ", ""),
+            ("write a tool in Python", "delta-agent(5) TOOLS: ", ""),
+            ("call another agent", "delta-agent(5) Sub-agents: ", ""),
+            ("keep secrets away", "delta-sandbox(1) --hide path: ", ""),
+            ("why did it stop", "delta-journal(5) COMPLETED: ", ""),
+            ("ssh", "delta-agent(5) Another machine: ", ""),
         ] {
             let found = answer(&places, question);
             assert!(found.contains(text), "{question}: {found}");
