@@ -128,10 +128,12 @@ pub(crate) fn read_environment(
     let environment = read_variables(agent, workspace, screen)?;
     check_reach(agent, &environment, workspace)?;
     // The file may be part of a clone, and the server sees the conversation and chooses the calls.
-    if let Some(url) = environment.workspace_server(&agent.llm) {
+    if agent.workspace_env.is_none()
+        && let Some(url) = environment.workspace_server(&agent.llm)
+    {
         screen.warn(&format!(
-            "warning: the workspace's .env sends this conversation to {url}, with a key from there: delete those lines \
-             unless you trust them"
+            "warning: the workspace's .env sends this conversation to {url}, with a key from there; unless you trust \
+             these lines, delete them; workspace_env in agent.yaml allows them without a warning"
         ));
     }
     Ok(environment)

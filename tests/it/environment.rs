@@ -194,6 +194,12 @@ fn a_workspace_that_chooses_the_endpoint_is_warned_of() {
             Place::Workspace => outcome.says(&format!("{warning}{url}")),
             _ => outcome.does_not_say(warning),
         };
+        let listed = "workspace_env=[DELTA_API_KEY,DELTA_BASE_URL]";
+        world.model_says([text("done")]);
+        with_variables(&world, &variables)
+            .args(["--new", "--set", listed])
+            .exits(0)
+            .does_not_say(warning);
     }
     // What has no effect is no choice.
     let world = World::new();
