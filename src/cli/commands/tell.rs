@@ -3,12 +3,12 @@
 use crate::cli::args::TellArgs;
 use crate::engine::inbox::{self, LONGEST};
 use crate::error::{Error, Exit, Result};
-use crate::record::metadata::{self, Status};
+use crate::record::metadata::Status;
 use crate::record::reader::read_journal;
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
-use crate::runs::find::{find_named, no_runs};
+use crate::runs::find::{find_named, newest_where, no_runs};
 use crate::runs::inspect::{RunSnapshot, inspect_run, is_live};
 use crate::runs::origin::{require_own, require_own_run};
 use crate::text::shell::shell_quoted;
@@ -66,12 +66,8 @@ fn find_meant(workspace: &Workspace, name: Option<&str>) -> Result<RunDir> {
     if let Some(name) = name {
         return Ok(RunDir::of(workspace, &find_named(workspace, name)?));
     }
-    let runs = workspace.runs()?.into_iter();
-    let mut runs: Vec<RunDir> = runs.map(|id| RunDir::of(workspace, &id)).collect();
-    runs.retain(is_live);
-    runs.sort_by_key(|run| metadata::read(&run.path).unwrap_or_default().created_at);
-    if let Some(live) = runs.pop() {
-        return Ok(live);
+    if let Some(live) = newest_where(workspace, |run, _, _| Ok(is_live(run)))? {
+        return Ok(live.run);
     }
     let newest = workspace.newest()?;
     let newest = newest.ok_or_else(|| no_runs(&workspace.root))?;
