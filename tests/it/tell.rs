@@ -1,6 +1,8 @@
 //! Messages to a live run, and the hook that reports questions.
 
 use crate::harness::*;
+use crate::torture::strace_works;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -238,6 +240,28 @@ fn a_message_to_a_run_that_is_ending_is_heard_or_refused() {
         .map(|it| it.as_str().unwrap().to_owned())
         .collect();
     assert_eq!(said, heard, "{refused} refused");
+}
+
+#[test]
+fn a_message_that_comes_too_late_because_its_sender_was_stopped_is_refused() {
+    if !strace_works() {
+        return;
+    }
+    let (world, delta, _ready, mut go) = working();
+    // Stopped while it holds the inbox: its file is there, and its message is not.
+    let stop = "inject=fsync:signal=STOP:when=1";
+    let strace = ["strace", "-D", "-qq", "-o", "/dev/null", "-e", stop];
+    let told = tell(&world, ["too late"]).under(&strace).spawn();
+    let inbox = world.latest().path("interaction/inbox");
+    eventually("a file", || {
+        fs::read_dir(&inbox).is_ok_and(|files| files.count() > 0)
+    });
+    go.tell("x");
+    delta.wait().exits(0).prints("done\n");
+    told.signal(Signal::CONT);
+    told.wait().exits(1).says("has ended");
+    assert_eq!(fs::read_dir(&inbox).unwrap().count(), 0);
+    assert_eq!(said(&world.latest()), ["go"]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use crate::runs::find::{find_named, newest_where, no_runs};
 use crate::runs::inspect::{RunSnapshot, inspect_run, is_live};
 use crate::runs::origin::{require_own, require_own_run};
 use crate::text::shell::shell_quoted;
+use crate::unix::files;
 use crate::unix::terminal::Screen;
 
 pub(crate) fn tell_run(wanted: &TellArgs) -> Result<Exit> {
@@ -52,7 +53,13 @@ pub(crate) fn tell_run(wanted: &TellArgs) -> Result<Exit> {
     if found.has_ended() || has_recorded_end(&run) {
         return Err(ended(&found, &workspace));
     }
-    inbox::put(&run, &wanted.text)?;
+    let message = inbox::put(&run, &wanted.text)?;
+    // The engine waits only so long for a process that holds the inbox, and this one may have been stopped. What the
+    // run read before its end is no longer there.
+    if has_recorded_end(&run) && message.exists() {
+        files::remove(&message)?;
+        return Err(ended(&found, &workspace));
+    }
     if found.metadata.status != Status::Running {
         let id = &run.id;
         Screen::new(false, false).warn(&format!(
