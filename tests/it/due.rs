@@ -55,6 +55,7 @@ fn due_lists_what_is_due_and_all_that_waits() {
     );
     assert!(!world.exists("looks"));
     due(&world).args(["--all", "--run"]).exits(2);
+    due(&world).args(["--run", "--format", "json"]).exits(2);
     due(&world).args(["-j", "2"]).exits(2);
 }
 

@@ -75,6 +75,10 @@ fn due_args(given: &ParsedCommand) -> Result<DueArgs> {
         let message = "--all and --run contradict each other: what is not due is not started";
         return Err(Error::usage(message));
     }
+    if given.has("--format") && run {
+        let message = "--format and --run contradict each other: runs print their results";
+        return Err(Error::usage(message));
+    }
     if given.has("--jobs") && !run {
         return Err(Error::usage("-j needs --run"));
     }
