@@ -4,7 +4,9 @@
 
 use super::protocol::TASKS;
 use crate::config::tool::definition::HANDLE_BYTES;
+use crate::text::timestamp::Timestamp;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// The seconds to the next look where the server names no interval.
 const INTERVAL: u64 = 5;
@@ -73,14 +75,21 @@ pub(crate) fn state(task: &Map<String, Value>) -> Result<TaskState, String> {
     }
 }
 
-/// The times of a task for `DELTA_LATER`.
-pub(crate) fn times(task: &Map<String, Value>) -> Value {
-    let seconds = |key: &str| {
-        let ms = task.get(key).and_then(Value::as_u64)?;
-        Some(ms.div_ceil(1000).clamp(1, YEAR))
-    };
-    let every = seconds("pollIntervalMs").unwrap_or(INTERVAL);
-    let expires = seconds("ttlMs").unwrap_or(YEAR);
+/// The age of a task by the clock of its server, which is taken to be right; zero if that says nothing.
+pub(crate) fn age(task: &Map<String, Value>, now: Timestamp) -> Duration {
+    let created = task.get("createdAt").and_then(Value::as_str);
+    let created = created.and_then(Timestamp::parse_with_offset);
+    created.map_or(Duration::ZERO, |created| now.since(created))
+}
+
+/// The times of a task of an age for `DELTA_LATER`.
+pub(crate) fn times(task: &Map<String, Value>, age: Duration) -> Value {
+    let seconds = |ms: u64| ms.div_ceil(1000).clamp(1, YEAR);
+    let number = |key: &str| task.get(key).and_then(Value::as_u64);
+    let every = number("pollIntervalMs").map_or(INTERVAL, seconds);
+    // It is kept for so long from its creation, however often it is looked at.
+    let left = |ms: u64| seconds(ms.saturating_sub(age.as_millis() as u64));
+    let expires = number("ttlMs").map_or(YEAR, left);
     json!({"every_s": every, "expires_s": expires})
 }
 
@@ -128,9 +137,20 @@ mod tests {
             (json!({"ttlMs": u64::MAX, "pollIntervalMs": -1}), 5, YEAR),
         ] {
             assert_eq!(
-                times(&task(value)),
+                times(&task(value), Duration::ZERO),
                 json!({"every_s": every, "expires_s": expires})
             );
+        }
+        let now = Timestamp::parse("2026-01-02T03:04:05.000Z").unwrap();
+        for (created, left) in [
+            ("2026-01-02T03:04:05Z", 60),
+            ("2026-01-02T05:03:25+02:00", 20),
+            ("2026-01-02T03:00:00Z", 1),
+            ("2026-01-02T03:05:00Z", 60),
+            ("x", 60),
+        ] {
+            let task = task(json!({"ttlMs": 60_000, "createdAt": created}));
+            assert_eq!(times(&task, age(&task, now))["expires_s"], left);
         }
     }
 

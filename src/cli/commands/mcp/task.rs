@@ -6,11 +6,13 @@ use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::mcp::client::{Client, TaskAnswer};
 use crate::mcp::content::{prompts_of, read_result};
 use crate::mcp::module::read_module;
-use crate::mcp::task::{TaskState, state, task_name, times};
+use crate::mcp::task::{TaskState, age, state, task_name, times};
 use crate::text::disguise::printable;
+use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::print;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 impl McpCommand {
     /// What a call that was answered with a task prints, and the exit code.
@@ -23,7 +25,7 @@ impl McpCommand {
         let name = task_name(task).map_err(Error::failure)?;
         match state(task).map_err(Error::failure)? {
             TaskState::Working => {
-                write_times(task)?;
+                write_times(task, Duration::ZERO)?;
                 print(format!("{name}\n").as_bytes())?;
                 Ok(NOT_YET as u8)
             }
@@ -89,7 +91,7 @@ impl McpCommand {
                 Ok(NOT_YET as u8)
             }
             TaskState::Working => {
-                write_times(task)?;
+                write_times(task, age(task, Timestamp::now()))?;
                 Ok(NOT_YET as u8)
             }
             TaskState::Completed(Some(result)) => {
@@ -132,9 +134,9 @@ fn input_wanted(task: &Map<String, Value>) -> String {
     format!("the tool needs input of a person, which cannot be given here; it asks:{prompts}")
 }
 
-fn write_times(task: &Map<String, Value>) -> Result<()> {
+fn write_times(task: &Map<String, Value>, age: Duration) -> Result<()> {
     let Some(path) = std::env::var_os(TIMES).map(PathBuf::from) else {
         return Ok(());
     };
-    std::fs::write(&path, times(task).to_string()).at("write", &path)
+    std::fs::write(&path, times(task, age).to_string()).at("write", &path)
 }
