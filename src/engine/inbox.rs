@@ -6,7 +6,7 @@ use crate::error::{At, Result};
 use crate::record::run_dir::RunDir;
 use crate::text::ids::hex;
 use crate::unix::files;
-use std::fs::{self, File};
+use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -72,12 +72,8 @@ pub(crate) fn put(run: &RunDir, text: &str) -> Result<PathBuf> {
     let name = format!("{:020}_{}", since.unwrap_or_default().as_nanos(), hex(8));
     let dir = inbox(run);
     files::make_dirs(&dir)?;
-    let (path, temporary) = (dir.join(&name), dir.join(format!(".{name}")));
-    files::write(&temporary, text.as_bytes())?;
-    File::open(&temporary)
-        .and_then(|file| file.sync_all())
-        .and_then(|()| fs::rename(&temporary, &path))
-        .at("write", &path)?;
+    let path = dir.join(name);
+    files::replace_durably(&path, text.as_bytes())?;
     Ok(path)
 }
 

@@ -73,7 +73,7 @@ impl Registration {
         };
         let text = serde_json::to_string(&entry).map_err(|e| e.to_string())?;
         let path = dir.join(self.file_name(&dir));
-        let written = files::replace_shared(&path, format!("{text}\n").as_bytes());
+        let written = files::replace_durably(&path, format!("{text}\n").as_bytes());
         written.map_err(|error| error.message)
     }
 

@@ -118,12 +118,22 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Replaces a file in one step. The caller must be the only one to write it, by a lock.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_through(path, bytes, ".tmp")
+    replace_through(path, bytes, ".tmp", |_| Ok(()))
 }
 
 /// Replaces a file in one step; any number of processes may do so at once.
 pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_through(path, bytes, &format!(".{}.tmp", std::process::id()))
+    replace_through(path, bytes, &own_suffix(), |_| Ok(()))
+}
+
+/// As [`replace_shared`]; the file and its name are on disk when this returns.
+pub(crate) fn replace_durably(path: &Path, bytes: &[u8]) -> Result<()> {
+    replace_through(path, bytes, &own_suffix(), File::sync_all)?;
+    path.parent().map_or(Ok(()), sync_dir)
+}
+
+fn own_suffix() -> String {
+    format!(".{}.tmp", std::process::id())
 }
 
 /// Replaces a file that is replaced often. As [`replace`], but the old content stays beside it in a
@@ -179,7 +189,12 @@ fn path_beside(path: &Path, suffix: &str) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
+fn replace_through(
+    path: &Path,
+    bytes: &[u8],
+    suffix: &str,
+    sync: impl Fn(&File) -> io::Result<()>,
+) -> Result<()> {
     let temporary = path_beside(path, suffix);
     let created = || {
         OpenOptions::new()
@@ -197,7 +212,7 @@ fn replace_through(path: &Path, bytes: &[u8], suffix: &str) -> Result<()> {
         file => file,
     };
     let written = file
-        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| sync(&file)))
         .and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         // The old content stays; the half-written file must not be mistaken for it.

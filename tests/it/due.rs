@@ -2,6 +2,7 @@
 
 use crate::harness::*;
 use crate::later::{BUILD, let_time_pass, waiting};
+use crate::torture::{strace_works, traced};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -98,6 +99,32 @@ fn due_starts_what_is_due_with_the_options_of_its_start() {
     assert_eq!(start["allow_hosts"], json!(["example.org"]));
     assert!(!entry(&world).exists());
     due(&world).arg("--run").exits(0).prints("");
+}
+
+#[test]
+fn an_entry_is_on_disk_before_its_run_waits() {
+    if !strace_works() {
+        return;
+    }
+    let world = World::with_tools(BUILD);
+    world.model_says([call("call_1", "build", &json!({"branch": "main"}))]);
+    let calls = "trace=fsync,fdatasync,rename,renameat,renameat2";
+    traced(&world, &["-y", "-e", calls, "-o", "trace"]).exits(75);
+    let dir = world.path(".local/state/delta/due");
+    let entry = format!("{}/.", dir.display());
+    let steps: Vec<String> = world
+        .lines("trace")
+        .into_iter()
+        .filter(|line| line.contains(&*dir.to_string_lossy()))
+        .map(|line| {
+            let name = line.split('(').next().unwrap();
+            let is_file = line.contains(&entry);
+            format!("{name} {}", if is_file { "file" } else { "directory" })
+        })
+        .collect();
+    // Once when the call is deferred, and once when the run ends.
+    let once = ["fsync file", "rename file", "fsync directory"];
+    assert_eq!(steps, [once, once].concat());
 }
 
 #[test]
