@@ -29,6 +29,8 @@ pub(crate) struct DueEntry {
     pub is_flow: bool,
     /// RFC 3339.
     pub due_at: String,
+    /// When the entry was written, RFC 3339.
+    pub registered_at: String,
     /// Words of the command line that resumes it.
     pub options: Vec<String>,
 }
@@ -69,6 +71,7 @@ impl Registration {
             agent: self.agent.clone(),
             is_flow: self.is_flow,
             due_at: due_at.to_string(),
+            registered_at: Timestamp::now().to_string(),
             options: self.options.clone(),
         };
         let text = serde_json::to_string(&entry).map_err(|e| e.to_string())?;

@@ -14,7 +14,7 @@ pub use attached::Attached;
 pub use compaction::{Compaction, RequestCounts};
 pub(crate) use compaction::{CountedAnswer, MessageRules};
 pub use deferred::Deferred;
-pub(crate) use deferred::Wait;
+pub(crate) use deferred::{Wait, is_set_back};
 
 use crate::record::event::{
     EventKind, FinishReason, ForkedFrom, InputType, Line, Tokens, quick_kind,

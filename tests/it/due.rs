@@ -41,6 +41,8 @@ fn due_lists_what_is_due_and_all_that_waits() {
     let all = due(&world).arg("--all").exits(0).describe();
     assert!(all.contains(&id) && all.contains("/ws"), "{all}");
     is_due(&world);
+    let registered_at: Value = serde_json::from_slice(&fs::read(entry(&world)).unwrap()).unwrap();
+    let registered_at = &registered_at["registered_at"];
     let listed = due(&world).args(["--format", "json"]).exits(0);
     let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
     assert_eq!(
@@ -51,6 +53,7 @@ fn due_lists_what_is_due_and_all_that_waits() {
             "agent": world.path("agent"),
             "flow": false,
             "due_at": "2026-01-02T03:04:05.678Z",
+            "registered_at": registered_at,
             "options": [],
         }])
     );
@@ -99,6 +102,19 @@ fn due_starts_what_is_due_with_the_options_of_its_start() {
     assert_eq!(start["allow_hosts"], json!(["example.org"]));
     assert!(!entry(&world).exists());
     due(&world).arg("--run").exits(0).prints("");
+}
+
+#[test]
+fn a_clock_that_is_set_back_puts_no_start_off() {
+    let world = waiting(BUILD);
+    due(&world).exits(0).prints("");
+    change_entry(&world, |entry| {
+        assert!(entry["registered_at"].as_str() < entry["due_at"].as_str());
+        entry["registered_at"] = entry["due_at"].clone();
+    });
+    let id = world.latest().id();
+    let listed = due(&world).exits(0).describe();
+    assert!(listed.contains(&id), "{listed}");
 }
 
 #[test]

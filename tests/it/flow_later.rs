@@ -296,6 +296,23 @@ fn a_command_with_a_handle_ends_later_and_its_check_prints_the_output() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_puts_no_look_off() {
+    let world = submitting("0", "");
+    command(&world).exits(75);
+    // As if the record came from next year.
+    let run = world.latest();
+    let year: u32 = run.journal()[0]["timestamp"].as_str().unwrap()[..4]
+        .parse()
+        .unwrap();
+    for name in ["journal.jsonl", "metadata.json"] {
+        let later = format!("\"{}-", year + 1);
+        let text = run.text(name).replace(&format!("\"{year}-"), &later);
+        fs::write(run.path(name), text).unwrap();
+    }
+    command(&world).exits(0).prints("{\"built\": true}\n");
+}
+
+#[test]
 fn what_ends_badly_or_never_fails_the_node() {
     let world = submitting("10", "");
     command(&world).exits(75);

@@ -667,6 +667,23 @@ fn a_clock_that_is_set_back_puts_no_look_off() {
 }
 
 #[test]
+fn a_clock_that_falls_behind_makes_no_wait_longer() {
+    if !installed(&["faketime"]) {
+        return;
+    }
+    let world = World::with_tools(&BUILD.replace("3600", "1"));
+    world.model_says([
+        call("call_1", "build", &json!({"branch": "main"})),
+        text("done"),
+    ]);
+    world.write("said", "all green\n");
+    world.write("code", "0");
+    let behind = ["faketime", "--exclude-monotonic", "-f", "+0 x0.001"];
+    let run = world.run("go").arg("--wait").under(&behind);
+    run.exits(0).prints("done\n");
+}
+
+#[test]
 fn a_check_that_hangs_floods_or_is_gone_says_nothing() {
     for check in [
         "[sleep, '600']",

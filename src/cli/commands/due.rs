@@ -8,6 +8,7 @@ use crate::cli::args::DueArgs;
 use crate::error::{At, Error, Exit, Result, may_fail, reason};
 use crate::record::due::{self, DueEntry};
 use crate::record::run_dir::RunDir;
+use crate::record::state::is_set_back;
 use crate::record::workspace::Workspace;
 use crate::runs::inspect::inspect_run;
 use crate::runs::origin::foreign_reason;
@@ -41,7 +42,7 @@ pub(crate) fn due_runs(wanted: &DueArgs) -> Result<Exit> {
     let now = Timestamp::now();
     let mut found = read_all()?;
     if !wanted.all {
-        found.retain(|found| found.due_at <= now);
+        found.retain(|found| found.due_at <= now || is_from_the_future(&found.entry, now));
         found.retain(|found| !is_dropped(found));
     }
     match (wanted.run, wanted.format) {
@@ -58,6 +59,11 @@ pub(crate) fn due_runs(wanted: &DueArgs) -> Result<Exit> {
             Ok(Exit::Success)
         }
     }
+}
+
+/// True for an entry that was written before the clock was set back. Its run decides what to look at.
+fn is_from_the_future(entry: &DueEntry, now: Timestamp) -> bool {
+    Timestamp::parse(&entry.registered_at).is_some_and(|time| is_set_back(now, time))
 }
 
 /// All entries, the earliest first. What is no entry is warned of.
@@ -306,6 +312,7 @@ fn object(found: &DueRun) -> Value {
         agent,
         is_flow,
         due_at,
+        registered_at,
         options,
     } = &found.entry;
     json!({
@@ -314,6 +321,7 @@ fn object(found: &DueRun) -> Value {
         "agent": agent,
         "flow": is_flow,
         "due_at": due_at,
+        "registered_at": registered_at,
         "options": options,
     })
 }

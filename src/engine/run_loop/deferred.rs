@@ -24,7 +24,7 @@ use crate::unix::process;
 use crate::unix::terminal::Tone;
 use std::time::{Duration, Instant};
 
-/// The wall clock may be set while the engine waits.
+/// The wall clock may be set forward while the engine waits; one that is set back does not make it wait longer.
 const NAP: Duration = Duration::from_secs(20);
 
 /// True for a call whose program says that it ends later.
@@ -96,6 +96,7 @@ pub(super) fn settle(engine: &mut Engine<'_>, calls: &[OpenCall]) -> Step<()> {
     if !calls.iter().any(may_wait) {
         return Ok(());
     }
+    let mut reached = Timestamp::from_millis(0);
     loop {
         for call in &waiting(engine)? {
             if let Some(ending) = engine.must_end().or_else(|| engine.limits.time_is_over()) {
@@ -105,7 +106,7 @@ pub(super) fn settle(engine: &mut Engine<'_>, calls: &[OpenCall]) -> Step<()> {
             if engine.options.patience == DeferralMode::GiveUp {
                 give_up(engine, call)?;
             } else if let Some(deferred) = &call.deferred
-                && deferred.is_due(Timestamp::now())
+                && deferred.is_due(Timestamp::now().max(reached))
             {
                 look(engine, call, deferred)?;
             }
@@ -120,7 +121,10 @@ pub(super) fn settle(engine: &mut Engine<'_>, calls: &[OpenCall]) -> Step<()> {
         };
         register(engine, wait.due_at);
         match engine.options.patience {
-            DeferralMode::Wait => wait_for(engine, &wait)?,
+            DeferralMode::Wait => {
+                wait_for(engine, &wait)?;
+                reached = wait.due_at;
+            }
             DeferralMode::End | DeferralMode::GiveUp => {
                 return Err(Ending::new(StopReason::Deferred, wait.text).into());
             }
@@ -146,9 +150,10 @@ fn wait_for(engine: &mut Engine<'_>, wait: &Wait) -> Step<()> {
     engine.log.update_metadata()?;
     let began = Instant::now();
     let line = engine.log.wait_for(&format!("a look at {until}"));
-    let mut naps = std::iter::repeat_with(|| wait.due_at.since(Timestamp::now()));
+    let longest = wait.due_at.since(Timestamp::now());
     let ended = loop {
-        let left = naps.next().unwrap_or_default();
+        let left = wait.due_at.since(Timestamp::now());
+        let left = left.min(longest.saturating_sub(began.elapsed()));
         if left.is_zero() || engine.must_end().is_some() {
             break Ok(());
         }

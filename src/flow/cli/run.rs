@@ -18,6 +18,7 @@ use crate::flow::record::check_beginnings;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
+use crate::record::state::is_set_back;
 use crate::record::stop_reason::StopReason;
 use crate::record::workspace::{DecisionLock, Workspace};
 use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
@@ -255,11 +256,14 @@ impl RunCommand<'_> {
     }
 }
 
-/// True for a run that only waits for a time which has not come.
+/// True for a run that only waits for a time which has not come. A clock that has been set back puts no look off.
 fn is_early(found: &RunSnapshot) -> bool {
-    let only_waits = found.metadata.stop_reason.as_deref() == Some(StopReason::Deferred.name());
-    let due_at = found.metadata.due_at.as_deref().and_then(Timestamp::parse);
-    due_at.is_some_and(|due_at| only_waits && Timestamp::now() < due_at)
+    let (metadata, now) = (&found.metadata, Timestamp::now());
+    let only_waits = metadata.stop_reason.as_deref() == Some(StopReason::Deferred.name());
+    let due_at = metadata.due_at.as_deref().and_then(Timestamp::parse);
+    let updated_at = Timestamp::parse(&metadata.updated_at);
+    let is_set_back = updated_at.is_some_and(|updated_at| is_set_back(now, updated_at));
+    due_at.is_some_and(|due_at| only_waits && now < due_at) && !is_set_back
 }
 
 /// The nodes before which the run is to stop.

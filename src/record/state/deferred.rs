@@ -9,8 +9,10 @@ use std::time::Duration;
 /// The exit code of a look at a call that has not ended.
 pub(crate) const NOT_YET: i64 = 75;
 
-/// A clock that is this far behind the record has been set back.
-const SET_BACK: Duration = Duration::from_secs(60);
+/// True if the clock is so far behind a time that was recorded that it has been set back since.
+pub(crate) fn is_set_back(now: Timestamp, recorded_at: Timestamp) -> bool {
+    now.plus(Duration::from_secs(60)) < recorded_at
+}
 
 /// The state of a call that ends later.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +106,7 @@ impl Deferred {
 
     /// True if it is time for a look. A clock that has been set back does not put it off.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
-        now >= self.due_at || now.plus(SET_BACK) < self.recorded_at
+        now >= self.due_at || is_set_back(now, self.recorded_at)
     }
 }
 
