@@ -2,8 +2,10 @@
 
 use crate::attachments::png;
 use crate::harness::*;
+use crate::torture::{strace_works, traced};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 
 /// A tool that submits something, and a check that prints `../said` and ends with the code in `../code`.
@@ -596,6 +598,89 @@ fn a_kill_at_any_event_begins_nothing_twice_and_loses_no_handle() {
         assert_eq!(world.lines("looks").len(), looks, "{length}");
         assert_eq!(run.events("ACTION_RESULT").len(), 1, "{length}");
     }
+}
+
+#[test]
+fn killed_at_any_call_of_the_system_it_begins_nothing_twice_and_loses_no_handle() {
+    if !strace_works() {
+        return;
+    }
+    let names = "write,rename,renameat2,mkdir,fdatasync,fsync,unlink,flock,sendto,clone3,vfork,\
+                 wait4,poll,openat,read,statx";
+    let trace = format!("trace={names}");
+    let moments = {
+        let world = submitting();
+        traced(&world, &["-e", &trace, "-o", "trace"]).exits(75);
+        let lines = world.lines("trace").into_iter();
+        let names = lines.filter_map(|line| Some(line.split_once('(')?.0.to_owned()));
+        names.fold(BTreeMap::new(), |mut counts, name| {
+            *counts.entry(name).or_insert(0) += 1;
+            counts
+        })
+    };
+    let moments: Vec<(String, usize)> = moments.into_iter().collect();
+    let seed = seed();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut kills = 0;
+    while kills < given_or("DELTA_TEST_LATER_KILLS", 8) {
+        let world = submitting();
+        let mut killed = format!("DELTA_TEST_SEED={seed}, killed before");
+        let mut outcome;
+        loop {
+            let (name, count) = &moments[random.usize(..moments.len())];
+            let n = random.usize(1..=*count);
+            outcome = match random.u8(..4) {
+                0 => world.run("go").arg("-q").end(),
+                _ => {
+                    let inject = format!("inject={name}:signal=KILL:when={n}");
+                    traced(&world, &["-o", "/dev/null", "-e", &trace, "-e", &inject])
+                }
+            };
+            if outcome.code() == Some(0) {
+                break;
+            }
+            if outcome.killed_by().is_some() {
+                killed += &format!(" {name} {n}");
+                kills += 1;
+            } else {
+                assert_eq!(outcome.code(), Some(75), "{killed}: {}", outcome.describe());
+            }
+            if world
+                .runs()
+                .iter()
+                .any(|run| run.path("journal.jsonl").exists())
+            {
+                is_due(&world);
+            }
+        }
+        let run = world.latest();
+        assert_eq!(world.runs().len(), 1, "{killed}");
+        assert_eq!(world.lines("submitted").len(), 1, "{killed}");
+        assert_eq!(run.events("ACTION_DEFERRED").len(), 1, "{killed}");
+        let results = run.events("ACTION_RESULT");
+        let observed = results.iter().map(|it| &it["observation_content"]);
+        assert_eq!(observed.collect::<Vec<_>>(), ["built ci-7\n"], "{killed}");
+        let registered = world.delta(["due", "--all"]).end();
+        assert!(registered.printed(""), "{killed}");
+    }
+}
+
+/// A call that is found again after a kill, and that the second look finds ended.
+fn submitting() -> World {
+    let world = World::with_tools(
+        r#"- name: build
+  shell: 'echo "$DELTA_CALL_ID" >> ../submitted; echo ci-7; exit 75'
+  on_resume: {check: [sh, -c, 'grep -qs "$DELTA_CALL_ID" ../submitted || exit 10; echo ci-7; exit 75']}
+  later: {check: [sh, -c, 'echo >> ../looks; [ $(wc -l < ../looks) -gt 1 ] || exit 75; echo "built $DELTA_HANDLE"'], every_s: 3600}
+"#,
+    );
+    world.server.answers(|request: &Received| {
+        match request.messages().iter().any(|it| it["role"] == "tool") {
+            true => text("done"),
+            false => call("call_1", "build", &json!({})),
+        }
+    });
+    world
 }
 
 #[test]

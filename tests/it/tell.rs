@@ -182,7 +182,7 @@ fn ten_writers_tell_a_run_that_is_killed_each_message_once() {
         (text.clone(), told.spawn())
     };
     let mut told = Vec::new();
-    for round in 0..10 {
+    for round in 0..given_or("DELTA_TEST_TELL_KILLS", 10) {
         let delta = world.run("go").spawn();
         while world.runs().is_empty() {
             std::thread::yield_now();
