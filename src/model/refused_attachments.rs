@@ -7,9 +7,9 @@ use super::attempt::Attempt;
 /// How words begin that speak of attachments.
 const BEGINNINGS: [&str; 4] = ["image", "picture", "dimension", "multimodal"];
 
-const WORDS: [&str; 3] = ["document", "documents", "media"];
+const WORDS: [&str; 4] = ["document", "documents", "media", "pdf"];
 
-const PHRASES: [&str; 2] = ["content part type", "unsupported content"];
+const PHRASES: [&str; 3] = ["content part type", "unsupported content", "input_file"];
 
 /// Why a service refuses a request, and its status, if it does because of the attachments.
 pub(super) fn refusal_of_attachments(attempt: &Attempt) -> Option<(String, Option<u16>)> {
@@ -64,6 +64,9 @@ mod tests {
             "Invalid content type. image_url is only supported by certain models.",
             "A maximum of 100 PDF pages may be provided: document.source",
             "Unsupported Media Type",
+            "'input_file' is not supported by llamacpp at this moment",
+            "messages.2.content.0.pdf.source.base64.data: The PDF specified was not valid.",
+            "Could not process PDF",
         ] {
             assert!(speaks_of_attachments(said), "{said}");
         }

@@ -184,6 +184,10 @@ fn a_refused_attachment_becomes_a_line_before_any_retry_and_ends_no_run() {
             "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
         ),
         (400, "unsupported content[].type"),
+        (
+            400,
+            "'input_file' is not supported by llamacpp at this moment",
+        ),
         (400, "Unsupported chat content part type: 'file'"),
         (
             400,
