@@ -498,9 +498,7 @@ fn a_kill_at_any_system_call_leaves_no_event_without_its_bytes() {
     if !installed(&["strace"]) {
         return;
     }
-    // All places take minutes.
-    let step = given_or("DELTA_KILL_STEP", 150);
-    for n in 1.. {
+    let begin = || {
         let world = World::with_tools(ATTACH);
         world.write("p.png", png(3, 2, b"given"));
         world.write("ws/q.png", png(4, 2, b"shot"));
@@ -510,19 +508,20 @@ fn a_kill_at_any_system_call_leaves_no_event_without_its_bytes() {
                 0..=2 => call("call_1", "attach", &json!({"files": "q.png"})),
                 _ => text("done"),
             });
-        let inject = format!("inject=all:signal=KILL:when={}", n * step);
-        let strace = [
-            "strace",
-            "-qq",
-            "-o",
-            "/dev/null",
-            "-e",
-            "trace=all",
-            "-e",
-            &inject,
-        ];
-        let run = || world.run("look").args(["-f", "p.png"]);
-        let was_killed = run().under(&strace).end().code() != Some(0);
+        world
+    };
+    let run = |world: &World| world.run("look").args(["-f", "p.png"]);
+    let world = begin();
+    let trace = ["strace", "-qq", "-o", "trace", "-e", "trace=all"];
+    run(&world).under(&trace).exits(0);
+    // All take minutes.
+    let all = kills(&world.lines("trace"), given_or("DELTA_KILLS", 8));
+    let mut killed = 0;
+    for inject in &all {
+        let world = begin();
+        let args = ["-qq", "-o", "/dev/null", "-e", "trace=all", "-e", inject];
+        let strace = [&["strace"], &args[..]].concat();
+        killed += usize::from(run(&world).under(&strace).end().code() != Some(0));
         for run in world.runs() {
             let journal = fs::read_to_string(run.path("journal.jsonl")).unwrap_or_default();
             let lines = journal
@@ -532,16 +531,14 @@ fn a_kill_at_any_system_call_leaves_no_event_without_its_bytes() {
                 for attachment in event["attachments"].as_array().into_iter().flatten() {
                     let digest = attachment["sha256"].as_str().unwrap();
                     let bytes = fs::read(run.path(&format!("io/blobs/{digest}"))).unwrap();
-                    assert_eq!(sha256(&bytes), digest, "killed at {}", n * step);
+                    assert_eq!(sha256(&bytes), digest, "{inject}");
                 }
             }
         }
-        if !was_killed {
-            break;
-        }
-        run().exits(0).prints("done\n");
+        run(&world).exits(0).prints("done\n");
         assert!(count(&world.server.last().body) >= 1);
     }
+    assert!(killed * 2 > all.len(), "{killed} of {} hit", all.len());
 }
 
 /// A server of the Model Context Protocol whose only tool returns `$1`.
