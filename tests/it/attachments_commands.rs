@@ -204,22 +204,19 @@ fn a_look_attaches_to_the_result_of_the_call_that_has_ended() {
 
 #[test]
 fn the_bytes_of_an_attachment_are_those_that_were_judged_whatever_its_writer_does() {
-    let tool = r#"- {name: attach, shell: 'cd "$DELTA_ATTACH"; (trap "" HUP TERM; while :; do cat "$CWD/p.png" > a; cat "$CWD/q.png" > a; done) & until test -s a; do :; done'}"#;
+    // It is written over and never cut off: each moment of it is a picture.
+    let tool = r#"- {name: attach, shell: 'cd "$DELTA_ATTACH"; cp "$CWD/q.png" a; (trap "" HUP TERM; while :; do cat "$CWD/p.png" 1<> a; cat "$CWD/q.png" 1<> a; done) &'}"#;
     let world = World::with_tools(tool);
-    world.write("ws/p.png", png(3, 2, &vec![1; 100_000]));
-    world.write("ws/q.png", png(4, 2, &vec![2; 200_000]));
+    world.write("ws/p.png", png(3, 2, &vec![1; 1_000_000]));
+    world.write("ws/q.png", png(4, 2, &vec![2; 1_000_000]));
     world.observe("attach", &json!({}));
     let run = world.latest();
-    for attachment in run.events("ACTION_RESULT")[0]["attachments"]
-        .as_array()
-        .into_iter()
-        .flatten()
-    {
-        let digest = attachment["sha256"].as_str().unwrap();
-        let bytes = run.read(&format!("io/blobs/{digest}"));
-        assert_eq!(sha256(&bytes), digest);
-        assert_eq!(attachment["width"], u64::from(bytes[19]));
-    }
+    let attachment = &run.events("ACTION_RESULT")[0]["attachments"][0];
+    assert_eq!(attachment["bytes"], 1_000_029);
+    let digest = attachment["sha256"].as_str().unwrap();
+    let bytes = run.read(&format!("io/blobs/{digest}"));
+    assert_eq!(sha256(&bytes), digest);
+    assert_eq!(attachment["width"], u64::from(bytes[19]));
 }
 
 #[test]
