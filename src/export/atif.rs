@@ -2,10 +2,12 @@
 //!
 //! All objects of it forbid keys that they do not know: delta's own members are in `extra`.
 
+use super::conversation::content;
 use super::recorded::{
     ExportedAnswer, ExportedAttachment, ExportedCall, ExportedStep, RecordedRun, Spent, What,
 };
 use crate::VERSION;
+use crate::record::attachments::blobs::Blobs;
 use serde_json::{Map, Value, json};
 
 /// The trajectory of a run that has at least one step. Runs that it has started are in it.
@@ -73,7 +75,10 @@ fn step(run: &RecordedRun, step: &ExportedStep) -> (&'static str, Map<String, Va
     }
     let source = match &step.what {
         What::User(text) => {
-            out.insert("message".to_owned(), content(text, &step.attachments));
+            out.insert(
+                "message".to_owned(),
+                content(text, &step.attachments, &picture),
+            );
             "user"
         }
         What::System { text, extra, .. } => {
@@ -165,7 +170,7 @@ fn result(run: &RecordedRun, call: &ExportedCall) -> Option<Value> {
     let result = call.result.as_ref();
     let mut out = object(json!({
         "source_call_id": call.id,
-        "content": result.map(|it| content(&it.text, &it.attachments)),
+        "content": result.map(|it| content(&it.text, &it.attachments, &picture)),
     }));
     if !call.started.is_empty() {
         let ids = call.started.iter().map(|place| &run.children[*place].id);
@@ -179,19 +184,12 @@ fn result(run: &RecordedRun, call: &ExportedCall) -> Option<Value> {
     Some(Value::Object(out))
 }
 
-/// A text followed by its pictures. The format has no part for documents, whose lines are in the text.
-fn content(text: &str, attachments: &[ExportedAttachment]) -> Value {
-    let pictures = attachments.iter().filter(|it| !it.attachment.is_document());
-    let pictures = pictures.map(|it| {
-        let source = json!({"media_type": it.attachment.facts.media_type, "path": it.path});
-        json!({"type": "image", "source": source})
-    });
-    let pictures: Vec<Value> = pictures.collect();
-    if pictures.is_empty() {
-        return text.into();
-    }
-    let text = json!({"type": "text", "text": text});
-    [text].into_iter().chain(pictures).collect()
+/// A picture as a part. The format has none for documents, whose lines are in the text.
+fn picture(exported: &ExportedAttachment) -> Option<Value> {
+    let ExportedAttachment { attachment, run } = exported;
+    let path = Blobs::of(run).path(&attachment.sha256);
+    let source = json!({"media_type": attachment.facts.media_type, "path": path});
+    (!attachment.is_document()).then(|| json!({"type": "image", "source": source}))
 }
 
 fn final_metrics(run: &RecordedRun, steps: usize) -> Value {

@@ -2,9 +2,8 @@
 
 use super::conversation::messages;
 use super::recorded::{ExportedAttachment, RecordedRun};
-use crate::record::attachments::LARGEST;
-use crate::text::digest::sha256;
-use crate::unix::files;
+use crate::record::attachments::blobs::Blobs;
+use crate::record::messages::attached::push_part;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
@@ -25,19 +24,9 @@ pub(crate) fn conversations(run: &RecordedRun) -> Vec<Value> {
 
 /// An attachment as a part of a message; none if its file is gone or changed.
 fn part(exported: &ExportedAttachment) -> Option<Value> {
-    let ExportedAttachment { attachment, path } = exported;
-    let file = files::open_unlinked(path).ok()?;
-    let bytes = files::read_limited(file, LARGEST).ok()?;
-    if sha256(&bytes) != attachment.sha256 {
-        return None;
-    }
-    let media_type = attachment.facts.media_type.name();
-    let url = format!(
-        "data:{media_type};base64,{}",
-        BASE64_STANDARD.encode(&bytes)
-    );
-    Some(match attachment.is_document() {
-        true => json!({"type": "file", "file": {"filename": attachment.name, "file_data": url}}),
-        false => json!({"type": "image_url", "image_url": {"url": url}}),
-    })
+    let ExportedAttachment { attachment, run } = exported;
+    let bytes = Blobs::of(run).read(attachment)?;
+    let mut part = Vec::new();
+    push_part(&mut part, attachment, &BASE64_STANDARD.encode(bytes));
+    serde_json::from_slice(&part).ok()
 }

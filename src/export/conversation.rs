@@ -56,7 +56,7 @@ pub(super) fn messages_of(step: &ExportedStep, part: &PartForm) -> Vec<Value> {
 }
 
 /// A text followed by its attachments as parts.
-fn content(text: &str, attachments: &[ExportedAttachment], part: &PartForm) -> Value {
+pub(super) fn content(text: &str, attachments: &[ExportedAttachment], part: &PartForm) -> Value {
     let parts: Vec<Value> = attachments.iter().filter_map(part).collect();
     match parts.is_empty() {
         true => text.into(),

@@ -74,11 +74,11 @@ pub(crate) struct ExportedStep {
     pub attachments: Vec<ExportedAttachment>,
 }
 
-/// A picture or a document, and where its bytes are.
+/// A picture or a document, and the directory of the run that has its bytes.
 #[derive(Debug)]
 pub(crate) struct ExportedAttachment {
     pub attachment: Attachment,
-    pub path: PathBuf,
+    pub run: PathBuf,
 }
 
 #[derive(Debug)]

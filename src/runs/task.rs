@@ -78,7 +78,7 @@ impl GivenMessage {
         let state = state::read(&journal, Reading::default()).ok();
         let first = state.as_ref().and_then(|state| state.turns.first());
         let attached = first.into_iter().flat_map(Turn::attached);
-        let mut blobs = Blobs::of(&run.path);
+        let blobs = Blobs::of(&run.path);
         let given = attached.flat_map(Attached::all).filter_map(|attachment| {
             let bytes = blobs.read(attachment)?;
             let attachment = attachment.clone();

@@ -5,7 +5,6 @@
 use crate::export::recorded::{
     CallResult, ExportedAttachment, ExportedCall, RecordedAgent, RunEnd,
 };
-use crate::record::attachments::blobs::BLOBS;
 use crate::record::attachments::read_list;
 use crate::record::event::Line;
 use crate::record::metadata::Status;
@@ -56,11 +55,11 @@ pub(super) fn result_of(line: &Line<'_>, text: String) -> CallResult {
 /// The attachments of an event.
 pub(super) fn attachments_of(line: &Line<'_>, run: &RunDir) -> Vec<ExportedAttachment> {
     let list = read_list(line.attachments).into_iter();
-    let with_path = list.map(|attachment| ExportedAttachment {
-        path: run.path.join(BLOBS).join(&attachment.sha256),
+    let exported = list.map(|attachment| ExportedAttachment {
         attachment,
+        run: run.path.clone(),
     });
-    with_path.collect()
+    exported.collect()
 }
 
 pub(super) fn text_of(json: &RawValue) -> String {

@@ -15,7 +15,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The directory of a run's blobs, from the run's directory.
-pub(crate) const BLOBS: &str = "io/blobs";
+const BLOBS: &str = "io/blobs";
 
 /// The blobs of a run.
 #[derive(Debug)]
@@ -25,18 +25,12 @@ pub(crate) struct Blobs {
     known: HashMap<String, FileStamp>,
 }
 
-type FileStamp = (u64, u64, i64, i64, i64, i64);
+/// Whatever writes to a file changes it.
+type FileStamp = (u64, u64, i64, i64);
 
 fn stamp(file: &File) -> io::Result<FileStamp> {
     let meta = file.metadata()?;
-    Ok((
-        meta.ino(),
-        meta.len(),
-        meta.mtime(),
-        meta.mtime_nsec(),
-        meta.ctime(),
-        meta.ctime_nsec(),
-    ))
+    Ok((meta.ino(), meta.len(), meta.ctime(), meta.ctime_nsec()))
 }
 
 /// Keeps bytes in a run's directory. They are on disk when this returns, unless `syncs` is false.
@@ -44,11 +38,8 @@ pub(crate) fn store(run: &Path, bytes: &[u8], syncs: bool) -> Result<()> {
     let dir = files::make_dirs_below(run, Path::new(BLOBS))?;
     let digest = sha256(bytes);
     let path = dir.join(&digest);
-    let is_there = files::open_unlinked(&path).is_ok_and(|mut file| {
-        file.metadata()
-            .is_ok_and(|it| it.len() == bytes.len() as u64)
-            && matches!(sha256_of(&mut file, &|| false), Ok(Some((_, sum))) if sum == digest)
-    });
+    let there = files::open_unlinked(&path).and_then(|file| files::read_limited(file, LARGEST));
+    let is_there = there.is_ok_and(|there| there == bytes);
     if !is_there {
         let temporary = dir.join(format!(".{digest}.tmp"));
         files::remove(&temporary)?;
@@ -78,7 +69,7 @@ pub(crate) fn copy<'a>(
     to: &Path,
     attachments: impl Iterator<Item = &'a Attachment>,
 ) -> Result<()> {
-    let mut blobs = Blobs::of(from);
+    let blobs = Blobs::of(from);
     for attachment in attachments {
         if let Some(bytes) = blobs.read(attachment) {
             store(to, &bytes, true)?;
@@ -100,23 +91,26 @@ impl Blobs {
         self.dir.join(digest)
     }
 
-    /// Opens a blob. None if it is gone, changed or no regular file of a run's own directory.
-    pub(crate) fn open(&mut self, digest: &str) -> Option<File> {
+    /// Opens the file of a blob. None if it is no regular file of a run's own directory.
+    fn file(&self, digest: &str) -> Option<File> {
         let is_real = |path: &Path| path.symlink_metadata().is_ok_and(|it| it.is_dir());
         let io = self.dir.parent()?;
         if !is_real(io) || !is_real(&self.dir) {
             return None;
         }
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let mut file = File::options()
+        let file = File::options()
             .read(true)
             .custom_flags(flags.bits().cast_signed())
             .open(self.path(digest))
             .ok()?;
         let meta = file.metadata().ok()?;
-        if !meta.is_file() || meta.len() > LARGEST {
-            return None;
-        }
+        (meta.is_file() && meta.len() <= LARGEST).then_some(file)
+    }
+
+    /// Opens a blob. None if it is gone or changed.
+    pub(crate) fn open(&mut self, digest: &str) -> Option<File> {
+        let mut file = self.file(digest)?;
         let now = stamp(&file).ok()?;
         if self.known.get(digest) == Some(&now) {
             return Some(file);
@@ -140,9 +134,9 @@ impl Blobs {
     }
 
     /// The bytes of an attachment, if they are there.
-    pub(crate) fn read(&mut self, attachment: &Attachment) -> Option<Vec<u8>> {
-        let file = self.open(&attachment.sha256)?;
-        let bytes = files::read_part(&file, 0, attachment.bytes as usize).ok()?;
+    pub(crate) fn read(&self, attachment: &Attachment) -> Option<Vec<u8>> {
+        let file = self.file(&attachment.sha256)?;
+        let bytes = files::read_limited(file, LARGEST).ok()?;
         (sha256(&bytes) == attachment.sha256).then_some(bytes)
     }
 }

@@ -98,7 +98,7 @@ impl ShownAttachments {
             push_text(out, &text);
         }
         for attachment in sent {
-            push_part(out, attachment);
+            push_part(out, attachment, &format!("{MARK}{}", attachment.sha256));
         }
         out.push(b']');
     }
@@ -162,10 +162,11 @@ fn push_text(out: &mut Vec<u8>, text: &str) {
     part.end();
 }
 
-fn push_part(out: &mut Vec<u8>, attachment: &Attachment) {
+/// Appends a part with an attachment, whose bytes are `data` as base64, or a mark in place of it.
+pub(crate) fn push_part(out: &mut Vec<u8>, attachment: &Attachment, data: &str) {
     comma(out);
     let media_type = attachment.facts.media_type.name();
-    let url = format!("data:{media_type};base64,{MARK}{}", attachment.sha256);
+    let url = format!("data:{media_type};base64,{data}");
     let mut part = Object::begin(out);
     if attachment.is_document() {
         part.put("type", "file");

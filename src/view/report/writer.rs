@@ -126,7 +126,7 @@ impl PageRecord<'_> {
         if attachments.is_empty() {
             return self;
         }
-        let mut blobs = Blobs::of(run);
+        let blobs = Blobs::of(run);
         let shown = attachments.iter().map(|attachment| {
             let fits = *self.pictures + attachment.bytes <= PICTURE_BYTES;
             let picture = Some(attachment).filter(|it| fits && !it.is_document());
