@@ -220,6 +220,20 @@ fn the_bytes_of_an_attachment_are_those_that_were_judged_whatever_its_writer_doe
 }
 
 #[test]
+fn a_picture_that_the_disk_has_no_room_for_leaves_neither_an_event_nor_half_a_file() {
+    let world = World::with_tools("- {name: shot, shell: 'mv shot.png \"$DELTA_ATTACH\"'}");
+    world.write("ws/shot.png", png(3, 2, &[1; 100_000]));
+    world.model_says([call("call_1", "shot", &json!({})), text("done")]);
+    // In blocks of 512 or 1024 bytes.
+    world.run("go").after("ulimit -f 40").exits(75);
+    let run = world.latest();
+    assert_eq!(run.metadata()["stop_reason"], "disk_full");
+    assert!(run.events("ACTION_RESULT").is_empty());
+    assert_eq!(fs::read_dir(run.path("io/blobs")).unwrap().count(), 0);
+    world.run("go").exits(0).prints("done\n");
+}
+
+#[test]
 fn pictures_count_by_their_tokens_in_reservations_and_exports_name_their_digests() {
     let picture = png(3, 2, &vec![1; 600_000]);
     let reserved = |with: bool| {

@@ -10,7 +10,7 @@ use crate::unix::files;
 use rustix::fs::OFlags;
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -41,24 +41,15 @@ pub(crate) fn store(run: &Path, bytes: &[u8], syncs: bool) -> Result<()> {
     let there = files::open_unlinked(&path).and_then(|file| files::read_limited(file, LARGEST));
     let is_there = there.is_ok_and(|there| there == bytes);
     if !is_there {
-        let temporary = dir.join(format!(".{digest}.tmp"));
-        files::remove(&temporary)?;
-        let mut file = files::create(&temporary)?;
-        file.write_all(bytes).at("write", &temporary)?;
-        if syncs {
-            file.sync_all().at("sync", &temporary)?;
-        }
-        std::fs::rename(&temporary, &path).at("rename", &temporary)?;
+        files::replace(&path, bytes)?;
     }
     if !syncs {
         return Ok(());
     }
-    // What an earlier process found there need not be on disk.
-    if is_there {
-        files::open_unlinked(&path)
-            .and_then(|file| file.sync_all())
-            .at("sync", &path)?;
-    }
+    // What an earlier process found there need not be on disk either.
+    files::open_unlinked(&path)
+        .and_then(|file| file.sync_all())
+        .at("sync", &path)?;
     files::sync_dir(&dir)?;
     dir.parent().map_or(Ok(()), files::sync_dir)
 }
