@@ -640,6 +640,65 @@ fn a_model_that_is_out_of_quota_for_a_summary_leads_to_the_next() {
 }
 
 #[test]
+fn a_model_that_takes_over_at_a_summary_has_the_conversation_shortened_to_its_own_window() {
+    let other = Server::start();
+    let entry = format!(
+        "{{model: second, window: 4000, base_url: '{}'}}",
+        other.url()
+    );
+    let world = world_of(Api::Chat).top("compact: {}");
+    let url = world.server.url();
+    let world = world.llm(&format!(
+        "base_url: {url}\nwindow: 8000\nmax_retries: 0\nfallback: [{entry}]"
+    ));
+    let service = |window| Service {
+        output: 900,
+        steps: 30,
+        ..Service::new(Api::Chat, window)
+    };
+    let heard = Arc::new(Mutex::new(Heard::default()));
+    let (first, second) = (service(8000), service(4000));
+    let shared = Arc::clone(&heard);
+    world
+        .server
+        .answers(move |received| match asks_for_summary(&received.body) {
+            true => Reply::error(503, "down"),
+            false => first.reply(received, &mut shared.lock().unwrap()),
+        });
+    let shared = Arc::clone(&heard);
+    other.answers(move |received| second.reply(received, &mut shared.lock().unwrap()));
+    world.run(TASK).exits(0);
+    assert_eq!(world.latest().events("MODEL_CHANGED").len(), 1);
+    assert!(asks_for_summary(&other.requests()[0].body));
+    assert_eq!(heard.lock().unwrap().most_refusals, 0);
+}
+
+#[test]
+fn a_compaction_that_was_asked_for_is_made_by_the_next_model_if_the_first_fails() {
+    let other = Server::start();
+    let entry = format!("{{model: second, base_url: '{}'}}", other.url());
+    let world = world_of(Api::Chat);
+    let url = world.server.url();
+    let world = world.llm(&format!(
+        "base_url: {url}\nmax_retries: 0\nfallback: [{entry}]"
+    ));
+    let service = Service {
+        output: 900,
+        ..Service::new(Api::Chat, 100_000)
+    };
+    let heard = service.clone().serve(&world);
+    world.run(TASK).args(["--max-iterations", "8"]).exits(4);
+    world.server.answers(|_| Reply::error(503, "down"));
+    other.answers(move |received| service.reply(received, &mut heard.lock().unwrap()));
+    world
+        .go_on()
+        .args(["--compact", "--max-iterations", "20"])
+        .exits(0);
+    assert_eq!(compactions(&world)[0]["reason"], "asked");
+    assert!(asks_for_summary(&other.requests()[0].body));
+}
+
+#[test]
 fn an_answer_that_was_cut_off_at_the_window_is_asked_for_once_more() {
     let world = world_of(Api::Chat)
         .llm("window: 5000")

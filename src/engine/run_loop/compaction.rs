@@ -36,22 +36,35 @@ struct Shorter<'s> {
     message_bytes: Option<u64>,
 }
 
+/// The request to send after an attempt to shorten the conversation.
+enum Shortened {
+    Shorter(Neutral),
+    /// It cannot be shortened.
+    Same(Neutral),
+    /// Another model is asked from now on, or in another form. This has not been compared with its window.
+    Other(Neutral),
+}
+
 /// The request to send: this one, or one with a shorter conversation if the estimate of this one is too large.
 pub(super) fn before_request(engine: &mut Engine<'_>, mut request: Neutral) -> Step<Neutral> {
     engine.talk.sizes.begin_iteration();
     if engine.talk.model.playback().is_some() {
         return replay(engine, request);
     }
-    if !engine.talk.sizes.is_on() || engine.talk.wire.pauses() > 0 {
-        return Ok(request);
+    while engine.talk.sizes.is_on() && engine.talk.wire.pauses() == 0 {
+        let bytes = engine.talk.measure(&mut request)?;
+        let estimate = engine.talk.sizes.tokens(bytes);
+        look_for_window(engine, estimate);
+        let Some(reason) = engine.talk.sizes.reason(estimate) else {
+            break;
+        };
+        request = match shorten(engine, request, reason)? {
+            Shortened::Shorter(request) | Shortened::Same(request) => return Ok(request),
+            Shortened::Other(request) => request,
+        };
+        engine.talk.sizes.is_asked = reason == CompactionReason::Asked;
     }
-    let bytes = engine.talk.measure(&mut request)?;
-    let estimate = engine.talk.sizes.tokens(bytes);
-    look_for_window(engine, estimate);
-    match engine.talk.sizes.reason(estimate) {
-        Some(reason) => Ok(shorten(engine, request, reason)?.0),
-        None => Ok(request),
-    }
+    Ok(request)
 }
 
 /// The request to be sent in place of one that the service has refused as too long.
@@ -67,11 +80,11 @@ pub(super) fn after_refusal(
     let mut request = engine.talk.build_request(&mut engine.log)?;
     if engine.talk.sizes.add_refusal(was_full) {
         halt_on(engine.must_end())?;
-        let (shorter, is_shorter) = shorten(engine, request, CompactionReason::Refused)?;
-        if is_shorter {
-            return Ok(shorter);
-        }
-        request = shorter;
+        request = match shorten(engine, request, CompactionReason::Refused)? {
+            Shortened::Shorter(request) => return Ok(request),
+            Shortened::Other(request) => return before_request(engine, request),
+            Shortened::Same(request) => request,
+        };
     }
     let journal = whole_journal(engine)?;
     let run = read(engine, &journal)?;
@@ -102,13 +115,19 @@ pub(super) fn after_cut_off(engine: &mut Engine<'_>, answer: &Answer) -> Step<Op
         return Ok(None);
     }
     let request = engine.talk.build_request(&mut engine.log)?;
-    let (request, is_shorter) = shorten(engine, request, CompactionReason::Refused)?;
-    if !is_shorter {
-        return Ok(None);
-    }
+    let window = engine.talk.sizes.window;
+    let (request, window) = match shorten(engine, request, CompactionReason::Refused)? {
+        Shortened::Shorter(request) => (request, window),
+        Shortened::Other(request) => (before_request(engine, request)?, None),
+        Shortened::Same(_) => return Ok(None),
+    };
     let note =
         "the answer was cut off because the model's window was full: it is asked for once more";
-    note_unused(engine, note, None, (answer.usage, &answer.terms))?;
+    let fact = NotedFact {
+        window,
+        ..NotedFact::default()
+    };
+    note_unused(engine, note, fact, (answer.usage, &answer.terms))?;
     Ok(Some(request))
 }
 
@@ -217,12 +236,11 @@ fn replay(engine: &mut Engine<'_>, request: Neutral) -> Step<Neutral> {
     Ok(request)
 }
 
-/// A request with a shorter conversation, or for another model, and true, or the same.
 fn shorten(
     engine: &mut Engine<'_>,
     mut request: Neutral,
     reason: CompactionReason,
-) -> Step<(Neutral, bool)> {
+) -> Step<Shortened> {
     let journal = whole_journal(engine)?;
     let run = read(engine, &journal)?;
     let bytes = engine.talk.measure(&mut request)?;
@@ -268,21 +286,22 @@ fn shorten(
                 None => {
                     halt_on(engine.must_end())?;
                     halt_on(engine.talk.limit_reached(&mut engine.limits))?;
-                    return Ok((engine.talk.build_request(&mut engine.log)?, true));
+                    let request = engine.talk.build_request(&mut engine.log)?;
+                    return Ok(Shortened::Other(request));
                 }
             }
         }
     };
     if !is_shorter {
         engine.talk.sizes.note_compaction(before);
-        return Ok((request, false));
+        return Ok(Shortened::Same(request));
     }
     let old = engine.talk.transcript.messages().to_vec();
     engine.talk.catch_up(&mut engine.log)?;
     let shorter = request.with_conversation(&old, engine.talk.transcript.messages());
     halt_on(engine.must_end())?;
     halt_on(engine.talk.limit_reached(&mut engine.limits))?;
-    Ok(shorter.map_or((request, false), |shorter| (shorter, true)))
+    Ok(shorter.map_or(Shortened::Same(request), Shortened::Shorter))
 }
 
 /// Replaces a part of the conversation by a summary. False: no summary makes the request shorter. None: another
@@ -331,7 +350,11 @@ fn summarize(
     }
     let note = format!("the conversation was not shortened: {why}; it is sent as it is");
     let cost = (written.usage, &written.terms);
-    note_unused(engine, &note, Some(aim.before), cost)?;
+    let fact = NotedFact {
+        tokens_before: Some(aim.before),
+        ..NotedFact::default()
+    };
+    note_unused(engine, &note, fact, cost)?;
     Ok(Some(false))
 }
 
@@ -371,19 +394,16 @@ fn record(
     engine.log.update_metadata()
 }
 
-/// Notes an answer that was not used, and what it has cost. With `tokens_before`, a request of this estimate could not
-/// be shortened.
+/// Notes an answer that was not used, and what it has cost.
 fn note_unused(
     engine: &mut Engine<'_>,
     note: &str,
-    tokens_before: Option<u64>,
+    fact: NotedFact<'_>,
     (usage, terms): (Option<Tokens>, &Terms),
 ) -> Result<()> {
     let fact = NotedFact {
-        window: tokens_before.map_or(engine.talk.sizes.window, |_| None),
-        tokens_before,
         usage: recorded(usage, terms),
-        ..NotedFact::default()
+        ..fact
     };
     count(engine, usage);
     let fact = Some(Fact::Other(fact));

@@ -28,7 +28,7 @@ const WORTH_ASKING: u64 = 8000;
 pub(super) struct Sizes {
     shares: Option<CompactShares>,
     /// A person wants the next request to be shortened.
-    is_asked: bool,
+    pub(super) is_asked: bool,
     /// The tokens that the model takes, request and answer together.
     pub(super) window: Option<u64>,
     has_looked: bool,
