@@ -931,10 +931,13 @@ fn the_window_is_asked_of_the_server_once() {
 #[test]
 fn each_service_gives_the_window_in_its_own_place() {
     let ollama = json!({"data": [{"id": "scripted"}], "models": [{"name": "scripted", "context_length": 4000}]});
+    let mut tagged = ollama.clone();
+    tagged["models"][0]["name"] = "scripted:latest".into();
     let messages = json!({"id": "scripted", "max_input_tokens": 4000});
-    let cases: [(Api, Value, &[&str]); 2] = [
+    let cases: [(Api, Value, &[&str]); 3] = [
         (Api::Messages, messages, &["/v1/models/scripted"]),
         (Api::Chat, ollama, &["/v1/models", "/api/ps"]),
+        (Api::Chat, tagged, &["/v1/models", "/api/ps"]),
     ];
     for (api, list, paths) in cases {
         let world = world_of(api).top("compact: {}");
@@ -973,6 +976,19 @@ fn a_local_server_that_counts_nothing_is_asked_for_the_window_too() {
     world.run(TASK).exits(0);
     assert_eq!(world.server.looks().len(), 1);
     assert_eq!(compactions(&world)[0]["reason"], "size");
+}
+
+#[test]
+fn a_local_server_that_had_not_loaded_the_model_yet_is_asked_again_after_its_first_answer() {
+    let world = world_of(Api::Chat).top("compact: {}");
+    let unloaded = json!({"data": [{"id": "scripted"}], "models": []});
+    world.server.lists(unloaded);
+    Service::new(Api::Chat, 100_000).serve(&world);
+    world.run(TASK).args(["--max-iterations", "2"]).exits(4);
+    world.go_on().args(["--max-iterations", "4"]).exits(4);
+    let looks = world.server.looks();
+    let looks: Vec<usize> = looks.iter().map(|(_, before)| *before).collect();
+    assert_eq!(looks, [1, 1, 2, 2, 3, 3]);
 }
 
 #[test]

@@ -34,6 +34,8 @@ pub(super) struct Sizes {
     has_looked: bool,
     /// The model has answered in this run.
     has_answered: bool,
+    /// The model has answered in this start.
+    is_loaded: bool,
     /// The limit of an answer, as requests carry it.
     answer_limit: Option<u64>,
     /// As the state names it.
@@ -61,6 +63,7 @@ impl Sizes {
             window: given.filter(|window| *window > 0),
             has_looked: given.is_some(),
             has_answered: false,
+            is_loaded: false,
             answer_limit: limit.or(usual),
             model: agent.llm.model_json(),
             api: agent.llm.api,
@@ -150,14 +153,15 @@ impl Sizes {
         self.was_cut_off = false;
     }
 
-    /// True once, when it is time to ask the server for the window. It reports none before it has loaded the model.
+    /// True when it is time to ask the server for the window: once, but a local server reports none before it has loaded
+    /// the model.
     pub(super) fn must_look(&mut self, is_local: bool, estimate: u64) -> bool {
         let is_time = match is_local {
             true => self.has_answered,
             false => estimate >= WORTH_ASKING,
         };
         let must = self.window.is_none() && !self.has_looked && is_time;
-        self.has_looked |= must;
+        self.has_looked |= must && (self.is_loaded || !is_local);
         must
     }
 
@@ -209,7 +213,7 @@ impl Sizes {
     /// Notes what the service has counted for a request. Returns the sizes of the request before and of this one, if
     /// that one was shorter and was counted as more; once in a run.
     pub(super) fn note_count(&mut self, bytes: u64, tokens: u64) -> Option<[u64; 4]> {
-        self.has_answered = true;
+        (self.has_answered, self.is_loaded) = (true, true);
         let now = CountedAnswer {
             request_bytes: bytes,
             prompt_tokens: tokens,

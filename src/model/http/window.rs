@@ -43,7 +43,12 @@ impl Http {
         }
         let loaded = self.json_at(&format!("{}/api/ps", root(base)?), until)?;
         let mut models = loaded.get("models")?.as_array()?.iter();
-        let is_named = |it: &&Value| ["name", "model"].iter().any(|key| it[*key] == model);
+        // A name without a tag means this one.
+        let tagged = format!("{model}:latest");
+        let is_named = |it: &&Value| {
+            let names = ["name", "model"].map(|key| it[key].as_str());
+            names.contains(&Some(model)) || names.contains(&Some(&tagged))
+        };
         number(models.find(is_named)?.get("context_length"))
     }
 
