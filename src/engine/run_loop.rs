@@ -242,9 +242,6 @@ impl<'a> Engine<'a> {
         recall_models(&mut self.talk, &run);
         self.talk.wire.recall(&run.remedies, &run.pauses);
         self.talk.sizes.recall(&run, self.ctx.agent);
-        if !run.compaction.is_none() {
-            self.ctx.workspace.raise_layout()?;
-        }
         self.talk.transcript.start(&run, &journal);
         let ending = match run.turns.last() {
             Some(Turn::Thought(thought)) if run.has_final_answer() => {

@@ -112,6 +112,8 @@ pub struct Run<'j> {
     pub not_before: Vec<NotBefore<'j>>,
     /// An old engine recorded some of it.
     is_old: bool,
+    /// It has events or attachments that engines of the first layout misread.
+    pub is_of_later_layout: bool,
     pub is_flow: bool,
     /// True if reading began at the start of the journal.
     is_whole: bool,

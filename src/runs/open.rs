@@ -63,8 +63,8 @@ pub(crate) struct RunStart<'s> {
 /// What a run begins with that another one recorded.
 pub(crate) struct Inherited<'i> {
     pub beginning: &'i Beginning<'i>,
-    /// The number of its last event.
-    pub seq: u64,
+    /// The state after its last event.
+    pub state: &'i state::Run<'i>,
     /// The directory of the other run.
     pub run: &'i Path,
 }
@@ -79,11 +79,12 @@ impl RunStart<'_> {
         first: impl FnOnce(&mut Journal) -> Result<()>,
     ) -> Result<OpenRun> {
         let metadata = self.started(metadata);
-        self.mark_layout(&metadata)?;
+        let state = inherited.as_ref().map(|inherited| inherited.state);
+        self.mark_layout(&metadata, state)?;
         let (run, mut journal) = RunDir::create(self.workspace, id, &metadata, |journal| {
             let iteration = inherited.as_ref().map_or(0, |it| it.beginning.iterations);
             if let Some(inherited) = &inherited {
-                journal.copy(inherited.beginning.journal, inherited.seq);
+                journal.copy(inherited.beginning.journal, inherited.state.seq);
                 let to = self.workspace.unborn_dir();
                 inherited.beginning.copy_records(inherited.run, &to)?;
             }
@@ -146,7 +147,7 @@ impl RunStart<'_> {
         notes.extend(remarks);
         journal.continue_after(state.seq);
         let metadata = self.started(metadata);
-        self.mark_layout(&metadata)?;
+        self.mark_layout(&metadata, Some(&state))?;
         let iteration = state.iterations;
         journal.add(iteration, &self.event(&metadata, true));
         for note in &notes {
@@ -177,11 +178,12 @@ impl RunStart<'_> {
         start_event(metadata, task.unwrap_or_default(), &self.config, resumed)
     }
 
-    /// Marks the workspace if the first layout does not have what the start records.
-    fn mark_layout(&self, metadata: &Metadata) -> Result<()> {
-        match metadata.allow_hosts.is_empty() {
-            true => Ok(()),
-            false => self.workspace.raise_layout(),
+    /// Marks the workspace if the first layout does not have what the run holds, or what the start records.
+    fn mark_layout(&self, metadata: &Metadata, state: Option<&state::Run<'_>>) -> Result<()> {
+        let is_later = state.is_some_and(|state| state.is_of_later_layout);
+        match is_later || !metadata.allow_hosts.is_empty() {
+            true => self.workspace.raise_layout(),
+            false => Ok(()),
         }
     }
 

@@ -857,6 +857,25 @@ fn a_fork_before_a_compaction_has_the_whole_conversation() {
 }
 
 #[test]
+fn a_fork_elsewhere_that_begins_with_a_compaction_marks_its_workspace() {
+    let world = world_of(Api::Chat).llm("window: 4000").top("compact: {}");
+    let service = Service {
+        output: 900,
+        steps: 15,
+        ..Service::new(Api::Chat, 4000)
+    };
+    service.serve(&world);
+    world.run(TASK).exits(0);
+    for (at, version) in [("2", "1.2\n"), ("14", "1.3\n")] {
+        world
+            .delta(["fork", "-w", "ws", "--at", at, "--to", at, "LATEST"])
+            .exits(0);
+        let to = format!("{at}/.delta/VERSION");
+        assert_eq!(world.read(&to), version);
+    }
+}
+
+#[test]
 fn a_run_of_500_iterations_is_never_refused_twice_in_a_row() {
     let world = world_of(Api::Chat).top("compact: {}\nmax_iterations: 600\nsync: false");
     let service = Service {

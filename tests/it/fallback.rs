@@ -67,6 +67,18 @@ fn an_outage_and_a_quota_lead_to_the_next_model_in_the_same_iteration() {
 }
 
 #[test]
+fn a_fork_elsewhere_that_begins_with_a_change_marks_its_workspace() {
+    let (world, other) = with_other("");
+    world.model_says([Reply::error(503, "down"), text("forked")]);
+    other.says([call("a", "note", &json!({})), text("done")]);
+    world.run("go").exits(0);
+    world
+        .delta(["fork", "-w", "ws", "--at", "1", "--to", "new", "LATEST"])
+        .exits(0);
+    assert_eq!(world.read("new/.delta/VERSION"), "1.3\n");
+}
+
+#[test]
 fn without_a_failure_nothing_changes() {
     let (world, other) = with_other("");
     world.model_says([text("done")]);

@@ -173,7 +173,7 @@ fn begin(
     let lock = launch.workspace.lock(&launch.signals, None)?;
     let inherited = Inherited {
         beginning,
-        seq: shared.seq,
+        state: &shared,
         run: &from.run.path,
     };
     let open = launch

@@ -195,7 +195,7 @@ fn begin(launch: &Launch<'_>, recording: &Recording) -> Result<OpenRun> {
     };
     let inherited = Inherited {
         beginning: &beginning,
-        seq: before.seq,
+        state: &before,
         run: &recording.run.path,
     };
     let _lock = launch.workspace.lock(&launch.signals, None)?;

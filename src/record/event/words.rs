@@ -30,6 +30,20 @@ named_enum! {
     }
 }
 
+impl EventKind<'_> {
+    /// True if engines of the first layout misread a run with such an event.
+    pub(crate) fn is_of_later_layout(&self) -> bool {
+        matches!(
+            self,
+            Self::ActionDeferred
+                | Self::DeferredLook
+                | Self::Compaction
+                | Self::AttachmentsLeftOut
+                | Self::ModelChanged
+        )
+    }
+}
+
 named_enum! {
     /// How a conversation is shortened in requests.
     pub(crate) enum CompactionKind {

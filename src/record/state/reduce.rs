@@ -68,6 +68,7 @@ impl<'j> Run<'j> {
             }
         }
         self.is_old |= line.is_old;
+        self.is_of_later_layout |= line.attachments.is_some() || line.kind.is_of_later_layout();
         self.event(line).map_err(|message| (0, message))
     }
 
