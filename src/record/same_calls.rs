@@ -16,6 +16,8 @@ pub(crate) struct SameCalls {
     before: Streak,
     /// The calls of the newest answer, in order.
     answer: Vec<OneCall>,
+    /// Tools whose calls are passed over.
+    uncounted: Vec<String>,
     /// The row has ended a start that had another limit, so that it ends none before the next answer.
     is_excused: bool,
 }
@@ -46,12 +48,19 @@ pub(crate) struct LongRow<'r> {
 }
 
 impl SameCalls {
-    /// The calls of a run, as its journal has them, in a start with this limit.
-    pub(crate) fn of(run: &Run<'_>, limit: u64) -> Self {
-        let mut calls = Self::default();
+    /// The calls of a run, as its journal has them, in a start with this limit. Those of `uncounted` tools are passed
+    /// over.
+    pub(crate) fn of(run: &Run<'_>, limit: u64, uncounted: Vec<String>) -> Self {
+        let mut calls = Self {
+            uncounted,
+            ..Self::default()
+        };
         for turn in &run.turns {
             match turn {
-                Turn::User(_) if turn.begins_anew() => calls = Self::default(),
+                Turn::User(_) if turn.begins_anew() => {
+                    calls.before = Streak::default();
+                    calls.answer.clear();
+                }
                 Turn::User(_) | Turn::Refusal(_) => {}
                 Turn::Thought(thought) => {
                     let each = thought.calls.iter();
@@ -82,6 +91,7 @@ impl SameCalls {
         }
         self.is_excused = false;
         self.answer = calls
+            .filter(|(_, name, _)| !self.uncounted.iter().any(|it| it == name))
             .map(|(id, name, arguments)| OneCall {
                 id: id.to_owned(),
                 name: name.to_owned(),
@@ -198,7 +208,7 @@ mod tests {
 
     fn row_of(journal: &str) -> u64 {
         let run = state::read(journal.as_bytes(), Reading::default()).unwrap();
-        SameCalls::of(&run, 1)
+        SameCalls::of(&run, 1, Vec::new())
             .long_row(1)
             .map_or(0, |row| row.length)
     }

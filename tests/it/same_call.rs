@@ -155,6 +155,23 @@ fn arguments_that_are_the_same_json_are_the_same() {
 }
 
 #[test]
+fn calls_of_a_tool_with_later_neither_count_nor_break_the_row() {
+    let later = "- {name: build, shell: 'echo built', later: {check: ['true']}}";
+    let world = repeating(3).tools(&format!("{TOOLS}\n{later}"));
+    let build = |n: usize| call(&format!("build_{n}"), "build", &json!({}));
+    let builds = (1..=4).map(build);
+    world.model_says(builds.chain([note(1), build(5), note(2), build(6), note(3)]));
+    world
+        .run("go")
+        .exits(4)
+        .says("3 calls in a row")
+        .says("note {}");
+    assert_eq!(world.server.requests().len(), 9);
+    world.run("go").exits(4).says("3 calls in a row");
+    assert_eq!(world.server.requests().len(), 9);
+}
+
+#[test]
 fn a_row_is_counted_over_kills_and_starts() {
     let world = World::with_tools(
         "- {name: note, shell: 'echo did >> ../log; test $(wc -l < ../log) != 3 || kill -9 $PPID; echo same', on_resume: retry}",

@@ -67,7 +67,11 @@ impl<'a> Limits<'a> {
     /// Counts the repeated calls that a run's journal has.
     pub(super) fn recall_calls(&mut self, run: &Run<'_>) {
         let limit = self.ctx.agent.same_call;
-        self.same_calls = (limit > 0).then(|| SameCalls::of(run, limit));
+        let tools = self.ctx.agent.tools.iter();
+        // Asking such a tool again may be the model's way to wait.
+        let late = tools.filter(|tool| tool.later.is_some());
+        let late = late.map(|tool| tool.name.clone()).collect();
+        self.same_calls = (limit > 0).then(|| SameCalls::of(run, limit, late));
     }
 
     /// Counts an answer of the model.
