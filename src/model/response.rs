@@ -15,6 +15,9 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+/// The detail of an answer that the service has cut off for want of room, where it says so.
+pub(crate) const WINDOW_IS_FULL: &str = "the model's context window is full";
+
 /// The model's answer.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {

@@ -736,6 +736,35 @@ fn an_answer_that_was_cut_off_at_the_window_is_asked_for_once_more() {
 }
 
 #[test]
+fn an_answer_that_the_service_says_was_cut_off_at_the_window_teaches_it() {
+    let world = world_of(Api::Messages).top("compact: {}");
+    let service = Service {
+        output: 900,
+        steps: 15,
+        ..Service::new(Api::Messages, 100_000)
+    };
+    let (mut heard, mut cut) = (Heard::default(), false);
+    world.server.answers(move |received| {
+        if received.body.len() > 12_000 && !cut {
+            cut = true;
+            let said = text_of("I was about to");
+            let mut answer = answer_of(Api::Messages, &received.json(), &said);
+            answer["stop_reason"] = "model_context_window_exceeded".into();
+            answer["usage"] = json!({"input_tokens": 3000, "output_tokens": 100});
+            return completion(&answer);
+        }
+        service.reply(received, &mut heard)
+    });
+    world.run(TASK).exits(0).prints("done\n");
+    let run = world.latest();
+    assert_eq!(run.events("COMPACTION")[0]["reason"], "refused");
+    let notes = run.events("SYSTEM_MESSAGE");
+    let unused = notes.iter().find(|it| it["usage"].is_object()).unwrap();
+    assert_eq!(unused["window"], 3100);
+    assert_eq!(run.events("THOUGHT").len(), 15);
+}
+
+#[test]
 fn a_server_that_drops_the_beginning_in_silence_is_reported_once() {
     let world = world_of(Api::Chat);
     let service = Service {

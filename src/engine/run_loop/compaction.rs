@@ -12,7 +12,7 @@ use super::outcome::{Ending, Step, halt_on};
 use super::{Engine, unreadable};
 use crate::error::Result;
 use crate::model::replay::Playback;
-use crate::model::response::Answer;
+use crate::model::response::{Answer, WINDOW_IS_FULL};
 use crate::model::wire::Neutral;
 use crate::record::engine_log::Level;
 use crate::record::event::{
@@ -106,8 +106,7 @@ pub(super) fn after_cut_off(engine: &mut Engine<'_>, answer: &Answer) -> Step<Op
         .finish_reason
         .as_ref()
         .is_some_and(|it| it.name() == "length");
-    let detail = answer.finish_detail.as_deref().unwrap_or_default();
-    let says_so = detail.contains("model_context_window_exceeded");
+    let says_so = answer.finish_detail.as_deref() == Some(WINDOW_IS_FULL);
     if !is_cut || engine.talk.model.playback().is_some() {
         return Ok(None);
     }

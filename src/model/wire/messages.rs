@@ -8,7 +8,7 @@ use super::rendering::{CacheMark, MessageRole, Rendering};
 use crate::config::api::CacheTime;
 use crate::config::llm::MESSAGES_MAX_TOKENS;
 use crate::model::calls::{NewCall, usable_name};
-use crate::model::response::Answer;
+use crate::model::response::{Answer, WINDOW_IS_FULL};
 use crate::record::event::FinishReason;
 use crate::text::json::{self as json_text, Members, Object};
 use serde::Deserialize;
@@ -456,10 +456,7 @@ pub(super) fn parse(body: &[u8], wrapped: &[String]) -> Result<Answer, String> {
         "end_turn" | "stop_sequence" => ("stop", None),
         "tool_use" => ("tool_calls", None),
         "max_tokens" => ("length", None),
-        "model_context_window_exceeded" => (
-            "length",
-            Some("the model's context window is full".to_owned()),
-        ),
+        "model_context_window_exceeded" => ("length", Some(WINDOW_IS_FULL.to_owned())),
         "refusal" => (
             "content_filter",
             refusal(&json_text::small(response.stop_details)),
