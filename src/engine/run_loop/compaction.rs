@@ -26,16 +26,6 @@ use crate::text::json;
 use crate::unix::terminal::Tone;
 use plan::{Aim, CompactionPlan, OldPart};
 
-/// A summary or a short form that replaces a part of the conversation.
-struct Shorter<'s> {
-    by: CompactionKind,
-    part: OldPart,
-    /// The estimate of the request with it.
-    after: u64,
-    written: Option<(&'s str, &'s summary::WrittenSummary)>,
-    message_bytes: Option<u64>,
-}
-
 /// The request to send after an attempt to shorten the conversation.
 enum Shortened {
     Shorter(Neutral),
@@ -211,22 +201,15 @@ fn replay(engine: &mut Engine<'_>, request: Neutral) -> Step<Neutral> {
         let Some(part) = plan::through_iteration(&run, compaction.through_iteration) else {
             continue;
         };
-        engine.ctx.workspace.raise_layout()?;
-        engine.log.add(&Event::Compaction(CompactionEvent {
-            by: compaction.by,
-            reason: compaction.reason,
-            through_seq: part.seq,
-            through_iteration: part.iteration,
+        let tokens = (compaction.tokens_before, compaction.tokens_after);
+        let event = CompactionEvent {
             summary: compaction.summary.as_deref(),
             message_bytes: compaction.message_bytes,
             message_times: &compaction.message_times,
             run_id: &compaction.run_id,
-            tokens_before: compaction.tokens_before,
-            tokens_after: compaction.tokens_after,
-            llm_invocation_ref: None,
-            usage: None,
-        }));
-        engine.log.make_durable()?;
+            ..event(engine, (compaction.by, compaction.reason), part, tokens)
+        };
+        append(engine, event)?;
         let old = engine.talk.transcript.messages().to_vec();
         engine.talk.catch_up(&mut engine.log)?;
         let new = engine.talk.transcript.messages();
@@ -269,14 +252,9 @@ fn shorten(
             false
         }
         CompactionPlan::Clear(part, after) => {
-            let shorter = Shorter {
-                by: CompactionKind::Clear,
-                part,
-                after,
-                written: None,
-                message_bytes: None,
-            };
-            record(engine, reason, before, &shorter)?;
+            let how = (CompactionKind::Clear, reason);
+            let event = event(engine, how, part, (before, after));
+            record(engine, event)?;
             true
         }
         CompactionPlan::Summary(part) => {
@@ -335,14 +313,15 @@ fn summarize(
         let after = (bytes as f64 * aim.rate).ceil() as u64 + attached;
         if after < aim.before {
             count(engine, written.usage);
-            let shorter = Shorter {
-                by: CompactionKind::Summary,
-                part,
-                after,
-                written: Some((text, &written)),
+            let how = (CompactionKind::Summary, reason);
+            let event = CompactionEvent {
+                summary: Some(text),
                 message_bytes: rules.most_bytes,
+                llm_invocation_ref: Some(&written.reference),
+                usage: recorded(written.usage, &written.terms),
+                ..event(engine, how, part, (aim.before, after))
             };
-            record(engine, reason, aim.before, &shorter)?;
+            record(engine, event)?;
             return Ok(Some(true));
         }
         why = "the model's summary is longer than what it would replace";
@@ -357,37 +336,42 @@ fn summarize(
     Ok(Some(false))
 }
 
-/// Puts a compaction into the journal, and makes it durable.
-fn record(
-    engine: &mut Engine<'_>,
-    reason: CompactionReason,
-    before: u64,
-    shorter: &Shorter<'_>,
-) -> Result<()> {
-    engine.ctx.workspace.raise_layout()?;
-    let (after, iteration) = (shorter.after, shorter.part.iteration);
-    let run_id = engine.ctx.run.id.as_str();
-    engine.log.add(&Event::Compaction(CompactionEvent {
-        by: shorter.by,
+/// A compaction of a part of this run, without what a summary has beside it.
+fn event<'e>(
+    engine: &Engine<'e>,
+    (by, reason): (CompactionKind, CompactionReason),
+    part: OldPart,
+    (tokens_before, tokens_after): (u64, u64),
+) -> CompactionEvent<'e> {
+    CompactionEvent {
+        by,
         reason,
-        through_seq: shorter.part.seq,
-        through_iteration: iteration,
-        summary: shorter.written.map(|(text, _)| text),
-        message_bytes: shorter.message_bytes,
+        through_seq: part.seq,
+        through_iteration: part.iteration,
+        summary: None,
+        message_bytes: None,
         message_times: &[],
-        run_id,
-        tokens_before: before,
-        tokens_after: after,
-        llm_invocation_ref: shorter
-            .written
-            .map(|(_, written)| written.reference.as_str()),
-        usage: shorter
-            .written
-            .and_then(|(_, written)| recorded(written.usage, &written.terms)),
-    }));
-    engine.log.make_durable()?;
+        run_id: engine.ctx.run.id.as_str(),
+        tokens_before,
+        tokens_after,
+        llm_invocation_ref: None,
+        usage: None,
+    }
+}
+
+/// Puts a compaction into the journal, and makes it durable.
+fn append(engine: &mut Engine<'_>, event: CompactionEvent<'_>) -> Result<()> {
+    engine.ctx.workspace.raise_layout()?;
+    engine.log.add(&Event::Compaction(event));
+    engine.log.make_durable()
+}
+
+/// Records a compaction, and shows it.
+fn record(engine: &mut Engine<'_>, event: CompactionEvent<'_>) -> Result<()> {
+    let (before, after) = (event.tokens_before, event.tokens_after);
+    let line = compaction_line(before, after, event.through_iteration);
+    append(engine, event)?;
     engine.talk.sizes.note_compaction(after);
-    let line = compaction_line(before, after, iteration);
     engine.log.print_progress(&[(Tone::Dim, &line)]);
     engine.ctx.log.line(Level::Info, &line);
     engine.log.update_metadata()
