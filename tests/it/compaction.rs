@@ -3,6 +3,7 @@
 use crate::harness::services::*;
 use crate::harness::*;
 use crate::report::{page, records};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -455,6 +456,86 @@ fn without_compact_a_conversation_that_is_too_long_names_both_ways_out() {
         .exits(4);
     assert_eq!(compactions(&world)[0]["reason"], "asked");
     assert!(world.server.requests().len() > before);
+    assert!(world.server.looks().is_empty(), "nothing needs the window");
+}
+
+#[test]
+fn an_observation_that_its_file_does_not_hold_stays_whole() {
+    let world = world_of(Api::Chat);
+    let service = Service {
+        steps: 20,
+        ..Service::new(Api::Chat, 100_000)
+    };
+    service.serve(&world);
+    world.run(TASK).exits(0);
+    let run = world.latest();
+    let whole = ["hooked", "[redacted]", "said"].map(|word| format!("{word} {}", "y".repeat(2000)));
+    let (mut results, mut text) = (0, String::new());
+    for mut event in run.journal() {
+        if event["type"] == "ACTION_RESULT" && results < 3 {
+            event["observation_content"] = whole[results].as_str().into();
+            results += 1;
+            match results {
+                1 => event["by_hook"] = true.into(),
+                2 => {}
+                _ => drop(event.as_object_mut().unwrap().remove("execution_ref")),
+            }
+        }
+        text += &format!("{event}\n");
+    }
+    fs::write(run.path("journal.jsonl"), text).unwrap();
+    world.go_on().args(["--compact", "-m", "more"]).exits(0);
+    assert_eq!(compactions(&world)[0]["by"], "clear");
+    let last = thoughts(&world).pop().unwrap();
+    assert!(last.contains("bytes left out here"), "{last}");
+    for observation in &whole {
+        assert!(last.contains(observation.as_str()), "{observation}");
+    }
+}
+
+#[test]
+fn beyond_a_quarter_of_the_window_the_oldest_messages_but_the_first_are_left_out_and_counted() {
+    let world = world_of(Api::Chat).llm("window: 8000").top("compact: {}");
+    world.server.answers(|received| {
+        let said = match asks_for_summary(&received.body) {
+            true => SUMMARY,
+            false => "ok",
+        };
+        let mut answer = answer_of(Api::Chat, &received.json(), &text_of(said));
+        answer["usage"] = usage(Api::Chat, received.body.len() / 4);
+        completion(&answer)
+    });
+    world.run(TASK).exits(0);
+    for n in 1..=7 {
+        let message = format!("word{n} {}", "m".repeat(3000));
+        let more: &[&str] = if n == 7 { &["--compact"] } else { &[] };
+        world.go_on().args(["-m", &message]).args(more).exits(0);
+    }
+    let last = thoughts(&world).pop().unwrap();
+    assert!(last.contains("(2 messages are left out here.)"), "{last}");
+    assert!(last.contains(TASK) && last.contains(SUMMARY));
+    let is_there = |n: &u32| last.contains(&format!("word{n} "));
+    let kept: Vec<u32> = (1..=7).filter(is_there).collect();
+    assert_eq!(kept, [3, 4, 5, 6, 7]);
+}
+
+#[test]
+fn a_summary_is_cut_at_16_kib() {
+    let world = world_of(Api::Chat);
+    let service = Service {
+        output: 900,
+        steps: 60,
+        summaries: vec![text_of(&"s".repeat(20_000))],
+        ..Service::new(Api::Chat, 100_000)
+    };
+    service.serve(&world);
+    world.run(TASK).args(["--max-iterations", "40"]).exits(4);
+    world
+        .go_on()
+        .args(["--compact", "--max-iterations", "1"])
+        .exits(4);
+    let summary = compactions(&world)[0]["summary"].clone();
+    assert_eq!(summary.as_str().unwrap().len(), 16 << 10);
 }
 
 #[test]
@@ -601,6 +682,39 @@ fn a_model_that_is_down_for_a_summary_ends_the_run_and_the_same_command_tries_ag
     assert_eq!(world.latest().ending().1.as_deref(), Some("model_refused"));
     assert!(compactions(&world).is_empty());
     world.run(TASK).exits(0);
+    assert!(!compactions(&world).is_empty());
+}
+
+#[test]
+fn a_signal_during_a_summary_ends_the_run_and_the_same_command_tries_again() {
+    let begin = |holds: bool| {
+        let world = world_of(Api::Chat).llm("window: 4000").top("compact: {}");
+        let service = Service {
+            output: 900,
+            steps: 15,
+            ..Service::new(Api::Chat, 4000)
+        };
+        let (mut heard, mut holds) = (Heard::default(), holds);
+        world.server.answers(move |received| {
+            let reply = service.reply(received, &mut heard);
+            match asks_for_summary(&received.body) && std::mem::take(&mut holds) {
+                true => reply.held(),
+                false => reply,
+            }
+        });
+        world
+    };
+    let world = begin(false);
+    world.run(TASK).exits(0);
+    let requests = world.server.requests();
+    let first = requests.iter().position(|it| asks_for_summary(&it.body));
+    let world = begin(true);
+    let running = world.run(TASK).spawn();
+    world.server.wait_for(first.unwrap() + 1);
+    running.signal(Signal::TERM);
+    running.wait().exits(143);
+    assert!(compactions(&world).is_empty());
+    world.run(TASK).exits(0).prints("done\n");
     assert!(!compactions(&world).is_empty());
 }
 
@@ -974,6 +1088,38 @@ fn the_window_is_asked_of_the_server_once() {
     let looks = world.server.looks();
     let line = "GET /v1/models HTTP/1.1".to_owned();
     assert_eq!(looks, [(line, 1)], "after the first answer");
+}
+
+#[test]
+fn the_window_is_asked_with_the_key_and_the_headers_of_the_endpoint() {
+    let world = world_of(Api::Chat)
+        .llm("headers: {x-own: mine}")
+        .top("compact: {}");
+    let service = Service {
+        steps: 3,
+        ..Service::new(Api::Chat, 100_000)
+    };
+    let mut heard = Heard::default();
+    world
+        .server
+        .scripts_lists()
+        .answers(move |received| match received.line.starts_with("GET ") {
+            true => completion(&json!({"data": []})),
+            false => service.reply(received, &mut heard),
+        });
+    let key = "sk-window-0123456789";
+    world.run(TASK).env("DELTA_API_KEY", key).exits(0);
+    let requests = world.server.requests();
+    let is_look = |it: &&Arc<Received>| it.line.starts_with("GET ");
+    let looks: Vec<_> = requests.iter().filter(is_look).collect();
+    assert_eq!(looks.len(), 2, "the list, and what is loaded");
+    for look in looks {
+        assert_eq!(
+            look.header("authorization"),
+            Some("Bearer sk-window-0123456789")
+        );
+        assert_eq!(look.header("x-own"), Some("mine"));
+    }
 }
 
 #[test]

@@ -92,6 +92,19 @@ fn a_server_decides_whether_it_is_asked_again() {
 }
 
 #[test]
+fn a_quota_and_a_conversation_that_is_too_long_are_no_matter_of_asking_again() {
+    for (reply, reason) in [
+        (error_with_code(429, "insufficient_quota"), "model_refused"),
+        (Reply::error(400, "prompt is too long"), "context_full"),
+    ] {
+        let world = World::new();
+        world.model_says([reply.header("x-should-retry", "true")]);
+        world.run("go").exits(4);
+        assert_eq!(world.latest().ending().1.as_deref(), Some(reason));
+    }
+}
+
+#[test]
 fn a_wait_in_milliseconds_counts_before_one_in_seconds() {
     let world = World::new();
     let later = Reply::error(429, "later").header("retry-after-ms", "2");
