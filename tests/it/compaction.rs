@@ -512,7 +512,7 @@ fn beyond_a_quarter_of_the_window_the_oldest_messages_but_the_first_are_left_out
         world.go_on().args(["-m", &message]).args(more).exits(0);
     }
     let last = thoughts(&world).pop().unwrap();
-    assert!(last.contains("(2 messages are left out here.)"), "{last}");
+    assert!(last.contains("(2 messages left out here.)"), "{last}");
     assert!(last.contains(TASK) && last.contains(SUMMARY));
     let is_there = |n: &u32| last.contains(&format!("word{n} "));
     let kept: Vec<u32> = (1..=7).filter(is_there).collect();

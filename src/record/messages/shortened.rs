@@ -2,6 +2,7 @@
 //! observations without their middle.
 
 use crate::record::state::{Call, Compaction, MessageRules, Run, Turn, UserMessage, decoded};
+use crate::text::amounts::counted;
 use crate::text::shorten::{head, tail};
 
 /// A shorter observation stays whole.
@@ -72,7 +73,8 @@ pub(crate) fn message(
         add_message(&mut text, message, *time);
     }
     if !left_out.is_empty() {
-        text += &format!("({} messages are left out here.)\n\n", left_out.len());
+        let messages = counted(left_out.len(), "message");
+        text += &format!("({messages} left out here.)\n\n");
     }
     for (message, time) in newest {
         add_message(&mut text, message, *time);
