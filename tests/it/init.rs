@@ -55,6 +55,10 @@ fn every_template_passes_check_and_runs_at_once() {
         let prompt = world.read("mine/system_prompt.md");
         let system = request["messages"][0]["content"].as_str().unwrap();
         assert!(system.contains(&prompt), "{template}");
+        let config = world.latest().events("ENGINE_START")[0]["config"].clone();
+        assert!(config["compact"].is_object(), "{template}");
+        let same_call = if template == "coder" { 10 } else { 0 };
+        assert_eq!(config["same_call"], same_call, "{template}");
     }
 }
 
