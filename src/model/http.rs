@@ -117,11 +117,10 @@ fn agent_over(link: &Arc<Link>, url: &str, accept: &str) -> Agent {
         .max_redirects(0)
         .max_redirects_will_error(false)
         .user_agent(format!("delta/{VERSION}"))
-        .accept(accept)
-        .proxy(proxy);
+        .accept(accept);
     #[cfg(feature = "tls")]
-    let config = config.tls_config(tls::config(url));
-    let config = config.build();
+    let config = config.tls_config(tls::config(url, proxy.as_ref()));
+    let config = config.proxy(proxy).build();
     let connector = ().chain(ConnectProxyConnector::default()).chain(Socket(Arc::clone(link)));
     #[cfg(feature = "tls")]
     let connector = connector.chain(ureq::unversioned::transport::RustlsConnector::default());
