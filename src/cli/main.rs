@@ -74,7 +74,7 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
             show_in_pager(&help_text(&DELTA, command, full.then_some(page)))
         }
         Command::FoundLines(lines) => show_in_pager(&lines),
-        Command::Page(page) => show_in_pager(page.text),
+        Command::Page(page) => show_in_pager(page.text()),
         Command::ListPages => show_in_pager(&manual::list()),
         Command::Complete(words) => complete::print_candidates(&words),
         Command::CoderTool(words) => return tool::run_tool(&words),

@@ -1,4 +1,4 @@
-//! The pages of the manual, as text that is part of the program.
+//! The pages of the manual, as text that is part of the program, where they are compressed as one.
 //!
 //! Unaware of how they are written; `man/render.sh` makes the text, and `man/check.sh` reports when it
 //! is stale. A new page is one line here.
@@ -8,13 +8,27 @@ mod search;
 
 pub(crate) use search::{index_words, page_for, search};
 
+use super::packed::{packed, unpacked};
+use std::sync::LazyLock;
+
+/// The name of each file and its text, each ended by a zero byte.
+static TEXTS: LazyLock<String> = LazyLock::new(|| unpacked(packed!("manual")));
+
+/// The text of a file, whose name is given without the suffix.
+fn text_of(file: &str) -> &'static str {
+    let mut parts = TEXTS.split('\0');
+    parts.find(|part| *part == file);
+    parts.next().unwrap_or_default()
+}
+
 /// A page.
 #[derive(Debug)]
 pub struct Page {
     /// Without `delta-` before it.
     pub name: &'static str,
     pub section: u8,
-    pub text: &'static str,
+    /// Of its text, without the suffix.
+    file: &'static str,
 }
 
 macro_rules! pages {
@@ -22,7 +36,7 @@ macro_rules! pages {
         &[$(Page {
             name: $name,
             section: $section,
-            text: include_str!(concat!("../../man/text/", $file, ".txt")),
+            file: $file,
         }),*]
     };
 }
@@ -88,6 +102,11 @@ pub(crate) fn find(topic: &str) -> Option<&'static Page> {
 }
 
 impl Page {
+    /// The page, as a terminal of 80 columns shows it.
+    pub fn text(&self) -> &'static str {
+        text_of(self.file)
+    }
+
     /// The name that [`man`](https://man.openbsd.org/man.1) knows it by.
     pub fn full_name(&self) -> String {
         match self.name {
@@ -108,7 +127,7 @@ impl Page {
 
     /// The line under NAME, after the dash.
     pub(crate) fn about(&self) -> String {
-        let name = self.text.split("\nNAME\n").nth(1).unwrap_or_default();
+        let name = self.text().split("\nNAME\n").nth(1).unwrap_or_default();
         let name = name.split("\n\n").next().unwrap_or_default();
         let about = name.split_once(" – ").map_or("", |(_, about)| about);
         about.split_whitespace().collect::<Vec<_>>().join(" ")

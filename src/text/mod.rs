@@ -11,6 +11,7 @@ pub(crate) mod disguise;
 pub(crate) mod amounts;
 pub(crate) mod shell;
 pub(crate) mod table;
+pub(crate) mod packed;
 pub mod manual;
 pub(crate) mod options;
 pub(crate) mod redaction;

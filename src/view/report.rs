@@ -20,8 +20,10 @@ use crate::error::Result;
 use crate::record::metadata::Metadata;
 use crate::record::reader::Damage;
 use crate::record::run_dir::RunDir;
+use crate::text::packed::{packed, unpacked};
 use rows::Renderer;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use writer::Writer;
 
 /// A text of more bytes is shown by its beginning and its end.
@@ -33,15 +35,10 @@ pub(crate) const MOST_TEXT: usize = 24 << 20;
 /// See [`MOST_TEXT`].
 pub(crate) const LATER_TEXT: usize = 2 << 10;
 
-const STYLE: &str = include_str!("report/report.css");
+static STYLE: LazyLock<String> = LazyLock::new(|| unpacked(packed!("report.css")));
 
-const SCRIPT: &str = concat!(
-    include_str!("report/read.js"),
-    include_str!("report/rows.js"),
-    include_str!("report/flow_steps.js"),
-    include_str!("report/overview.js"),
-    include_str!("report/report.js"),
-);
+/// The scripts beside it, joined by `build.rs`.
+static SCRIPT: LazyLock<String> = LazyLock::new(|| unpacked(packed!("report.js")));
 
 /// The hashes of [`STYLE`] and [`SCRIPT`] in the policy: SHA-256 in base64, checked by a test.
 const STYLE_HASH: &str = include_str!("report/report.css.sha256");
@@ -74,7 +71,7 @@ pub(crate) fn write(run: &RunDir, summary: &Metadata, sink: &mut Sink<'_>) -> Re
 fn head(run: &RunDir) -> String {
     let (style_hash, script_hash) = (STYLE_HASH.trim_end(), SCRIPT_HASH.trim_end());
     let allowed = format!("script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'");
-    let head = page_head(run.id.as_str(), &allowed, STYLE);
+    let head = page_head(run.id.as_str(), &allowed, &STYLE);
     format!(
         r#"{head}<noscript>This page needs its own script to show the run. <code>delta log</code> shows it as text.</noscript>
 <script type="application/json" id="data">
@@ -105,7 +102,10 @@ pub(super) fn page_head(title: &str, allowed: &str, style: &str) -> String {
 }
 
 fn tail() -> String {
-    format!("</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n")
+    format!(
+        "</script>\n<script>{}</script>\n</body>\n</html>\n",
+        *SCRIPT
+    )
 }
 
 #[cfg(test)]
@@ -155,8 +155,8 @@ mod tests {
     #[test]
     fn the_policy_allows_the_style_and_the_script_of_the_page() {
         for (name, text, hash_told) in [
-            ("report.css", STYLE, STYLE_HASH),
-            ("report.js", SCRIPT, SCRIPT_HASH),
+            ("report.css", &STYLE, STYLE_HASH),
+            ("report.js", &SCRIPT, SCRIPT_HASH),
         ] {
             let Some(right) = hash(text) else {
                 return;

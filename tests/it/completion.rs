@@ -163,7 +163,7 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
     assert_eq!((pages.len(), once.len()), (PAGES.len(), PAGES.len()));
     for (topic, page) in pages.iter().zip(PAGES) {
         let printed = world.delta(["help", topic]).exits(0);
-        printed.prints(page.text);
+        printed.prints(page.text());
     }
 }
 

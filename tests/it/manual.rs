@@ -32,7 +32,7 @@ fn printed(args: &[&str]) -> String {
 
 fn page(name: &str) -> &'static str {
     let page = PAGES.iter().find(|page| page.name == name);
-    page.unwrap_or_else(|| panic!("no page {name}")).text
+    page.unwrap_or_else(|| panic!("no page {name}")).text()
 }
 
 /// Long options as `--name` and short ones as `-n`, of the lines that begin with an option.
@@ -148,7 +148,7 @@ fn every_page_can_be_printed_and_is_listed() {
             topics.extend([page.name, &full]);
         }
         for topic in topics {
-            assert_eq!(printed(&["help", topic]), page.text, "{topic}");
+            assert_eq!(printed(&["help", topic]), page.text(), "{topic}");
         }
         let line = format!("{full}({})", page.section);
         assert!(list.contains(&line), "{list}");
@@ -187,7 +187,7 @@ fn at_a_terminal_a_page_goes_through_the_pager_unless_it_is_short() {
 #[test]
 fn the_pages_of_commands_fit_into_80_columns() {
     for page in PAGES.iter().filter(|page| page.section == 1) {
-        for line in page.text.lines() {
+        for line in page.text().lines() {
             assert!(line.chars().count() <= 80, "{}: {line}", page.name);
         }
     }
@@ -199,7 +199,7 @@ fn every_page_that_is_referred_to_is_there_and_another_refers_to_each() {
     for page in PAGES {
         let own = format!("{}({})", page.full_name(), page.section);
         let words = page
-            .text
+            .text()
             .split(|c: char| c.is_whitespace() || ",;:.".contains(c));
         let words = words.filter(|word| word.starts_with("delta") && word.ends_with(')'));
         let words = words.filter(|word| word.contains('(') && **word != own);
@@ -275,19 +275,19 @@ fn no_page_is_wider_than_80_columns_and_long_ones_begin_with_their_sections() {
     for page in PAGES {
         let name = page.full_name();
         let wide: Vec<&str> = page
-            .text
+            .text()
             .lines()
             .filter(|it| it.chars().count() > 80)
             .collect();
         assert!(wide.is_empty(), "{name}: {wide:#?}");
-        let headings = page.text.lines().filter(|line| {
+        let headings = page.text().lines().filter(|line| {
             line.starts_with(|c: char| c.is_ascii_uppercase()) && !line.contains("  ")
         });
         let headings: Vec<&str> = headings.collect();
-        let is_long = page.text.lines().count() > 210;
+        let is_long = page.text().lines().count() > 210;
         assert_eq!(headings[0] == "SECTIONS", is_long, "{name}");
         if is_long {
-            let listed = section(page.text, "SECTIONS").replace('\n', " ");
+            let listed = section(page.text(), "SECTIONS").replace('\n', " ");
             let listed: Vec<&str> = listed.split(", ").map(str::trim).collect();
             let listed: Vec<String> = listed
                 .iter()
@@ -395,7 +395,7 @@ fn every_environment_variable_is_in_the_manual() {
         let words = strings(&source(&name)).into_iter();
         everywhere.extend(words.filter(|word| is_variable(word) && word.starts_with("DELTA_")));
     }
-    let all: String = PAGES.iter().map(|page| page.text).collect();
+    let all: String = PAGES.iter().map(|page| page.text()).collect();
     // Between delta-sessions and the script that it starts; taken out before the user's text runs.
     everywhere.remove("DELTA_SESSION_BOOT");
     for word in everywhere {
@@ -645,7 +645,7 @@ fn every_key_and_every_code_of_a_flow_is_in_the_manual() {
         let page = PAGES
             .iter()
             .find(|page| (page.name, page.section) == ("flow", number));
-        let text = page.unwrap().text;
+        let text = page.unwrap().text();
         for word in words {
             let is_part = |c: char| c.is_alphanumeric() || c == '_';
             let found = text.split(|c: char| !is_part(c)).any(|known| known == word);
@@ -771,7 +771,7 @@ fn the_flow_shown_in_the_manual_loads() {
     let page = PAGES
         .iter()
         .find(|page| (page.name, page.section) == ("flow", 5));
-    let text = section(page.unwrap().text, "EXAMPLES");
+    let text = section(page.unwrap().text(), "EXAMPLES");
     let yaml = text.split_once("\n\n").unwrap().1;
     let yaml: String = yaml
         .lines()

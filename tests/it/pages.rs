@@ -360,7 +360,7 @@ fn hold_pages(wanted: impl Fn(&str, u8) -> bool) {
     let pages = PAGES.iter().filter(|page| wanted(page.name, page.section));
     // What is wrong with one page is told, and then the others are read.
     let bad: Vec<&str> = pages
-        .filter(|page| catch_unwind(|| hold(page.name, in_page(page.text))).is_err())
+        .filter(|page| catch_unwind(|| hold(page.name, in_page(page.text()))).is_err())
         .map(|page| page.name)
         .collect();
     assert_eq!(bad, [""; 0]);

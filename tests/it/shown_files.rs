@@ -9,7 +9,7 @@ use std::path::Path;
 /// The blocks of an EXAMPLES section that are not commands, without their margins.
 fn blocks(name: &str) -> Vec<String> {
     let page = PAGES.iter().find(|page| page.name == name).unwrap();
-    let (_, examples) = page.text.split_once("\nEXAMPLES\n").unwrap();
+    let (_, examples) = page.text().split_once("\nEXAMPLES\n").unwrap();
     let is_heading = |line: &&str| line.starts_with(|c: char| c.is_ascii_uppercase());
     let lines = examples.lines().take_while(|line| !is_heading(line));
     let examples = lines.collect::<Vec<_>>().join("\n");
@@ -119,7 +119,7 @@ fn the_guard_that_the_manual_shows_denies_and_allows() {
 #[test]
 fn the_tools_for_another_machine_that_the_manual_shows_pass_values_as_they_are() {
     let page = PAGES.iter().find(|page| page.name == "agent").unwrap();
-    let (_, shown) = page.text.split_once("   Another machine\n").unwrap();
+    let (_, shown) = page.text().split_once("   Another machine\n").unwrap();
     let at = shown.find("- name: count").unwrap();
     let tools = shown[at..].split("\n\n").next().unwrap();
     let tools = tools.replace("\n           ", "\n");
@@ -208,7 +208,7 @@ fn every_command_line_of_the_manual_has_a_dollar_and_is_run_for_it() {
 #[test]
 fn the_tools_that_the_manual_calls_in_a_node_are_called() {
     let page = PAGES.iter().find(|page| page.full_name() == "delta-flow");
-    let lines = page.unwrap().text.lines().map(str::trim);
+    let lines = page.unwrap().text().lines().map(str::trim);
     let lines: Vec<&str> = lines.filter(|line| is_command(line)).collect();
     let of_tools: Vec<&&str> = lines.iter().filter(|l| l.contains(" tool grep")).collect();
     assert_eq!(of_tools.len(), 2, "{lines:?}");

@@ -46,7 +46,7 @@ pub(super) fn paragraphs(page: &'static Page) -> Vec<Paragraph> {
         found: Vec::new(),
     };
     let mut block: Vec<&str> = Vec::new();
-    for line in page.text.lines().chain([""]) {
+    for line in page.text().lines().chain([""]) {
         let indent = indent_of(line);
         let is_heading = indent == 0 || indent == 3;
         if line.is_empty() || is_heading {

@@ -9,7 +9,9 @@ use std::cmp::Reverse;
 
 /// Lines of the form `PAGE PLACE: WORD ...`, the best place for a word first. A place is a section, a tag such
 /// as a key or an option, or the beginning of a paragraph.
-const INDEX: &str = include_str!("../../../man/index.txt");
+fn index() -> &'static str {
+    super::text_of("index")
+}
 
 /// The lines of an answer: a small terminal, less the prompt and the closing line.
 const SCREEN: usize = 22;
@@ -38,7 +40,7 @@ struct Entry {
 
 /// The entries whose page exists; the tests check that all do.
 fn entries() -> impl Iterator<Item = Entry> {
-    INDEX.lines().filter_map(|line| {
+    index().lines().filter_map(|line| {
         let (target, words) = line.split_once(": ")?;
         let (page, place) = target.split_once(' ')?;
         Some(Entry {
@@ -323,7 +325,7 @@ mod tests {
 
     #[test]
     fn every_line_of_the_index_leads_to_a_place_and_every_page_has_one() {
-        let lines: Vec<&str> = INDEX.lines().collect();
+        let lines: Vec<&str> = index().lines().collect();
         let entries: Vec<Entry> = entries().collect();
         assert_eq!(lines.len(), entries.len(), "a line has no page or no words");
         let mut targets = BTreeSet::new();

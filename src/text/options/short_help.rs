@@ -41,7 +41,7 @@ pub(crate) fn help_text(
     page: Option<&str>,
 ) -> String {
     match (page.and_then(manual::find), command) {
-        (Some(page), _) => page.text.to_owned(),
+        (Some(page), _) => page.text().to_owned(),
         (None, Some(command)) => command_help(program, command),
         (None, None) => overview(program),
     }
