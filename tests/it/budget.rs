@@ -62,6 +62,17 @@ pub fn unsettled(lines: &[Value]) -> Vec<Value> {
 }
 
 #[test]
+fn a_run_is_as_usual_under_valgrind_which_hides_the_clock_of_the_kernel() {
+    if !installed(&["valgrind"]) {
+        return;
+    }
+    let world = World::new();
+    world.server.says([text("done")]);
+    let valgrind = ["valgrind", "-q", "--tool=none"];
+    world.run("go").under(&valgrind).exits(0).prints("done\n");
+}
+
+#[test]
 fn five_starts_of_a_named_run_never_exceed_the_budget() {
     let world = restless(World::with_tools(NOTE).top("budget: {tokens: 1500}\nmax_iterations: 4"));
     let start = || world.run("go").args(["--run-id", "job"]).exits(4);
