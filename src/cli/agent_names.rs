@@ -10,6 +10,7 @@ use crate::error::{At, Error, Result, may_fail};
 use crate::record::workspace::Workspace;
 use crate::runs::overrides::{around, recorded_agent};
 use crate::text::ids::hex;
+use crate::text::order::sort_by;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
 use crate::unix::new_files::NewFile;
@@ -251,7 +252,7 @@ fn is_intact(place: &Path, name: &str, files: &[NewFile]) -> bool {
         }
         expected.push((path, Some(file)));
     }
-    expected.sort_by(|a, b| a.0.cmp(&b.0));
+    sort_by(&mut expected, |a, b| a.0.cmp(&b.0));
     expected.dedup_by(|a, b| a.0 == b.0);
     let mut found = Vec::new();
     if !is_private(place, 0o700) || list_below(place, Path::new(""), &mut found).is_err() {

@@ -11,6 +11,7 @@ use crate::config::api::Api;
 use crate::config::environment::Endpoint;
 use crate::record::attachments::body::Body;
 use crate::text::disguise::is_unseen;
+use crate::text::order::sort_by;
 use crate::unix::signals::{Signals, Stop};
 use serde_json::Value;
 use std::sync::Arc;
@@ -133,7 +134,7 @@ fn read_listing(body: &[u8]) -> Result<Listing, String> {
             false => listing.left_out += 1,
         }
     }
-    listing.models.sort_by(|a, b| a.name.cmp(&b.name));
+    sort_by(&mut listing.models, |a, b| a.name.cmp(&b.name));
     listing.models.dedup_by(|a, b| a.name == b.name);
     Ok(listing)
 }

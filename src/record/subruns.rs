@@ -11,6 +11,7 @@ use crate::record::event::{EventKind, FlowEvent, Line};
 use crate::record::metadata;
 use crate::record::run_dir::RunDir;
 use crate::text::ids::RunId;
+use crate::text::order::sort_by;
 use crate::text::timestamp::Timestamp;
 use places::named_in;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -87,7 +88,7 @@ impl Subruns {
 
     /// Puts the list in order, and finds out which calls its runs belong to.
     fn arrange(&mut self) {
-        self.list.sort_by_key(|child| child.created_at);
+        sort_by(&mut self.list, |a, b| a.created_at.cmp(&b.created_at));
         (self.by_call, self.by_parent) = (HashMap::new(), HashMap::new());
         for (at, child) in self.list.iter().enumerate() {
             let of_parent = self.by_parent.entry(child.parent.clone());

@@ -12,6 +12,7 @@ use crate::record::own_workspaces::{
 };
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
+use crate::text::order::sort_by;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::Screen;
 use std::path::PathBuf;
@@ -98,7 +99,7 @@ pub(crate) fn find_resumable(
             }
         }
     }
-    found.sort_by(|a, b| (b.0, &b.1).cmp(&(a.0, &a.1)));
+    sort_by(&mut found, |a, b| (b.0, &b.1).cmp(&(a.0, &a.1)));
     Ok(found
         .into_iter()
         .map(|(_, _, workspace)| workspace)

@@ -16,6 +16,7 @@ use crate::record::run_dir::RunDir;
 use crate::record::spending;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
+use crate::text::order::sort_by;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::origin::ORIGIN;
@@ -119,7 +120,7 @@ pub(crate) fn plan(dirs: &[PathBuf], rules: &PruneRules) -> Result<PrunePlan> {
             Fate::Parentless => plan.kept.parentless += 1,
         }
     }
-    going.sort_by(|a, b| (b.0, a.1).cmp(&(a.0, b.1)));
+    sort_by(&mut going, |a, b| (b.0, a.1).cmp(&(a.0, b.1)));
     plan.runs = going.into_iter().map(|(_, run)| run.clone()).collect();
     Ok(plan)
 }

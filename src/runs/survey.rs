@@ -7,6 +7,7 @@ use crate::error::{At, Error, Result};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
+use crate::text::order::sort_by;
 use crate::unix::origin::ForeignReason;
 use crate::unix::terminal::Screen;
 use std::fs::{self, DirEntry, FileType};
@@ -90,7 +91,7 @@ fn outermost(dirs: &[PathBuf]) -> Result<Vec<SearchRoot>> {
         let shown = dir.clone();
         places.push(SearchRoot { path, shown });
     }
-    places.sort_by(|a, b| a.path.cmp(&b.path));
+    sort_by(&mut places, |a, b| a.path.cmp(&b.path));
     // Sorted by components: what is inside a directory comes right after it.
     places.dedup_by(|inner, outer| inner.path.starts_with(&outer.path));
     Ok(places)

@@ -1,5 +1,6 @@
 //! Text and data that know nothing else: JSON, YAML, times, ids, suggestions, tables of options.
 
+pub(crate) mod order;
 pub(crate) mod names;
 pub(crate) mod json;
 pub(crate) mod timestamp;

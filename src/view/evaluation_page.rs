@@ -11,6 +11,7 @@ use crate::record::reader::{JournalReader, Next};
 use crate::record::run_dir::RunDir;
 use crate::text::amounts::format_millis;
 use crate::text::ids::RunId;
+use crate::text::order::sort_by;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -257,7 +258,7 @@ impl SuiteTable {
     fn write_cell(&self, place: (usize, usize), root: Option<&Path>, out: &mut String) {
         let is_here = |trial: &&TrialCell| (trial.case, trial.setting) == place;
         let mut trials: Vec<&TrialCell> = self.trials.iter().filter(is_here).collect();
-        trials.sort_by_key(|trial| trial.number);
+        sort_by(&mut trials, |a, b| a.number.cmp(&b.number));
         let passed = trials
             .iter()
             .filter(|trial| trial.status == "passed")

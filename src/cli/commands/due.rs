@@ -17,6 +17,7 @@ use crate::runs::waiting::obstacle;
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
+use crate::text::order::sort_by;
 use crate::text::table::{Column, Table};
 use crate::text::timestamp::{Timestamp, date_and_time};
 use crate::unix::files;
@@ -88,7 +89,9 @@ fn read_all() -> Result<Vec<DueRun>> {
             }
         }
     }
-    all.sort_by(|a, b| (a.due_at, &a.path).cmp(&(b.due_at, &b.path)));
+    sort_by(&mut all, |a, b| {
+        (a.due_at, &a.path).cmp(&(b.due_at, &b.path))
+    });
     Ok(all)
 }
 

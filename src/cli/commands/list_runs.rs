@@ -15,6 +15,7 @@ use crate::runs::origin::warn_if_foreign;
 use crate::text::amounts::age;
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
+use crate::text::order::sort_by;
 use crate::text::shorten::{WIDEST, in_short};
 use crate::text::table::{Column, Table};
 use crate::text::timestamp::{Timestamp, date_and_time};
@@ -97,8 +98,10 @@ pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
             }
         }
     }
-    let key = |entry: &ListedRun| (entry.created_at, entry.metadata.run_id.clone());
-    entries.sort_by_key(|entry| std::cmp::Reverse(key(entry)));
+    sort_by(&mut entries, |a, b| {
+        let [a, b] = [a, b].map(|it| (it.created_at, &it.metadata.run_id));
+        b.cmp(&a)
+    });
     if options.first {
         entries.truncate(1);
     }

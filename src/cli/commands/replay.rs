@@ -27,6 +27,7 @@ use crate::runs::workspace_copy::ReplayDir;
 use crate::text::amounts::counted;
 use crate::text::ids::RunId;
 use crate::text::json;
+use crate::text::order::sort_by;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, Tone, print};
 use crate::view::effects::EffectList;
@@ -331,7 +332,7 @@ fn moved_paths(
         .filter_map(|(then, now)| Some((then?.to_owned(), now.to_string_lossy().into_owned())))
         .filter(|(then, now)| !then.is_empty() && then != now)
         .collect();
-    pairs.sort_by_key(|(then, _)| std::cmp::Reverse(then.len()));
+    sort_by(&mut pairs, |(a, _), (b, _)| b.len().cmp(&a.len()));
     Ok(pairs)
 }
 

@@ -23,6 +23,7 @@ use crate::record::event::Event;
 use crate::record::stop_reason::Suspension;
 use crate::text::amounts::format_duration;
 use crate::text::json;
+use crate::text::order::sort_by;
 use crate::text::shell::shell_quoted;
 use crate::unix::process::{Children, Outcome, SpawnError, Token, Woken};
 use crate::unix::terminal::Tone;
@@ -175,7 +176,7 @@ fn run_all<'c>(
     }
     print_note(engine, note);
     let halt = worked?;
-    group.open.sort_by_key(|(at, _)| *at);
+    sort_by(&mut group.open, |(a, _), (b, _)| a.cmp(b));
     let ended = group.open.into_iter().map(|(_, ended)| ended).collect();
     let Some(ending) = halt else { return Ok(ended) };
     conclude(engine, ended)?;

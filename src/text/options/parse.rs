@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::text::ids::RunId;
 use crate::text::manual::page_for;
 use crate::text::options::short_help::usage_line;
+use crate::text::order::sort_by;
 use crate::text::suggestion::nearest;
 use lexopt::{Arg, Parser};
 use std::ffi::{OsStr, OsString};
@@ -313,7 +314,7 @@ impl ParsedCommand {
         let options = options.filter(|(_, (name, _))| longs.contains(name));
         let options = options.map(|(at, (name, value))| (2 * at + 1, Given::Option(name, value)));
         let mut all: Vec<_> = operands.chain(options).collect();
-        all.sort_by_key(|(place, _)| *place);
+        sort_by(&mut all, |(a, _), (b, _)| a.cmp(b));
         all.into_iter().map(|(_, given)| given).collect()
     }
 

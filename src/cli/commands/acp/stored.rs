@@ -11,6 +11,7 @@ use crate::runs::origin::{may_obey, may_obey_run, require_own, require_own_run};
 use crate::runs::overrides::load_with_overrides;
 use crate::runs::preflight::read_environment;
 use crate::text::ids::RunId;
+use crate::text::order::sort_by;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Screen;
 use serde_json::{Map, Value, json};
@@ -111,7 +112,7 @@ pub(super) fn list(agent: &GivenAgent, params: &Map<String, Value>) -> Result<Va
             }
         }
     }
-    all.sort_by(|a, b| b.0.cmp(&a.0));
+    sort_by(&mut all, |a, b| b.0.cmp(&a.0));
     let end = start.saturating_add(PAGE).min(all.len());
     let page: Vec<Value> = all
         .get(start..end)

@@ -12,12 +12,12 @@ use crate::runs::survey::{Found, FoundRun, visit_runs};
 use crate::text::amounts::counted;
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
+use crate::text::order::sort_by;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
 use crate::unix::origin::ForeignReason;
 use crate::unix::terminal::{Screen, Tone, print, print_json};
 use serde_json::Value;
-use std::cmp::Reverse;
 use std::path::Path;
 
 /// A run in the list. Its longer texts are read again when they are printed.
@@ -68,7 +68,9 @@ pub(super) fn print_below(options: &ListRunsArgs) -> Result<Exit> {
         }
         Ok(())
     })?;
-    entries.sort_by(|a, b| (b.created_at, &b.run.id).cmp(&(a.created_at, &a.run.id)));
+    sort_by(&mut entries, |a, b| {
+        (b.created_at, &b.run.id).cmp(&(a.created_at, &a.run.id))
+    });
     let is_empty = entries.is_empty();
     if options.first {
         entries.truncate(1);
@@ -203,7 +205,7 @@ impl Totals {
         let all = self.by_status.iter().sum();
         let counts = Status::ALL.iter().zip(self.by_status);
         let mut counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
-        counts.sort_by_key(|(_, count)| Reverse(*count));
+        sort_by(&mut counts, |(_, a), (_, b)| b.cmp(a));
         let counts: Vec<String> = counts
             .into_iter()
             .map(|((name, _), count)| format!("{count} {name}"))

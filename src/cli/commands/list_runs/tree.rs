@@ -10,6 +10,7 @@ use crate::record::run_dir::RunDir;
 use crate::record::subruns::{DEEPEST, RunTree};
 use crate::record::workspace::Workspace;
 use crate::runs::inspect;
+use crate::text::order::sort_by;
 use crate::text::timestamp::Timestamp;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -142,7 +143,7 @@ impl Tree<'_, '_> {
                     .map(|metadata| (run, metadata)),
             );
         }
-        found.sort_by(|a, b| b.1.created_at.cmp(&a.1.created_at));
+        sort_by(&mut found, |a, b| b.1.created_at.cmp(&a.1.created_at));
         found
     }
 }
