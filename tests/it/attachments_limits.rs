@@ -494,6 +494,25 @@ fn a_shorter_conversation_has_lines_in_place_of_its_attachments() {
 }
 
 #[test]
+fn a_run_without_attachments_and_messages_opens_neither_their_directories() {
+    if !installed(&["strace"]) {
+        return;
+    }
+    let world = World::with_tools("- {name: noop, command: ['true']}");
+    world
+        .server
+        .says([call("call_1", "noop", &json!({})), text("done")]);
+    let trace = ["strace", "-qq", "-o", "trace", "-e", "trace=openat"];
+    world.run("go").under(&trace).exits(0).prints("done\n");
+    let opened = world.lines("trace");
+    assert!(opened.iter().any(|line| line.contains("stdout.log")));
+    for name in ["/attach\"", "\"interaction"] {
+        let of_it: Vec<_> = opened.iter().filter(|line| line.contains(name)).collect();
+        assert!(of_it.is_empty(), "{of_it:#?}");
+    }
+}
+
+#[test]
 fn a_kill_at_any_system_call_leaves_no_event_without_its_bytes() {
     if !installed(&["strace"]) {
         return;
