@@ -4,7 +4,7 @@
 use crate::{Bench, journal};
 use serde_json::{Map, Value, json};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const VALGRIND: [&str; 3] = [
@@ -19,21 +19,7 @@ pub fn compare(bench: &Bench, path: &Path, record: bool) {
         println!("skipped: there is no valgrind");
         return;
     }
-    let agent = bench.agent("command: ['true']", "sync: false");
-    let work = bench.dir.join("work");
-    let fresh = |iterations: usize| {
-        fs::remove_dir_all(&work).ok();
-        bench.server.says(iterations, "{}");
-        count(&mut bench.command(&VALGRIND, &agent, &work))
-    };
-    let counts = [
-        ("a run that is answered at once", fresh(0)),
-        ("a run of 30 iterations", fresh(30)),
-        (
-            "the next request of a journal of 10 MB",
-            next_request(bench, &agent, &work),
-        ),
-    ];
+    let counts = counts(bench);
     let recorded: Map<String, Value> = fs::read_to_string(path)
         .ok()
         .and_then(|text| serde_json::from_str(&text).ok())
@@ -60,32 +46,87 @@ pub fn compare(bench: &Bench, path: &Path, record: bool) {
     }
 }
 
-/// A run whose journal has been made long.
-fn next_request(bench: &Bench, agent: &Path, work: &Path) -> u64 {
-    fs::remove_dir_all(work).ok();
+/// What each workload takes.
+fn counts(bench: &Bench) -> Vec<(&'static str, u64)> {
+    let agent = bench.agent("command: ['true']", "sync: false");
+    let mut counts = Vec::new();
+    for (name, iterations) in [
+        ("a run that is answered at once", 0),
+        ("a run of 30 iterations", 30),
+    ] {
+        let work = bench.dir.join(format!("work-{iterations}"));
+        bench.server.says(iterations, "{}");
+        let mut run = bench.command(&VALGRIND, &agent, &work);
+        counts.push((name, count(&mut run)));
+    }
+    let work = bench.dir.join("work-100");
+    begun(bench, &agent, &work, 100);
+    for (name, words) in [
+        ("the log of 100 iterations", &["log"][..]),
+        ("the statistics of 100 iterations", &["stats"]),
+        ("the report of 100 iterations", &["report"]),
+    ] {
+        counts.push((name, shown(bench, words, &work)));
+    }
+    without_answer(&journal_of(&work));
     bench.server.says(0, "{}");
+    let mut resume = bench.command(&VALGRIND, &agent, &work);
+    counts.push(("resuming a run of 100 iterations", count(&mut resume)));
+    let work = bench.dir.join("work-next");
+    begun(bench, &agent, &work, 0);
+    lengthen(&journal_of(&work));
+    let next = shown(bench, &["request", "--next"], &work);
+    counts.push(("the next request of a journal of 10 MB", next));
+    let work = bench.dir.join("work-many");
+    for _ in 0..100 {
+        begun(bench, &agent, &work, 0);
+    }
+    counts.push(("the list of 100 runs", shown(bench, &["list-runs"], &work)));
+    counts
+}
+
+/// A run of so many iterations, which is not counted.
+fn begun(bench: &Bench, agent: &Path, work: &Path, iterations: usize) {
+    bench.server.says(iterations, "{}");
     let status = bench.command(&[], agent, work).status().expect("delta");
     assert!(status.success());
-    let runs = fs::read_dir(work.join(".delta")).expect("runs");
-    let mut runs = runs.flatten().map(|entry| entry.path());
-    let run = runs.find(|path| path.join("journal.jsonl").exists());
-    let path = run.expect("a run").join("journal.jsonl");
-    let mut journal_text = fs::read_to_string(&path).expect("a journal");
-    let start = journal_text.lines().next().expect("a start").to_owned() + "\n";
-    journal_text.clear();
-    journal_text += &start;
-    // Behind the start, whose number is 1.
-    let long = journal::journal(10);
-    journal_text += long.split_once('\n').expect("lines").1;
-    fs::write(&path, journal_text).expect("a journal");
+}
+
+/// What a command about the latest run of a workspace takes.
+fn shown(bench: &Bench, words: &[&str], work: &Path) -> u64 {
     let mut command = Command::new(VALGRIND[0]);
     command
         .args(&VALGRIND[1..])
         .arg(&bench.delta)
-        .args(["request", "--next", "-w"])
-        .arg(work)
-        .arg("LATEST");
+        .args(words)
+        .arg("-w")
+        .arg(work);
     count(&mut command)
+}
+
+fn journal_of(work: &Path) -> PathBuf {
+    let runs = fs::read_dir(work.join(".delta")).expect("runs");
+    let mut journals = runs.flatten().map(|it| it.path().join("journal.jsonl"));
+    journals.find(|path| path.exists()).expect("a run")
+}
+
+/// Takes the end of a run out of its journal: from its last THOUGHT on.
+fn without_answer(path: &Path) {
+    let text = fs::read_to_string(path).expect("a journal");
+    let mut lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let last = lines.iter().rposition(|line| line.contains("\"THOUGHT\""));
+    lines.truncate(last.expect("a THOUGHT"));
+    fs::write(path, lines.concat()).expect("a journal");
+}
+
+/// Makes a journal long.
+fn lengthen(path: &Path) {
+    let text = fs::read_to_string(path).expect("a journal");
+    let start = text.split_inclusive('\n').next().expect("a start");
+    // Behind the start, whose number is 1.
+    let long = journal::journal(10);
+    let (_, long) = long.split_once('\n').expect("lines");
+    fs::write(path, [start, long].concat()).expect("a journal");
 }
 
 fn count(command: &mut Command) -> u64 {
