@@ -3,7 +3,7 @@
 #   packaging/files.sh install|remove BIN ROOT PREFIX NAME
 # BIN has the programs. ROOT is prepended to PREFIX when a package is built. The program is installed as NAME.
 set -eu
-# All users can read what is installed, even if sudo keeps a strict umask.
+# All users can read what is installed, even where the umask is strict.
 umask 022
 verb=$1 bin=$2 root=$3 prefix=$4 name=$5
 cd "$(dirname "$0")/.."
