@@ -401,6 +401,13 @@ mod tests {
             ("keep secrets away", "delta-sandbox(1) --hide path: ", ""),
             ("why did it stop", "delta-journal(5) COMPLETED: ", ""),
             ("ssh", "delta-agent(5) Another machine: ", ""),
+            (
+                "two terminals same directory",
+                "delta-run(1) WHICH RUN: Different",
+                "",
+            ),
+            ("commands agent ran", "delta-log(1) EXAMPLES: Print", ""),
+            ("python tool", "delta-agent(5) A Python function: ", ""),
         ] {
             let found = answer(&places, question);
             assert!(found.contains(text), "{question}: {found}");
