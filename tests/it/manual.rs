@@ -754,6 +754,7 @@ fn the_evaluations_shown_in_the_manual_load() {
     let text = section(page("eval"), "EXAMPLES");
     let yaml = text
         .lines()
+        .skip_while(|line| line.trim() != "suites:")
         .map(|line| line.strip_prefix("     ").unwrap_or(line));
     let yaml: Vec<&str> = yaml.collect();
     world.write(
