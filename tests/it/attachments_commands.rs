@@ -222,7 +222,7 @@ fn the_bytes_of_an_attachment_are_those_that_were_judged_whatever_its_writer_doe
 #[test]
 fn a_picture_that_the_disk_has_no_room_for_leaves_neither_an_event_nor_half_a_file() {
     let world = World::with_tools("- {name: shot, shell: 'mv shot.png \"$DELTA_ATTACH\"'}");
-    world.write("ws/shot.png", png(3, 2, &[1; 100_000]));
+    world.write("ws/shot.png", png(3, 2, &[1].repeat(100_000)));
     world.model_says([call("call_1", "shot", &json!({})), text("done")]);
     // In blocks of 512 or 1024 bytes.
     world.run("go").after("ulimit -f 40").exits(75);

@@ -5,7 +5,7 @@ use delta_engine::cli::args::COMMANDS;
 use delta_engine::config::agent::HookEvent;
 use delta_engine::record::metadata::Metadata;
 use delta_engine::record::stop_reason::StopReason;
-use delta_engine::text::manual::PAGES;
+use delta_engine::text::manual::{PAGES, Page};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -395,7 +395,7 @@ fn every_environment_variable_is_in_the_manual() {
         let words = strings(&source(&name)).into_iter();
         everywhere.extend(words.filter(|word| is_variable(word) && word.starts_with("DELTA_")));
     }
-    let all: String = PAGES.iter().map(|page| page.text()).collect();
+    let all: String = PAGES.iter().map(Page::text).collect();
     // Between delta-sessions and the script that it starts; taken out before the user's text runs.
     everywhere.remove("DELTA_SESSION_BOOT");
     for word in everywhere {
