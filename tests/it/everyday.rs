@@ -845,7 +845,8 @@ fn the_persons_own_file_is_trusted_less_inside_the_workspace() {
     );
     world.model_says([text("ok")]);
     let run = at_home(false).exits(0);
-    run.says("decides over later runs");
+    run.says("decides over later runs")
+        .does_not_say("the workspace's .env sends");
     let sent = world
         .server
         .last()

@@ -54,19 +54,17 @@ impl Environment {
         is_open && self.find(llm.api.url_names()).is_some()
     }
 
-    /// The server that the workspace's `.env` has chosen for a model.
+    /// The server that the workspace's `.env` has chosen for a model, without secrets in its URL.
     pub(crate) fn workspace_server(&self, llm: &Llm) -> Option<String> {
-        let is_set_there = |name: &&str| {
-            let mut set = self.set.iter();
-            set.any(|(known, _, origin)| known == name && *origin == Trust::Workspace)
+        let place = self.base_url(llm.api, llm.base_url.as_deref()).ok();
+        let (url, origin) = place.filter(|_| llm.command.is_none())?;
+        let names = llm.api.url_names();
+        let is_in_file = |(name, _, from): &(String, String, Trust)| {
+            *from == Trust::Workspace && names.contains(&name.as_str())
         };
-        let is_chosen_there =
-            self.chooses_endpoint(llm) && llm.api.url_names().iter().any(is_set_there);
-        let (url, origin) = self
-            .base_url(llm.api, None)
-            .ok()
-            .filter(|_| is_chosen_there)?;
-        (origin == Trust::Workspace).then_some(url)
+        // The person's own settings are trusted no more if they are in the workspace, but are no file of a clone.
+        let is_chosen = origin == Trust::Workspace && self.set.iter().any(is_in_file);
+        is_chosen.then(|| without_secrets(&url))
     }
 
     fn endpoint_with(
