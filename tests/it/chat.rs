@@ -5,16 +5,13 @@ use crate::harness::*;
 use rustix::process::Signal;
 use serde_json::json;
 use std::fs;
-use std::path::Path;
 
 /// `delta chat` in `proj`, with the built-in agent.
 fn chat<'a>(world: &World, args: impl IntoIterator<Item = &'a str>) -> Delta {
-    let own = Path::new(env!("CARGO_BIN_EXE_delta")).parent().unwrap();
-    let path = std::env::var("PATH").unwrap();
     fs::create_dir_all(world.path("proj")).unwrap();
     let delta = world.delta(["chat"]).args(args).cwd(world.path("proj"));
     delta
-        .env("PATH", format!("{}:{path}", own.display()))
+        .env("PATH", path())
         .env("DELTA_BASE_URL", world.server.url())
         .env("DELTA_MODEL", "chosen")
         .env("NO_COLOR", "1")

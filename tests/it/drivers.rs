@@ -22,13 +22,11 @@ fn source(name: &str) -> String {
 
 impl World {
     fn driven(&self, driver: &str, words: &[&str], prompt: &str) -> Delta {
-        let own = Path::new(env!("CARGO_BIN_EXE_delta")).parent().unwrap();
-        let path = std::env::var("PATH").unwrap();
         std::fs::create_dir_all(self.workspace()).unwrap();
         Delta::of(source(driver), self.home())
             .args(words)
             .cwd(self.workspace())
-            .env("PATH", format!("{}:{path}", own.display()))
+            .env("PATH", path())
             .env("DELTA_AGENT", self.path("agent"))
             .stdin(prompt)
     }

@@ -33,10 +33,8 @@ fn everyday() -> World {
 
 /// `delta` in `proj`, for an agent whose wrapper is `delta` itself.
 fn in_proj<'a>(world: &World, args: impl IntoIterator<Item = &'a str>) -> Delta {
-    let own = Path::new(env!("CARGO_BIN_EXE_delta")).parent().unwrap();
-    let path = std::env::var("PATH").unwrap();
     let delta = world.delta(args).cwd(world.path("proj"));
-    delta.env("PATH", format!("{}:{path}", own.display()))
+    delta.env("PATH", path())
 }
 
 /// The same with a model and its server in the environment.

@@ -19,13 +19,6 @@ fn example(name: &str) -> PathBuf {
     examples.join(format!("flow-{name}"))
 }
 
-/// Where `delta` and `delta-flow` are, before everything else.
-fn path() -> String {
-    let programs = PathBuf::from(env!("CARGO_BIN_EXE_delta"));
-    let old = std::env::var("PATH").unwrap_or_default();
-    format!("{}:{old}", programs.parent().unwrap().display())
-}
-
 #[test]
 fn map_reduce_adds_up_the_words_of_all_files() {
     let world = World::new();

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// A page as a browser has shown it.
 pub struct Opened {
@@ -17,13 +18,15 @@ pub struct Opened {
 
 /// The browser's program; none, with a notice, if there is none.
 fn program() -> Option<&'static str> {
-    let found = ["chromium", "chromium-browser", "google-chrome"]
-        .into_iter()
-        .find(|program| {
+    static FOUND: OnceLock<Option<&str>> = OnceLock::new();
+    let found = *FOUND.get_or_init(|| {
+        let mut programs = ["chromium", "chromium-browser", "google-chrome"].into_iter();
+        programs.find(|program| {
             let mut command = Command::new(program);
             command.arg("--version").stdout(Stdio::null());
             command.stderr(Stdio::null()).status().is_ok()
-        });
+        })
+    });
     if found.is_none() {
         eprintln!("skipped: there is no chromium");
     }
@@ -58,6 +61,7 @@ fn open_for(program: &str, (home, file): (&Path, &Path), fragment: &str, budget:
             "--headless",
             "--no-sandbox",
             "--disable-gpu",
+            "--disable-software-rasterizer",
             "--no-first-run",
         ])
         .args([

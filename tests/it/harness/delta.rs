@@ -23,6 +23,13 @@ enum Input {
     All(File),
 }
 
+/// `PATH` with the system's programs before all others: what a version manager puts in place of `python3`
+/// starts ten processes at each call.
+pub fn system_path() -> String {
+    let own = std::env::var("PATH").unwrap_or_default();
+    format!("/usr/local/bin:/usr/bin:/bin:{own}")
+}
+
 /// A command line of `delta` to be run in a clean environment: `PATH` and `HOME`, no key.
 pub struct Delta {
     argv: Vec<OsString>,
@@ -46,14 +53,14 @@ impl Delta {
 
     /// The same for a program that lies elsewhere.
     pub fn of(program: impl AsRef<OsStr>, home: &Path) -> Self {
-        let path = std::env::var_os("PATH").expect("PATH");
+        let path = system_path();
         let name = |n: u32| home.join(format!(".output-{n}"));
         let output = (1..u32::MAX)
             .map(name)
             .find(|dir| fs::create_dir(dir).is_ok());
         Self {
             argv: vec![program.as_ref().into()],
-            env: vec![("PATH".into(), path), ("HOME".into(), home.into())],
+            env: vec![("PATH".into(), path.into()), ("HOME".into(), home.into())],
             cwd: home.into(),
             input: Input::Null,
             output: output.expect("a directory for the output"),

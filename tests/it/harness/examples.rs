@@ -1,6 +1,6 @@
 //! The examples in worlds of their own, with their scripts as models.
 
-use super::delta::Delta;
+use super::delta::{Delta, system_path};
 use super::recording::copy;
 use super::server::{Reply, raw};
 use super::shown::{Shown, in_markdown, path, run_shown};
@@ -167,7 +167,7 @@ pub fn as_shown_twice(name: &str) {
 
 /// Whether these programs are there; says so if one is not.
 pub fn installed(needs: &[&str]) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = system_path();
     let is_there = |name: &&&str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
     let missing = needs.iter().find(|name| !is_there(name));
     if let Some(name) = missing {

@@ -6,11 +6,11 @@
 //! other languages are passed over. All commands of a page run in one shell, so that variables and the
 //! directory last from one to the next.
 
-use super::delta::Delta;
+use super::delta::{Delta, system_path};
 use super::world::World;
 use std::fmt::Write;
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 
 /// A command that a page shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,12 +139,9 @@ pub fn run_shown(name: &str, commands: &[Shown], world: &World, start: impl FnOn
 
 /// `PATH` with the programs of this build before all others.
 pub fn path() -> String {
-    let programs = PathBuf::from(env!("CARGO_BIN_EXE_delta"));
-    let old = std::env::var("PATH").unwrap_or_default();
-    format!(
-        "{}:{old}",
-        programs.parent().expect("a directory").display()
-    )
+    let programs = Path::new(env!("CARGO_BIN_EXE_delta")).parent();
+    let programs = programs.expect("a directory");
+    format!("{}:{}", programs.display(), system_path())
 }
 
 /// Whether lines are as shown.
