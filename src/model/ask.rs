@@ -16,7 +16,7 @@ pub(crate) use crate::model::refused_attachments::wants_answer_between;
 use crate::model::replay::{Playback, PlayedAnswer};
 use crate::model::response::{Answer, NoAnswer};
 use crate::model::too_long::TooLong;
-use crate::model::usage::{AnswerUsage, Uncounted, read_usage};
+use crate::model::usage::{AnswerUsage, ReportedUsage, Uncounted, read_usage};
 use crate::model::wire::{Heard, Listener, Wire};
 use crate::record::attachments::body::Body;
 use crate::record::spending::Denial;
@@ -161,9 +161,13 @@ pub(crate) fn ask_model(
             // The answer goes on at the service, and what is reserved for it stays so.
             Followed::Open(asked) => break asked,
         };
+        let reported = match &attempt {
+            Attempt::Body { body, .. } => Some(read_usage(invocation.wire.api(), body)),
+            _ => None,
+        };
         // Only a reservation is denied.
-        may_fail(purse(number, expense(invocation.wire, &attempt)));
-        let (mut step, outcome) = judge_attempt(attempt, invocation, &mut record);
+        may_fail(purse(number, expense(&attempt, reported.as_ref())));
+        let (mut step, outcome) = judge_attempt(attempt, reported, invocation, &mut record);
         match &mut step {
             // A start that finds no such answer in the journal gets it once more from the service.
             NextStep::End(Asked::Answered(answer)) => model.redact_joined(answer),
@@ -259,17 +263,19 @@ enum NextStep {
 }
 
 /// The cost of an attempt. An error of the server costs nothing.
-fn expense(wire: &Wire, attempt: &Attempt) -> Expense {
+fn expense(attempt: &Attempt, reported: Option<&ReportedUsage>) -> Expense {
+    match reported.map(|reported| reported.counted) {
+        Some(Ok(counted)) => return Expense::Counted(counted),
+        Some(Err(why)) => return Expense::Unknown(Some(why)),
+        None => {}
+    }
     match attempt {
-        Attempt::Body { body, .. } => match read_usage(wire.api(), body) {
-            Ok(counted) => Expense::Counted(counted),
-            Err(why) => Expense::Unknown(Some(why)),
-        },
         Attempt::Again { may_count, .. } | Attempt::Stopped { may_count, .. } if *may_count => {
             Expense::Unknown(None)
         }
         Attempt::Lost => Expense::Unknown(None),
-        Attempt::Again { .. }
+        Attempt::Body { .. }
+        | Attempt::Again { .. }
         | Attempt::Stopped { .. }
         | Attempt::Refused { .. }
         | Attempt::Quota { .. } => Expense::Nothing,
@@ -279,6 +285,7 @@ fn expense(wire: &Wire, attempt: &Attempt) -> Expense {
 /// The step that follows an attempt, and the attempt's outcome for the record.
 fn judge_attempt(
     attempt: Attempt,
+    reported: Option<ReportedUsage>,
     invocation: &Invocation<'_>,
     record: &mut InvocationRecord,
 ) -> (NextStep, String) {
@@ -343,7 +350,10 @@ fn judge_attempt(
             record.timed_out = false;
             record.http_status = http_status;
             match invocation.wire.parse(&body) {
-                Ok(answer) => {
+                Ok(mut answer) => {
+                    if let Some(reported) = reported {
+                        answer.take_usage(reported);
+                    }
                     record.note_answer(&answer);
                     (
                         NextStep::End(Asked::Answered(Box::new(answer))),

@@ -6,7 +6,7 @@
 
 use crate::model::attempt::{check_size, readable};
 use crate::model::calls::{NewCall, calls_json};
-use crate::model::usage::{AnswerUsage, chat_cached, chat_usage};
+use crate::model::usage::{AnswerUsage, ReportedUsage};
 use crate::record::event::{FinishReason, REASONING, Terms, Tokens};
 use crate::record::messages::is_known_member;
 use crate::text::json::{self, Members, Object};
@@ -52,6 +52,13 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    pub(super) fn take_usage(&mut self, reported: ReportedUsage) {
+        self.usage = reported.counted.ok().map(|counted| counted.tokens);
+        self.cached_tokens = reported.cached;
+        self.counted = reported.counted.unwrap_or_default();
+        self.terms = reported.terms;
+    }
+
     /// One of text, reasoning to be shown, and calls.
     pub(super) fn of_parts(
         text: String,
@@ -108,8 +115,6 @@ struct ChatCompletion<'r> {
     choices: Option<&'r RawValue>,
     #[serde(borrow, default)]
     model: Option<&'r RawValue>,
-    #[serde(borrow, default)]
-    usage: Option<&'r RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -206,9 +211,8 @@ pub(crate) fn parse(body: &[u8]) -> Result<Answer, NoAnswer> {
     let choice = first.ok_or_else(|| not_chat(body))?;
     check_size(choice.message.map_or("null", RawValue::get))?;
     let model = json::small(response.model).as_str().map(str::to_owned);
-    choice
-        .into_answer(model, &json::small(response.usage))
-        .unwrap_or_else(|_| Err(not_chat(body).into()))
+    let answer = choice.into_answer(model);
+    answer.unwrap_or_else(|_| Err(not_chat(body).into()))
 }
 
 fn not_chat(body: &[u8]) -> String {
@@ -242,11 +246,7 @@ impl Choice<'_> {
     ///
     /// # Errors
     /// The message has another form.
-    fn into_answer(
-        self,
-        model: Option<String>,
-        usage: &Value,
-    ) -> serde_json::Result<Result<Answer, NoAnswer>> {
+    fn into_answer(self, model: Option<String>) -> serde_json::Result<Result<Answer, NoAnswer>> {
         let raw = self.message.map_or("null", RawValue::get);
         let message: Option<ChatMessage<'_>> = serde_json::from_str(raw)?;
         let message = message.unwrap_or_default();
@@ -280,8 +280,6 @@ impl Choice<'_> {
             finish_reason,
             finish_detail: refusal.map(str::to_owned),
             model,
-            usage: chat_usage(usage).map(|counted| counted.tokens),
-            cached_tokens: chat_cached(usage),
             items: as_items(&other_members(raw, is_known_member)?),
             ..Answer::default()
         }))

@@ -31,114 +31,119 @@ pub(crate) enum Uncounted {
     Odd,
 }
 
-/// Reads the token counts of a response.
-///
-/// # Errors
-/// It has no valid ones.
-pub(super) fn read_usage(api: Api, body: &[u8]) -> Result<AnswerUsage, Uncounted> {
-    #[derive(Deserialize)]
-    struct WithUsage<'b> {
-        #[serde(borrow, default)]
-        usage: Option<&'b RawValue>,
-    }
-    let with_usage: WithUsage<'_> = serde_json::from_slice(body).map_err(|_| Uncounted::Silent)?;
-    let usage = json::small(Some(with_usage.usage.ok_or(Uncounted::Silent)?));
-    let counted = match api {
-        Api::Chat => chat_usage(&usage),
-        Api::Responses => responses_usage(&usage),
-        Api::Messages => messages_usage(&usage),
-    };
-    counted.ok_or(Uncounted::Odd)
+/// What a response says of its own tokens and its price.
+pub(super) struct ReportedUsage {
+    pub counted: Result<AnswerUsage, Uncounted>,
+    /// Tokens of the request that came from a cache, if the service reports them.
+    pub cached: Option<u64>,
+    pub terms: Terms,
 }
 
-/// Reads the terms of a response, which are beside its usage or in it.
-pub(super) fn read_terms(body: &[u8]) -> Terms {
+/// Reads the token counts of a response, and the terms beside them or in them.
+pub(super) fn read_usage(api: Api, body: &[u8]) -> ReportedUsage {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct ResponseTerms<'b> {
+    struct WithUsage<'b> {
         #[serde(borrow)]
         usage: Option<&'b RawValue>,
         #[serde(borrow)]
         service_tier: Option<&'b RawValue>,
     }
-    let said: ResponseTerms<'_> = serde_json::from_slice(body).unwrap_or_default();
+    let said: WithUsage<'_> = serde_json::from_slice(body).unwrap_or_default();
     let [usage, tier] = [said.usage, said.service_tier].map(json::small);
-    let word = |value: Option<&Value>| {
-        let word = value.and_then(Value::as_str).filter(|it| it.len() <= 64);
-        word.map(str::to_owned)
+    let counted = match api {
+        Api::Chat => chat_usage(&usage),
+        Api::Responses => responses_usage(&usage),
+        Api::Messages => messages_usage(&usage),
     };
-    Terms {
-        service_tier: word(usage.get("service_tier").or(Some(&tier))),
-        speed: word(usage.get("speed")),
-        inference_geo: word(usage.get("inference_geo")),
+    let why = match said.usage {
+        Some(_) => Uncounted::Odd,
+        None => Uncounted::Silent,
+    };
+    ReportedUsage {
+        cached: match api {
+            Api::Chat => chat_cached(&usage),
+            Api::Responses | Api::Messages => counted.map(|counted| counted.cached),
+        },
+        counted: counted.ok_or(why),
+        terms: Terms {
+            service_tier: word(usage.get("service_tier").or(Some(&tier))),
+            speed: word(usage.get("speed")),
+            inference_geo: word(usage.get("inference_geo")),
+        },
     }
 }
 
-/// What is below these names, each with a slash before it. To decode a JSON Pointer would allocate for each name, and this
-/// is done a dozen times for an answer.
-fn below<'v>(usage: &'v Value, place: &str) -> Option<&'v Value> {
-    let mut names = place.split('/').skip(1);
-    names.try_fold(usage, |value, name| value.get(name))
+/// A name among the terms.
+fn word(value: Option<&Value>) -> Option<String> {
+    let word = value.and_then(Value::as_str).filter(|it| it.len() <= 64);
+    word.map(str::to_owned)
+}
+
+/// What is below these names.
+fn below<'v>(usage: &'v Value, names: &[&str]) -> Option<&'v Value> {
+    names.iter().try_fold(usage, |value, name| value.get(name))
 }
 
 /// A token count; none if it is missing or invalid.
-fn figure(usage: &Value, place: &str) -> Option<u64> {
-    let figure = below(usage, place).and_then(Value::as_u64);
+fn figure(usage: &Value, names: &[&str]) -> Option<u64> {
+    let figure = below(usage, names).and_then(Value::as_u64);
     figure.filter(|tokens| *tokens <= TOKEN_CEILING)
 }
 
 /// A token count that is 0 if it is missing; none if it is invalid.
-fn addend(usage: &Value, place: &str) -> Option<u64> {
-    match below(usage, place) {
+fn addend(usage: &Value, name: &str) -> Option<u64> {
+    match usage.get(name) {
         None | Some(Value::Null) => Some(0),
-        Some(_) => figure(usage, place),
+        Some(_) => figure(usage, &[name]),
     }
 }
 
-pub(super) fn chat_usage(usage: &Value) -> Option<AnswerUsage> {
-    let number = |place: &str| figure(usage, place);
-    let sum = sum_of(number("/prompt_tokens")?, number("/completion_tokens")?);
-    let written = number("/prompt_tokens_details/cache_write_tokens")
-        .or_else(|| number("/cache_creation_input_tokens"));
+fn chat_usage(usage: &Value) -> Option<AnswerUsage> {
+    let number = |names: &[&str]| figure(usage, names);
+    let sum = sum_of(number(&["prompt_tokens"])?, number(&["completion_tokens"])?);
+    let written = number(&["prompt_tokens_details", "cache_write_tokens"])
+        .or_else(|| number(&["cache_creation_input_tokens"]));
+    let reasoning = number(&["completion_tokens_details", "reasoning_tokens"]);
     Some(AnswerUsage {
         tokens: Tokens {
-            total_tokens: number("/total_tokens").unwrap_or(sum.total_tokens),
+            total_tokens: number(&["total_tokens"]).unwrap_or(sum.total_tokens),
             ..sum
         },
         cached: chat_cached(usage).unwrap_or(0),
         cache_written: written.unwrap_or(0),
-        reasoning: figure(usage, "/completion_tokens_details/reasoning_tokens").unwrap_or(0),
+        reasoning: reasoning.unwrap_or(0),
     })
 }
 
 /// How many of the tokens of a chat completion's request came from a cache.
-pub(super) fn chat_cached(usage: &Value) -> Option<u64> {
-    figure(usage, "/prompt_tokens_details/cached_tokens")
-        .or_else(|| figure(usage, "/prompt_cache_hit_tokens"))
+fn chat_cached(usage: &Value) -> Option<u64> {
+    figure(usage, &["prompt_tokens_details", "cached_tokens"])
+        .or_else(|| figure(usage, &["prompt_cache_hit_tokens"]))
 }
 
 fn responses_usage(usage: &Value) -> Option<AnswerUsage> {
-    let detail = |name: &str| figure(usage, &format!("/input_tokens_details/{name}")).unwrap_or(0);
+    let detail = |name| figure(usage, &["input_tokens_details", name]).unwrap_or(0);
     Some(AnswerUsage {
         tokens: sum_of(
-            figure(usage, "/input_tokens")?,
-            figure(usage, "/output_tokens")?,
+            figure(usage, &["input_tokens"])?,
+            figure(usage, &["output_tokens"])?,
         ),
         cached: detail("cached_tokens"),
         cache_written: detail("cache_write_tokens"),
-        reasoning: figure(usage, "/output_tokens_details/reasoning_tokens").unwrap_or(0),
+        reasoning: figure(usage, &["output_tokens_details", "reasoning_tokens"]).unwrap_or(0),
     })
 }
 
 fn messages_usage(usage: &Value) -> Option<AnswerUsage> {
-    let cached = addend(usage, "/cache_read_input_tokens")?;
-    let cache_written = addend(usage, "/cache_creation_input_tokens")?;
-    let prompt = figure(usage, "/input_tokens")? + cached + cache_written;
+    let cached = addend(usage, "cache_read_input_tokens")?;
+    let cache_written = addend(usage, "cache_creation_input_tokens")?;
+    let prompt = figure(usage, &["input_tokens"])? + cached + cache_written;
     Some(AnswerUsage {
-        tokens: sum_of(prompt, figure(usage, "/output_tokens")?),
+        tokens: sum_of(prompt, figure(usage, &["output_tokens"])?),
         cached,
         cache_written,
-        reasoning: figure(usage, "/output_tokens_details/thinking_tokens").unwrap_or(0),
+        reasoning: figure(usage, &["output_tokens_details", "thinking_tokens"]).unwrap_or(0),
     })
 }
 
@@ -191,12 +196,12 @@ mod tests {
             (Api::Messages, r#"{"output_tokens":2}"#, None),
         ] {
             let body = format!("{{\"usage\":{usage}}}");
-            let read = read_usage(api, body.as_bytes());
+            let read = read_usage(api, body.as_bytes()).counted;
             let total = read.map(|counted| counted.tokens.total_tokens);
             assert_eq!(total, counted.ok_or(Uncounted::Odd), "{usage}");
         }
         for body in ["{}", r#"{"usage":null}"#, "no JSON"] {
-            let read = read_usage(Api::Chat, body.as_bytes());
+            let read = read_usage(Api::Chat, body.as_bytes()).counted;
             assert_eq!(read, Err(Uncounted::Silent), "{body}");
         }
     }

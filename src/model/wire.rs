@@ -33,7 +33,6 @@ use crate::config::environment::Environment;
 use crate::model::attempt::{Remedy, check_size, readable, their_words};
 use crate::model::calls::calls_json;
 use crate::model::response::{self, Answer, NoAnswer};
-use crate::model::usage::{read_terms, read_usage};
 use crate::record::event::FinishReason;
 use crate::record::messages::view;
 use crate::text::json;
@@ -319,20 +318,17 @@ impl Wire {
         }
     }
 
-    /// Reads a response.
+    /// Reads a response, but for its usage.
     ///
     /// # Errors
     /// The reason to ask again.
     pub(crate) fn parse(&self, body: &[u8]) -> Result<Answer, NoAnswer> {
         let readable = readable(body)?;
         let body = readable.as_bytes();
-        let mut answer = match self.rules.api {
-            Api::Chat => response::parse(body)?,
-            Api::Responses | Api::Messages => self.parse_items(body)?,
-        };
-        answer.counted = read_usage(self.rules.api, body).unwrap_or_default();
-        answer.terms = read_terms(body);
-        Ok(answer)
+        match self.rules.api {
+            Api::Chat => response::parse(body),
+            Api::Responses | Api::Messages => self.parse_items(body),
+        }
     }
 
     fn parse_items(&self, body: &[u8]) -> Result<Answer, NoAnswer> {
@@ -350,9 +346,6 @@ impl Wire {
         if is_silent && answer.calls.is_empty() && !cut_off && !answer.is_paused {
             return Err(NoAnswer::silent(answer.finish_reason.as_ref()));
         }
-        let counted = read_usage(self.rules.api, body).ok();
-        answer.usage = counted.map(|counted| counted.tokens);
-        answer.cached_tokens = counted.map(|counted| counted.cached);
         answer.view = Some(view_of(&answer));
         if answer.calls.iter().any(|call| call.invalid.is_some()) {
             // The service would refuse to have them back.

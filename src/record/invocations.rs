@@ -417,11 +417,12 @@ fn recycle(
 
 /// How many leading bytes two requests share, up to a character boundary.
 fn common_prefix(a: &[u8], b: &[u8]) -> usize {
-    const CHUNK: usize = 4096;
     let shorter = a.len().min(b.len());
     let mut same = 0;
-    while same + CHUNK <= shorter && a[same..same + CHUNK] == b[same..same + CHUNK] {
-        same += CHUNK;
+    for chunk in [4096, 64] {
+        while same + chunk <= shorter && a[same..same + chunk] == b[same..same + chunk] {
+            same += chunk;
+        }
     }
     same += a[same..shorter]
         .iter()

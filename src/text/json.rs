@@ -287,7 +287,10 @@ pub(crate) fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
 
 /// JSON as text: invalid UTF-8 and lone surrogates become U+FFFD.
 pub(crate) fn readable(json: &[u8]) -> Cow<'_, str> {
-    let text = String::from_utf8_lossy(json);
+    let text = match std::str::from_utf8(json) {
+        Ok(text) => text.into(),
+        Err(_) => String::from_utf8_lossy(json),
+    };
     match without_lone_surrogates(text.as_bytes()) {
         Some(paired) => String::from_utf8(paired).unwrap_or_default().into(),
         None => text,

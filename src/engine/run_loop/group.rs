@@ -363,6 +363,9 @@ const COMMAND_WIDTH: usize = 160;
 
 /// Prints what is about to run, with the head of its stdin; if more is wanted, all of both.
 pub(super) fn print_command(engine: &Engine<'_>, bound: &BoundCall, resolved: &str) {
+    if engine.log.screen.quiet {
+        return;
+    }
     let stdin = bound.stdin.as_deref().map(String::from_utf8_lossy);
     if !engine.log.screen.verbose {
         let shown = call_line(&bound.argv, stdin.as_deref(), COMMAND_WIDTH);
