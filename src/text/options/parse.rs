@@ -5,6 +5,7 @@ use super::table::{
     CommandTable, HELP, OperandRow, OptionRow, ProgramTable, VERSION, ValueKind, ValueSpec,
     WORD_ALIASES,
 };
+use crate::IS_CHECKED;
 use crate::error::{Error, Result};
 use crate::text::ids::RunId;
 use crate::text::manual::page_for;
@@ -340,8 +341,12 @@ impl ParsedCommand {
     }
 
     fn values(&self, long: &str) -> impl Iterator<Item = &OsStr> {
-        let is_in_table = self.command.rows().any(|row| row.long == long);
-        debug_assert!(is_in_table, "{} has no {long}", self.command.name);
+        let is_in_table = || self.command.rows().any(|row| row.long == long);
+        assert!(
+            !IS_CHECKED || is_in_table(),
+            "{} has no {long}",
+            self.command.name
+        );
         let given = self.options.iter().filter(move |(name, _)| *name == long);
         given.map(|(_, value)| value.as_os_str())
     }
