@@ -303,9 +303,19 @@ impl Account {
     }
 
     /// What this run and the runs below it have spent over their whole lives, and whether it has a price.
-    pub(crate) fn spent(&self) -> Option<(Amount, bool)> {
-        let tally = spending::read_tally(&self.pots.last()?.path).ok()??;
-        Some((tally.all(), self.rules.pricing.is_some()))
+    pub(crate) fn spent(&mut self, signals: &Signals) -> Option<(Amount, bool)> {
+        let pot = self.pots.last_mut()?;
+        let no_wait = Some(Instant::now());
+        let read_on = |ledger: &mut Ledger| {
+            ledger.lock(signals, no_wait, false).ok()?;
+            ledger.release();
+            Some(ledger.tally().all())
+        };
+        let all = match pot.ledger.as_mut().and_then(read_on) {
+            Some(all) => all,
+            None => spending::read_tally(&pot.path).ok()??.all(),
+        };
+        Some((all, self.rules.pricing.is_some()))
     }
 
     fn ledgers(&self) -> impl Iterator<Item = &Ledger> {

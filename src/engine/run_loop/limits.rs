@@ -198,7 +198,7 @@ impl<'a> Limits<'a> {
     }
 
     /// What the run and those below it have spent.
-    pub(super) fn spent(&self) -> Option<(Amount, bool)> {
-        self.account.as_ref()?.spent()
+    pub(super) fn spent(&mut self) -> Option<(Amount, bool)> {
+        self.account.as_mut()?.spent(&self.ctx.signals)
     }
 }
