@@ -39,77 +39,121 @@ if [ "$verb" = install ]; then
     done
 fi
 
-put() { # MODE FILE PLACE: a file, or stdin if it is "-"
-    to=$root$prefix/$3
+make_directory() {
+    [ -d "$1" ] || mkdir -p "$1"
+}
+
+# To remove, the places are printed, and all of them removed at once.
+put() { # MODE DIR FILE...: what keeps its name and is not running
+    mode=$1 into=$2
+    shift 2
     if [ "$verb" = remove ]; then
-        rm -f "$to"
+        for file; do printf '%s\n' "$into/${file##*/}"; done
+    elif [ $# -gt 0 ]; then
+        make_directory "$root$prefix/$into"
+        install -m "$mode" "$@" "$root$prefix/$into/"
+    fi
+}
+
+put_as() { # MODE FILE PLACE: a file, or stdin if it is "-"
+    if [ "$verb" = remove ]; then
+        printf '%s\n' "$3"
         return
     fi
-    mkdir -p "${to%/*}"
+    to=$root$prefix/$3
+    make_directory "${to%/*}"
+    # Do not overwrite the old file: it may be running.
     if [ "$2" = - ]; then
         cat > "$to.new" && chmod "$1" "$to.new" && mv -f "$to.new" "$to"
     else
-        # Do not overwrite the old file: it may be running.
         install -m "$1" "$2" "$to.new" && mv -f "$to.new" "$to"
     fi
 }
 
 link() { # TARGET PLACE
-    to=$root$prefix/$2
-    rm -f "$to"
-    if [ "$verb" = install ]; then
-        mkdir -p "${to%/*}"
-        ln -s "$1" "$to"
+    if [ "$verb" = remove ]; then
+        printf '%s\n' "$2"
+        return
     fi
+    to=$root$prefix/$2
+    make_directory "${to%/*}"
+    rm -f "$to"
+    ln -s "$1" "$to"
 }
 
 lib=lib/delta-engine
-put 755 "$bin/delta-sessions" bin/delta-sessions
-if [ "$name" = delta ]; then
-    put 755 "$bin/delta" bin/delta
-    put 755 "$bin/delta-flow" bin/delta-flow
-else
+doc=share/doc/delta-engine
+
+programs() {
+    put_as 755 "$bin/delta-sessions" bin/delta-sessions
+    if [ "$name" = delta ]; then
+        put_as 755 "$bin/delta" bin/delta
+        put_as 755 "$bin/delta-flow" bin/delta-flow
+        return
+    fi
     # Agents' tools and flows' nodes call "delta" and must find this program.
     dir=$(printf %s "$prefix/$lib" | sed "s/'/'\\\\''/g")
     for program in delta delta-flow; do
         place=$name
         [ "$program" = delta ] || place=$program
-        put 755 "$bin/$program" "$lib/$program"
-        put 755 - "bin/$place" << TEXT
+        put_as 755 "$bin/$program" "$lib/$program"
+        put_as 755 - "bin/$place" << TEXT
 #!/bin/sh
 PATH='$dir':\$PATH exec '$dir/$program' "\$@"
 TEXT
     done
-fi
+}
 
-for page in man/*.[157]; do
-    place=${page#man/}
-    [ "$place" != delta.1 ] || place=$name.1
-    put 644 "$page" "share/man/man${page##*.}/$place"
-done
+pages() {
+    put_as 644 man/delta.1 "share/man/man1/$name.1"
+    for section in 1 5 7; do
+        put 644 "share/man/man$section" man/delta-*."$section"
+    done
+}
 
 named() { sed -E "s/^(#compdef|complete .*|    compdef _delta_engine) delta( |$)/\1 $name\2/" "$1"; }
-bash=share/bash-completion/completions
-fish=share/fish/vendor_completions.d
-named completions/delta.bash | put 644 - "$bash/$name"
-link "$name" "$bash/delta-flow"
-link "$name" "$bash/delta-sessions"
-named completions/delta.zsh | put 644 - "share/zsh/site-functions/_$name"
-named completions/delta.fish | put 644 - "$fish/$name.fish"
-link "$name.fish" "$fish/delta-flow.fish"
-link "$name.fish" "$fish/delta-sessions.fish"
 
-doc=share/doc/delta-engine
-for file in README.md CHANGELOG.md LICENSE; do
-    put 644 "$file" "$doc/$file"
-done
-# Leave out files that running the examples created.
-find examples -type f ! -path '*/workspaces/*' ! -path '*/.*' | sort | while IFS= read -r file; do
-    mode=644
-    [ ! -x "$file" ] || mode=755
-    put "$mode" "$file" "$doc/$file"
-done
-if [ "$verb" = remove ]; then
+completions() {
+    bash=share/bash-completion/completions
+    fish=share/fish/vendor_completions.d
+    named completions/delta.bash | put_as 644 - "$bash/$name"
+    link "$name" "$bash/delta-flow"
+    link "$name" "$bash/delta-sessions"
+    named completions/delta.zsh | put_as 644 - "share/zsh/site-functions/_$name"
+    named completions/delta.fish | put_as 644 - "$fish/$name.fish"
+    link "$name.fish" "$fish/delta-flow.fish"
+    link "$name.fish" "$fish/delta-sessions.fish"
+}
+
+documents() {
+    put 644 "$doc" README.md CHANGELOG.md LICENSE
+    # Leave out files that running the examples created.
+    find examples -type d ! -path '*/workspaces' ! -path '*/workspaces/*' ! -path '*/.*' | sort |
+        while IFS= read -r dir; do
+            for mode in 644 755; do
+                set --
+                for file in "$dir"/*; do
+                    is=644
+                    [ ! -x "$file" ] || is=755
+                    if [ -f "$file" ] && [ ! -L "$file" ] && [ "$is" = "$mode" ]; then set -- "$@" "$file"; fi
+                done
+                put "$mode" "$doc/$dir" "$@"
+            done
+        done
+}
+
+everything() {
+    programs
+    pages
+    completions
+    documents
+}
+
+if [ "$verb" = install ]; then
+    everything
+elif [ -d "$root$prefix/" ]; then
+    # No place has a newline: the prefix, which may, is not printed.
+    everything | tr '\n' '\0' | (CDPATH='' cd -- "$root$prefix/" && xargs -0 rm -f)
     # Remove only our own directories; the others are shared.
     for dir in "$doc" "$lib"; do
         [ ! -d "$root$prefix/$dir" ] || find "$root$prefix/$dir" -depth -type d -empty -delete

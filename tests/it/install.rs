@@ -4,7 +4,7 @@ use crate::harness::*;
 use delta_engine::text::manual::{PAGES, Page};
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -57,6 +57,21 @@ fn files(root: &Path) -> BTreeSet<String> {
     files_below(root).into_iter().map(relative).collect()
 }
 
+fn mode(file: &Path) -> u32 {
+    file.metadata().unwrap().permissions().mode() & 0o777
+}
+
+/// All examples are in a directory, without what running them created.
+#[track_caller]
+fn has_the_examples(dir: &Path) {
+    let own = |file: &String| !file.contains("/.") && !file.contains("/workspaces/");
+    for file in files(&source()).into_iter().filter(own) {
+        let is_program = mode(&source().join(&file)) & 0o100 != 0;
+        let expected = if is_program { 0o755 } else { 0o644 };
+        assert_eq!(mode(&dir.join(&file)), expected, "{file}");
+    }
+}
+
 #[test]
 fn install_puts_everything_in_its_place_and_uninstall_removes_exactly_that() {
     if !has("make") {
@@ -92,11 +107,11 @@ fn install_puts_everything_in_its_place_and_uninstall_removes_exactly_that() {
             "usr/share/doc/delta-engine/README.md",
             "usr/share/doc/delta-engine/CHANGELOG.md",
             "usr/share/doc/delta-engine/LICENSE",
-            "usr/share/doc/delta-engine/examples/hello-world/agent.yaml",
         ]
         .map(str::to_owned),
     );
     let after = files(&stage);
+    has_the_examples(&stage.join("usr/share/doc/delta-engine/examples"));
     for file in expected {
         assert!(after.contains(&file), "{file} is not in {after:#?}");
     }
@@ -107,7 +122,7 @@ fn install_puts_everything_in_its_place_and_uninstall_removes_exactly_that() {
             known || file.contains("complet") || file.contains("zsh"),
             "{file}"
         );
-        let mode = stage.join(file).metadata().unwrap().permissions().mode() & 0o777;
+        let mode = mode(&stage.join(file));
         let program = file.starts_with("usr/bin/") || mode == 0o755;
         assert_eq!(mode, if program { 0o755 } else { 0o644 }, "{file}");
     }
@@ -115,9 +130,21 @@ fn install_puts_everything_in_its_place_and_uninstall_removes_exactly_that() {
     assert_eq!(version, format!("delta {}\n", env!("CARGO_PKG_VERSION")));
     let demo = stage.join("usr/share/doc/delta-engine/examples/hello-world/demo.sh");
     succeeds(Command::new(demo).arg(stage.join("usr/bin/delta")));
-    // Over what is there.
+    // Over what is there, and may be running.
+    let running = [
+        "usr/bin/delta",
+        "usr/share/doc/delta-engine/examples/hello-world/demo.sh",
+    ];
+    for (at, file) in running.iter().enumerate() {
+        fs::hard_link(stage.join(file), world.path(&at.to_string())).unwrap();
+    }
     make(&["install", &to, "PREFIX=/usr"]);
     assert_eq!(files(&stage), after);
+    let inode = |file: PathBuf| file.metadata().unwrap().ino();
+    for (at, file) in running.iter().enumerate() {
+        let old = inode(world.path(&at.to_string()));
+        assert_ne!(inode(stage.join(file)), old, "{file} was overwritten");
+    }
     make(&["uninstall", &to, "PREFIX=/usr"]);
     assert_eq!(files(&stage), before);
     assert!(!world.exists("stage/usr/share/doc/delta-engine/examples"));
@@ -169,7 +196,6 @@ fn what_is_installed_under_a_strict_umask_can_be_read_by_all() {
         .output()
         .unwrap();
     assert!(done.status.success(), "{done:?}");
-    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     for file in files_below(&stage) {
         assert_eq!(mode(&file) & 0o444, 0o444, "{}", file.display());
         for dir in file.ancestors().skip(1).take_while(|dir| *dir != stage) {
