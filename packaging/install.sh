@@ -53,20 +53,16 @@ listed() {
     [ ! -f "$list" ] || grep -v -e '^/' -e '^\.\.$' -e '^\.\./' -e '/\.\.$' -e '/\.\./' "$list" || true
 }
 
+# in_prefix COMMAND...: gives it the lines of stdin, paths from PREFIX, as arguments.
+in_prefix() {
+    tr '\n' '\0' | (CDPATH='' cd -- "$prefix/" && xargs -0 "$@" --)
+}
+
 # remove_listed: files first, then the directories that an installation made and that are empty now.
 remove_listed() {
-    listed | while IFS= read -r path; do
-        case $path in
-        */) ;;
-        *) rm -f -- "$prefix/$path" ;;
-        esac
-    done
-    listed | LC_ALL=C sort -r | while IFS= read -r path; do
-        case $path in
-        ./) rmdir -- "$prefix" 2> /dev/null || true ;;
-        */) rmdir -- "$prefix/$path" 2> /dev/null || true ;;
-        esac
-    done
+    listed | grep -v '/$' | in_prefix rm -f
+    listed | grep '/$' | grep -vxF ./ | LC_ALL=C sort -r | in_prefix rmdir 2> /dev/null || true
+    if listed | grep -qxF ./; then rmdir -- "$prefix" 2> /dev/null || true; fi
 }
 
 uninstall() {
@@ -114,18 +110,23 @@ install_release() {
     fi
     missing_directories > "$work/list"
     listed | grep '/$' >> "$work/list" || true
-    (cd "$tree" && find . ! -type d) | sed 's|^\./||' >> "$work/list"
-    # Files of an earlier version that this one lacks.
-    listed | grep -v '/$' | while IFS= read -r path; do
-        grep -qxF -e "$path" "$work/list" || rm -f -- "$prefix/$path"
-    done
-    grep '/$' "$work/list" | while IFS= read -r dir; do mkdir -p "$prefix/$dir"; done
-    # The list first: whatever an installation that was killed has put there can be removed.
+    (cd "$tree" && find . ! -type d) > "$work/files"
+    sed 's|^\./||' "$work/files" >> "$work/list"
     mkdir -p "$prefix/lib/delta-engine"
+    # Files of an earlier version that this one lacks.
+    listed | grep -v '/$' | grep -vxF -f "$work/list" | in_prefix rm -f
+    # The list first: whatever an installation that was killed has put there can be removed.
     cp "$work/list" "$list.new" && mv -f "$list.new" "$list"
-    grep -v '/$' "$work/list" | while IFS= read -r path; do
+    { echo bin/ && grep '/$' "$work/list"; } | in_prefix mkdir -p
+    # tar unlinks an old file before it writes.
+    if grep -v '^\./bin/' "$work/files" > "$work/data"; then
+        tar -C "$tree" -cf "$work/data.tar" -T "$work/data"
+        tar -C "$prefix" -xf "$work/data.tar"
+    fi
+    for program in "$tree"/bin/*; do
         # By a rename: the old program may be running.
-        cp -P "$tree/$path" "$prefix/$path.new" && mv -f "$prefix/$path.new" "$prefix/$path"
+        to=$prefix/bin/${program##*/}
+        cp -P "$program" "$to.new" && mv -f "$to.new" "$to"
     done
     echo "installed $installed in $prefix"
     case ":$PATH:" in

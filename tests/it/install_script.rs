@@ -2,6 +2,7 @@
 
 use crate::harness::*;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -113,7 +114,14 @@ fn the_script_installs_a_release_that_works_and_removes_all_of_it() {
     assert!(smoke.status.success(), "{}", said(&smoke));
     assert_eq!(said(&smoke), format!("smoke: ok, delta {version}\n"));
 
-    // Over what is there, and with a file of a version that had more.
+    // Over what is there and may be running, and with a file of a version that had more.
+    let running = [
+        "bin/delta",
+        "share/doc/delta-engine/examples/hello-world/demo.sh",
+    ];
+    for (at, file) in running.iter().enumerate() {
+        fs::hard_link(prefix.join(file), world.path(&at.to_string())).unwrap();
+    }
     let list = prefix.join("lib/delta-engine/installed");
     let gone = prefix.join("share/doc/delta-engine/gone.txt");
     fs::write(&gone, "").unwrap();
@@ -122,6 +130,11 @@ fn the_script_installs_a_release_that_works_and_removes_all_of_it() {
     let again = script(&world, &["--from", &place, "--version", version]);
     assert!(again.status.success(), "{}", said(&again));
     assert!(!gone.exists());
+    let inode = |file: PathBuf| file.metadata().unwrap().ino();
+    for (at, file) in running.iter().enumerate() {
+        let old = inode(world.path(&at.to_string()));
+        assert_ne!(inode(prefix.join(file)), old, "{file} was overwritten");
+    }
 
     let own = prefix.join("share/doc/own.txt");
     fs::write(&own, "").unwrap();
