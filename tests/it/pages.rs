@@ -36,10 +36,9 @@ const STAND_INS: [(&str, &str); 4] = [
 ];
 
 /// What is there before the commands of any page: an agent that takes seven steps, or asks first if its
-/// task begins with "ask", a workspace with a run of it, and the examples.
+/// task begins with "ask".
 const STAGE: &str = r#"
 set -e
-cp -R "$SOURCE/examples" .
 mkdir -p agent tasks .config .cargo
 echo 'Do the task.' > tasks/17.txt
 echo 'You are a test.' > agent/system_prompt.md
@@ -56,22 +55,27 @@ tools:
 END
 cat > agent/model.sh <<'END'
 #!/bin/sh
-request=$(cat)
-n=$(printf %s "$request" | grep -o '"role":"tool"' | wc -l)
-call() {
-    printf '{"choices":[{"message":{"tool_calls":[{"id":"c%s","type":"function",' "$n"
-    printf '"function":{"name":"%s","arguments":"%s"}}]}}]}' "$1" "$2"
+exec awk '
+function call(name, arguments) {
+    printf "{\"choices\":[{\"message\":{\"tool_calls\":[{\"id\":\"c%s\",\"type\":\"function\",", n
+    printf "\"function\":{\"name\":\"%s\",\"arguments\":\"%s\"}}]}}]}", name, arguments
 }
-case $n:$request in
-0:*'"content":"ask'*) call ask_human '{\"prompt\":\"Shall I?\"}' ;;
-*'"content":"ask'*) printf '{"choices":[{"message":{"content":"Thank you."}}]}' ;;
-[0-6]:*) call echo "{\\\"words\\\":\\\"step $n\\\"}" ;;
-*) printf '{"choices":[{"message":{"content":"Done."}}]}' ;;
-esac
+function answer(text) { printf "{\"choices\":[{\"message\":{\"content\":\"%s\"}}]}", text }
+{ request = request $0 }
+END {
+    n = gsub(/"role":"tool"/, "&", request)
+    asks = request ~ /"content":"ask/
+    if (asks && n == 0) call("ask_human", "{\\\"prompt\\\":\\\"Shall I?\\\"}")
+    else if (asks) answer("Thank you.")
+    else if (n < 7) call("echo", "{\\\"words\\\":\\\"step " n "\\\"}")
+    else answer("Done.")
+}'
 END
 chmod +x agent/model.sh
-delta run -q -a agent -w work -m first
 "#;
+
+/// A run of the agent in `work`, for pages that name it.
+const RUN: &str = "delta run -q -a agent -w work -m first";
 
 /// What is there besides for the commands of one page, and where they are given.
 fn stage_of(page: &str) -> (&'static str, &'static str) {
@@ -263,14 +267,25 @@ fn changing(before: &str, text: &str) -> Option<usize> {
 }
 
 /// A directory in which the commands of a page find what they need.
-fn staged(page: &str) -> World {
+fn staged(page: &str, commands: &[Shown]) -> World {
     let world = World::unasked();
     for (name, script) in STAND_INS {
         world.script(&format!("bin/{name}"), script);
     }
     fs::create_dir(world.path("stage")).unwrap();
-    let (more, _) = stage_of(page);
-    let script = format!("{STAGE}\n{more}\n");
+    let (more, place) = stage_of(page);
+    let names = |word: &str| {
+        let texts = commands.iter().map(|shown| shown.command.as_str());
+        [more, place]
+            .into_iter()
+            .chain(texts)
+            .any(|text| text.contains(word))
+    };
+    if names("examples") {
+        copy(&source(), &world.path("stage/examples"));
+    }
+    let run = if names("work") { RUN } else { "" };
+    let script = format!("{STAGE}\n{run}\n{more}\n");
     start(&world, "stage", &script).exits(0);
     world
 }
@@ -284,7 +299,6 @@ fn start(world: &World, dir: &str, script: &str) -> Delta {
         .cwd(world.path(dir))
         .env("PATH", path)
         .env("HOME", world.path("stage"))
-        .env("SOURCE", root())
         .env("task", "Do it.")
         .env("dir", "fresh")
 }
@@ -298,7 +312,10 @@ fn hold(page: &str, commands: Vec<Shown>) {
             return;
         }
     }
-    let world = staged(page);
+    if commands.is_empty() {
+        return;
+    }
+    let world = staged(page, &commands);
     world.model_says([call(
         "c",
         "write_file",
