@@ -21,6 +21,7 @@ fn batch_runs_as_shown() {
         );
     }
     assert!(!world.exists("scontrol"), "no task was requeued");
+    given_again(&world, "orchestration/batch");
 }
 
 /// A world in which some tasks do not come through at first: some meet a server that is down, one a

@@ -9,6 +9,7 @@ fn cron_runs_as_shown() {
         return;
     };
     assert!(!world.exists("mail"), "nothing was wrong");
+    given_again(&world, "orchestration/cron");
 }
 
 fn scheduled(world: &World, agent: &str) -> Delta {

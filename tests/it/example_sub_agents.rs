@@ -12,6 +12,7 @@ fn sub_agents_work_below_the_workspace() {
             .read("tmp/edit/parts/writer/article.md")
             .contains("at full moon")
     );
+    given_again(&world, "orchestration/sub-agents");
 }
 
 #[test]

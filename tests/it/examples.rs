@@ -72,66 +72,70 @@ fn every_script_is_clean() {
 /// checks of the coder's tasks take seconds.
 const GIVEN_ONCE: [&str; 2] = ["sandbox", "coder-tasks"];
 
-#[test]
-fn every_example_is_in_the_table_and_has_a_page_that_is_run() {
-    let table = fs::read_to_string(source().join("README.md")).unwrap();
+/// The text of all tests.
+fn tests() -> String {
     let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it");
-    let tests: String = files_below(&tests)
+    files_below(&tests)
         .iter()
         .filter(|file| file.extension().is_some_and(|end| end == "rs"))
         .map(|file| fs::read_to_string(file).unwrap())
-        .collect();
-    for page in files_below(&source())
-        .iter()
-        .filter(|file| file.ends_with("README.md"))
-    {
+        .collect()
+}
+
+/// The directories of the examples that have a page.
+fn with_a_page() -> Vec<String> {
+    let files = files_below(&source()).into_iter();
+    let pages = files.filter(|file| file.ends_with("README.md"));
+    let dir = |page: PathBuf| {
         let dir = page.parent().unwrap().strip_prefix(source()).unwrap();
-        let dir = dir.to_str().unwrap();
-        if dir.is_empty() {
-            continue;
-        }
+        dir.to_str().unwrap().to_owned()
+    };
+    pages.map(dir).filter(|dir| !dir.is_empty()).collect()
+}
+
+#[test]
+fn every_example_is_in_the_table_and_has_a_page_that_is_run() {
+    let table = fs::read_to_string(source().join("README.md")).unwrap();
+    let tests = tests();
+    for dir in with_a_page() {
         assert!(
             table.contains(&format!("({dir}/)")),
             "examples/README.md does not name {dir}"
         );
         assert!(
-            !GIVEN_ONCE.contains(&dir) || tests.contains(&format!("as_shown(\"{dir}\"")),
+            !GIVEN_ONCE.contains(&dir.as_str()) || tests.contains(&format!("as_shown(\"{dir}\"")),
             "no test runs the page of {dir}"
         );
     }
 }
 
+/// Of the pages with a test of their own, that does it.
 #[test]
 fn every_command_of_a_page_can_be_given_twice() {
-    let needs: [(&str, &[&str]); 13] = [
+    let needs: [(&str, &[&str]); 4] = [
         ("calculator", &["bc"]),
-        ("code-reviewer", &["git"]),
         ("drivers", &["jq"]),
         ("hooks", &["python3", "git"]),
-        ("memory-folding", &["python3"]),
         ("orchestration/approval", &["python3"]),
-        ("other-model", &["jq"]),
-        ("orchestration/batch", &["bc", "make", "parallel"]),
-        ("orchestration/cron", &["flock"]),
-        ("orchestration/notify", &["jq"]),
-        ("python-repl", &["python3"]),
-        ("screenshot", &["chromium", "python3"]),
-        ("terminal", &["tmux"]),
     ];
+    let tests = tests();
     let mut bad = Vec::new();
-    for page in files_below(&source()) {
-        let dir = page.parent().unwrap().strip_prefix(source()).unwrap();
-        let dir = dir.to_str().unwrap();
-        if !page.ends_with("README.md") || dir.is_empty() || GIVEN_ONCE.contains(&dir) {
+    for dir in with_a_page() {
+        let dir = dir.as_str();
+        let has_a_test = tests.contains(&format!("given_again(&world, \"{dir}\")"));
+        let is_flow = dir.starts_with("flow-") && !cfg!(feature = "flow");
+        if has_a_test || is_flow || GIVEN_ONCE.contains(&dir) {
             continue;
         }
         let of_page = needs.iter().find(|(name, _)| *name == dir);
-        let is_flow = cfg!(feature = "flow") || !dir.starts_with("flow-");
-        if is_flow && installed(of_page.map_or(&[], |(_, needs)| needs)) {
-            // All that is wrong is told.
-            if std::panic::catch_unwind(|| as_shown_twice(dir)).is_err() {
-                bad.push(dir.to_owned());
+        let twice = || {
+            if let Some(world) = as_shown(dir, of_page.map_or(&[], |(_, needs)| needs)) {
+                given_again(&world, dir);
             }
+        };
+        // All that is wrong is told.
+        if std::panic::catch_unwind(twice).is_err() {
+            bad.push(dir.to_owned());
         }
     }
     assert_eq!(bad, [""; 0]);
@@ -176,6 +180,7 @@ fn an_adaptor_makes_a_model_of_a_service_with_an_api_of_its_own() {
     let run = Run::latest(&world.path("tmp/counted"));
     let thoughts = run.events("THOUGHT");
     assert_eq!(thoughts[0]["usage"]["prompt_tokens"], 9);
+    given_again(&world, "other-model");
     // What the service refuses ends the run, with its words; what may pass is asked again.
     for (sends, code, said) in [
         ("echo too large; exit 22", 4, "too large"),
@@ -208,18 +213,21 @@ fn hello_world_writes_a_greeting() {
     let world = as_shown("hello-world", &[]).unwrap();
     assert_eq!(world.read("tmp/greet/greeting.txt"), "Hello, world!\n");
     assert_eq!(world.read("tmp/greet-2/greeting.txt"), "Hello, world!\n");
+    given_again(&world, "hello-world");
 }
 
 #[test]
 fn mcp_asks_a_server() {
     let world = as_shown("mcp", &[]).unwrap();
     nothing_failed(&world, "tmp/dates");
+    given_again(&world, "mcp");
 }
 
 #[test]
 fn file_reader_reads() {
     let world = as_shown("file-reader", &[]).unwrap();
     nothing_failed(&world, "tmp/reader");
+    given_again(&world, "file-reader");
 }
 
 #[test]
@@ -231,6 +239,7 @@ fn interactive_shell_remembers_and_leaves_no_session() {
     );
     assert_eq!(sessions(&world, "tmp/shell"), 0);
     nothing_failed(&world, "tmp/shell");
+    given_again(&world, "interactive-shell");
 }
 
 #[test]
@@ -242,6 +251,7 @@ fn python_repl_keeps_files_and_leaves_no_session() {
     let seen = result["observation_content"].as_str().unwrap();
     assert!(seen.contains(r#""stdout":"285\n""#), "{seen}");
     assert_eq!(sessions(&world, "tmp/python"), 0);
+    given_again(&world, "python-repl");
 }
 
 #[test]
@@ -251,6 +261,7 @@ fn screenshot_shows_the_model_a_page_as_a_browser_renders_it() {
     };
     let result = Run::latest(&world.path("tmp/screenshot")).result(1);
     assert_eq!(result["attachments"][0]["width"], 800, "{result}");
+    given_again(&world, "screenshot");
 }
 
 #[test]
@@ -272,6 +283,7 @@ fn terminal_answers_an_installer_and_leaves_no_server() {
         !world.exists("tmp/terminal/.terminal"),
         "its server has ended"
     );
+    given_again(&world, "terminal");
 }
 
 #[test]
@@ -368,12 +380,14 @@ fn memory_folding_keeps_requests_short_and_the_journal_whole() {
     assert!(!folded.contains("\n9. "), "{folded}");
     assert!(folded.contains("10: read"), "the notes: {folded}");
     nothing_failed(&world, "tmp/fold");
+    given_again(&world, "memory-folding");
 }
 
 #[test]
 fn code_reviewer_reads_and_judges() {
     if let Some(world) = as_shown("code-reviewer", &["git"]) {
         nothing_failed(&world, "tmp/change");
+        given_again(&world, "code-reviewer");
     }
 }
 
@@ -387,6 +401,7 @@ fn careful_is_sent_what_its_tests_print() {
         .collect();
     assert_eq!(codes, [Some(0), Some(1), Some(0), Some(0)]);
     nothing_failed(&world, "tmp/careful");
+    given_again(&world, "careful");
 }
 
 #[test]
@@ -436,6 +451,7 @@ fn research_agent_leaves_notes_and_a_report() {
             .starts_with("# How often are spring tides?")
     );
     nothing_failed(&world, "tmp/research");
+    given_again(&world, "research-agent");
 }
 
 #[test]
@@ -483,6 +499,7 @@ fn delta_agent_generator_writes_an_agent_that_passes() {
         serde_json::json!(codes),
         serde_json::json!([0, 0, 78, 0, 0, 0])
     );
+    given_again(&world, "delta-agent-generator");
 }
 
 /// Every tool of the newest run of a workspace did what it was called for.

@@ -283,6 +283,7 @@ fn the_example_passes_a_question_on() {
     let Some(world) = as_shown("orchestration/notify", &["jq"]) else {
         return;
     };
+    given_again(&world, "orchestration/notify");
     for program in ["mail", "curl", "notify-send"] {
         let script = "#!/bin/sh\necho \"$0\" | sed 's,.*/,,' > ../sent\nprintf '%s\\n' \"$@\" >> ../sent\n\
                       [ \"${0##*/}\" = notify-send ] || cat >> ../sent\n";

@@ -122,47 +122,49 @@ pub fn as_shown(name: &str, needs: &[&str]) -> Option<World> {
         return None;
     }
     let world = examples();
-    let page = source().join(name).join("README.md");
-    let shown = in_markdown(&text_of(&page));
+    let shown = commands_of(name);
     assert!(!shown.is_empty(), "{name} shows no command");
-    let name = format!("examples/{name}/README.md");
-    run_shown(&name, &shown, &world, |script| shell(&world, script));
+    let page = format!("examples/{name}/README.md");
+    run_shown(&page, &shown, &world, |script| shell(&world, script));
     Some(world)
 }
 
-/// Runs every command that the README of an example shows, and then all of them once more, in zsh if it is
-/// there: none fails, and no file lies elsewhere than before. The engine's own files do not count, nor do
-/// repositories.
+/// Runs all commands of an example that have run in this world once more, in zsh if it is there: none fails, and
+/// no file lies elsewhere than before. The engine's own files do not count, nor do repositories.
 #[track_caller]
-pub fn as_shown_twice(name: &str) {
-    let world = examples();
-    let page = source().join(name).join("README.md");
-    let mut shown = in_markdown(&text_of(&page));
-    let name = format!("examples/{name}/README.md");
-    let run = |program: &str, shown: &[Shown]| {
-        run_shown(&name, shown, &world, |script| {
-            shell_of(program, &world, script)
-        });
-        let tmp = world.path("tmp");
-        let files = files_below(&tmp).into_iter();
-        let names = files.map(|file| {
-            let name = file.strip_prefix(&tmp).expect("a file below");
-            name.to_str().expect("UTF-8").to_owned()
-        });
-        // What a flow's tasks make is kept for each run.
-        let own = [".delta/", ".git/", ".sessions/", "/tasks/"];
-        names
-            .filter(|name| own.iter().all(|own| !name.contains(own)))
-            .collect::<BTreeSet<_>>()
-    };
-    let before = run("sh", &shown);
+pub fn given_again(world: &World, name: &str) {
+    let mut shown = commands_of(name);
     for command in &mut shown {
         // What is over already may end in another way.
         command.output = None;
     }
+    let page = format!("examples/{name}/README.md");
+    let before = files_made(world);
     let other = if installed(&["zsh"]) { "zsh" } else { "sh" };
-    let after = run(other, &shown);
-    assert_eq!(after, before, "{name}: the commands were given twice");
+    run_shown(&page, &shown, world, |script| {
+        shell_of(other, world, script)
+    });
+    let after = files_made(world);
+    assert_eq!(after, before, "{page}: the commands were given twice");
+}
+
+fn commands_of(name: &str) -> Vec<Shown> {
+    in_markdown(&text_of(&source().join(name).join("README.md")))
+}
+
+/// The files that the commands of an example have made.
+fn files_made(world: &World) -> BTreeSet<String> {
+    let tmp = world.path("tmp");
+    let files = files_below(&tmp).into_iter();
+    let names = files.map(|file| {
+        let name = file.strip_prefix(&tmp).expect("a file below");
+        name.to_str().expect("UTF-8").to_owned()
+    });
+    // What a flow's tasks make is kept for each run.
+    let own = [".delta/", ".git/", ".sessions/", "/tasks/"];
+    names
+        .filter(|name| own.iter().all(|own| !name.contains(own)))
+        .collect()
 }
 
 /// Whether these programs are there; says so if one is not.

@@ -24,8 +24,7 @@ pub use browser::{Opened, open};
 pub use check::assert_valid_for_api;
 pub use delta::{Delta, Outcome, Running};
 pub use examples::{
-    ASKS_SERVER, agents, answer_to, as_shown, as_shown_twice, examples, installed, play, shell,
-    source,
+    ASKS_SERVER, agents, answer_to, as_shown, examples, given_again, installed, play, shell, source,
 };
 #[cfg(feature = "flow")]
 pub use flow::{around, errors_in, errors_of, exit, flow, has, has_only, node, start};
