@@ -13,6 +13,7 @@ fn root() -> &'static Path {
 /// Runs the script that renders a copy of the manual, or the manual itself.
 fn render(root: &Path, to: &Path) -> Output {
     Command::new("python3")
+        .env("PATH", system_path())
         .arg(root.join("man/html/build.py"))
         .arg(to)
         .output()
@@ -136,6 +137,7 @@ fn normal(text: &str) -> String {
     let program = "import sys; sys.path.insert(0, sys.argv[1]); from normal import Normal; \
         print(Normal({'/tmp/d0000': '/home/user'}).text(sys.argv[2]))";
     let output = Command::new("python3")
+        .env("PATH", system_path())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .args(["-c", program])
         .arg(root().join("docs/tools"))

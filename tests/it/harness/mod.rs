@@ -22,7 +22,7 @@ mod world;
 
 pub use browser::{Opened, open};
 pub use check::assert_valid_for_api;
-pub use delta::{Delta, Outcome, Running};
+pub use delta::{Delta, Outcome, Running, system_path};
 pub use examples::{
     ASKS_SERVER, agents, answer_to, as_shown, examples, given_again, installed, play, shell, source,
 };
