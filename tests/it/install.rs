@@ -353,7 +353,12 @@ fn the_debian_package_has_no_errors_installs_and_goes_again() {
     let package = files_below(&out).remove(0);
     if has("dpkg-shlibdeps") && has("lintian") {
         let mut lintian = Command::new("lintian");
-        succeeds(lintian.args(["--fail-on", "error,warning"]).arg(&package));
+        lintian.args(["--fail-on", "error,warning"]).arg(&package);
+        if cfg!(debug_assertions) {
+            // Only debug builds are linked at fixed addresses.
+            lintian.args(["--suppress-tags", "hardening-no-pie"]);
+        }
+        succeeds(&mut lintian);
     }
     let field = |name: &str| {
         let done = succeeds(Command::new("dpkg-deb").arg("-f").arg(&package).arg(name));
