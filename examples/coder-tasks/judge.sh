@@ -4,7 +4,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 copy=$(mktemp -d)
-trap 'rm -rf "$copy"' EXIT
+trap 'rm -rf "$copy" "$copy.sh"' EXIT
 cp -a "$3/." "$copy"
 rm -rf "$copy/.delta"
 cd "$copy"
@@ -12,5 +12,4 @@ cd "$copy"
 sed 's/^\( *\)! \(.*\)$/\1if \2; then exit 1; fi/' "$here/tasks/$1/check.sh" > "$copy.sh"
 status=0
 PYTHONDONTWRITEBYTECODE=1 delta sandbox --rw "$copy" --ro / --no-network -- sh "$copy.sh" "$2" >/dev/null 2>&1 || status=$?
-rm -f "$copy.sh"
 exit "$status"

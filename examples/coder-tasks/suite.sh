@@ -21,8 +21,8 @@ shift
         shift 2
     done
 } >"$dir/evaluations.yaml"
-for task in "$here"/tasks/*/; do
-    name=$(basename "$task")
+for task in "$here"/tasks/*; do
+    name=${task##*/}
     # fresh is complete or not there.
     if [ ! -d "$dir/fresh/$name" ]; then
         rm -rf "$dir/making"

@@ -6,12 +6,10 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 good=0
 all=0
-for task in "$here"/tasks/*/; do
-    name=$(basename "$task")
+for task in "$here"/tasks/*; do
+    name=${task##*/}
     all=$((all + 1))
-    for copy in fresh untouched solved; do
-        mkdir -p "$scratch/$name/$copy"
-    done
+    mkdir "$scratch/$name" "$scratch/$name/fresh" "$scratch/$name/untouched" "$scratch/$name/solved"
     (cd "$scratch/$name/fresh" && sh "$task/setup.sh")
     cp -a "$scratch/$name/fresh/." "$scratch/$name/untouched"
     cp -a "$scratch/$name/fresh/." "$scratch/$name/solved"
