@@ -39,7 +39,7 @@ pub use server::{
 };
 pub use shown::{Shown, in_markdown, path, run_shown};
 pub use system::{
-    Fifo, alive, copy_program, eventually, files_below, given_or, kills, seed, with_time,
+    Fifo, alive, copy_program, eventually, files_below, given_or, kills, replaces, seed, with_time,
 };
 pub use terminal::Terminal;
 pub use world::{World, shell_word};

@@ -5,6 +5,7 @@ use rustix::fs::{Access, CWD, Mode, OFlags, StatVfsMountFlags};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -227,4 +228,25 @@ pub fn seed() -> u64 {
     let seed = std::env::var("DELTA_TEST_SEED").ok();
     let seed = seed.and_then(|seed| seed.parse().ok());
     seed.unwrap_or_else(|| fastrand::u64(..))
+}
+
+/// Does what puts new files in the place of these, and writes to none of the old ones: they may be running.
+#[track_caller]
+pub fn replaces<T>(files: &[PathBuf], change: impl FnOnce() -> T) -> T {
+    let old: Vec<File> = files
+        .iter()
+        .map(|file| File::open(file).expect("a file"))
+        .collect();
+    let changed = change();
+    let inode = |file: &File| file.metadata().expect("metadata").ino();
+    for (file, old) in files.iter().zip(&old) {
+        let new = File::open(file).expect("a file");
+        assert_ne!(
+            inode(&new),
+            inode(old),
+            "{} was overwritten",
+            file.display()
+        );
+    }
+    changed
 }
