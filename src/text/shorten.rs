@@ -34,7 +34,7 @@ const MOST_PER_COLUMN: usize = 8;
 /// The beginning of a line within a number of columns, with an ellipsis if it is cut.
 pub(crate) fn cut_to_columns(line: &str, columns: usize) -> String {
     let most = MOST_PER_COLUMN.saturating_mul(columns);
-    if columns_of(line) <= columns && line.chars().nth(most).is_none() {
+    if line.chars().nth(most).is_none() && columns_of(line) <= columns {
         return line.to_owned();
     }
     let room = columns.saturating_sub(1);
@@ -85,7 +85,24 @@ pub(crate) fn tail(text: &str, bytes: usize) -> &str {
 
 /// The beginning of a text on one line.
 pub(crate) fn in_short(text: &str, columns: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let most = MOST_PER_COLUMN.saturating_mul(columns);
+    let (mut line, mut count, mut is_gap) = (String::new(), 0, false);
+    for c in text.chars() {
+        if c.is_whitespace() {
+            is_gap = !line.is_empty();
+            continue;
+        }
+        if is_gap {
+            line.push(' ');
+        }
+        line.push(c);
+        count += 1 + usize::from(is_gap);
+        is_gap = false;
+        // No more is shown.
+        if count > most {
+            break;
+        }
+    }
     cut_to_columns(&line, columns)
 }
 
