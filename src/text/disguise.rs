@@ -4,10 +4,8 @@
 
 /// True if a character controls the terminal, breaks the line, or changes the direction of the text around it.
 pub(crate) fn disguises(c: char) -> bool {
-    let marks = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}'];
     c.is_control()
-        || marks.contains(&c)
-        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// True if a character disguises, or cannot be seen and is not the space: the default-ignorable ones of Unicode

@@ -220,16 +220,17 @@ pub(crate) fn compact(json: &str) -> String {
 /// How many values JSON has, or a few more.
 pub(crate) fn count_values(json: &str) -> usize {
     let (mut in_string, mut is_escaped) = (false, false);
-    let is_separator = |byte: &u8| {
+    let mut count = 1;
+    for byte in json.as_bytes() {
         if in_string {
             in_string = is_escaped || *byte != b'"';
             is_escaped = !is_escaped && *byte == b'\\';
-            return false;
+            continue;
         }
         in_string = *byte == b'"';
-        matches!(byte, b',' | b'[' | b'{')
-    };
-    1 + json.as_bytes().iter().copied().filter(is_separator).count()
+        count += usize::from(matches!(byte, b',' | b'[' | b'{'));
+    }
+    count
 }
 
 /// The largest whole number that is exact in every reader of JSON: 2^53 - 1.
@@ -264,7 +265,7 @@ pub(crate) fn weight(members: &Map<String, Value>) -> usize {
 
 /// JSON that came over several lines, without the line breaks.
 pub(crate) fn one_line(raw: &str) -> Vec<u8> {
-    if !raw.contains(['\n', '\r']) {
+    if memchr::memchr2(b'\n', b'\r', raw.as_bytes()).is_none() {
         return raw.as_bytes().to_vec();
     }
     // Inside strings line breaks are escaped, so that these are only white space between tokens.

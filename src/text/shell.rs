@@ -16,16 +16,22 @@ pub(crate) fn shell_quoted_where(argv: &[String], hides: fn(char) -> bool) -> St
 }
 
 fn quoted(word: &str, is_program: bool, hides: fn(char) -> bool) -> String {
-    let is_plain = |c: char| {
-        let mark = matches!(c, '_' | '-' | '.' | '/' | ':' | ',' | '+' | '@' | '%');
-        c.is_ascii_alphanumeric() || mark || c == '=' && word.starts_with('-')
+    let is_option = word.starts_with('-');
+    let is_plain = |byte: u8| {
+        let is_mark = matches!(
+            byte,
+            b'_' | b'-' | b'.' | b'/' | b':' | b',' | b'+' | b'@' | b'%'
+        );
+        byte.is_ascii_alphanumeric() || is_mark || byte == b'=' && is_option
     };
-    if word.chars().any(hides) {
-        dollar_quoted(word, hides)
-    } else if word.is_empty() || !word.chars().all(is_plain) || is_program && is_keyword(word) {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    } else {
+    // Nothing plain has to be escaped; most words are plain.
+    let is_plain = !word.is_empty() && word.bytes().all(is_plain);
+    if is_plain && !(is_program && is_keyword(word)) {
         word.to_owned()
+    } else if word.chars().any(hides) {
+        dollar_quoted(word, hides)
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
     }
 }
 

@@ -15,9 +15,12 @@ pub(crate) fn nearest<'c>(
         .into_iter()
         .filter_map(|candidate| {
             let other = folded(candidate);
-            let errors = distance(&word, &other);
             let begins = word.len().min(other.len()) >= 3
                 && (word.starts_with(&other) || other.starts_with(&word));
+            if !begins && word.len().abs_diff(other.len()) > allowed {
+                return None;
+            }
+            let errors = distance(&word, &other);
             if errors <= allowed && errors < other.len() {
                 Some((errors, candidate))
             } else if begins {

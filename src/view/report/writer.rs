@@ -77,15 +77,13 @@ impl<'s> Writer<'s> {
         fill(&mut record);
         record.object.end();
         // In JSON it occurs only in strings; escaped, it cannot begin a tag.
-        for part in line.split_inclusive(|byte| *byte == b'<') {
-            match part.split_last() {
-                Some((b'<', before)) => {
-                    self.buffer.extend_from_slice(before);
-                    self.buffer.extend_from_slice(b"\\u003c");
-                }
-                _ => self.buffer.extend_from_slice(part),
-            }
+        let mut written = 0;
+        for at in memchr::memchr_iter(b'<', &line) {
+            self.buffer.extend_from_slice(&line[written..at]);
+            self.buffer.extend_from_slice(b"\\u003c");
+            written = at + 1;
         }
+        self.buffer.extend_from_slice(&line[written..]);
         self.buffer.push(b'\n');
         if self.buffer.len() < CHUNK {
             return Ok(());
