@@ -234,7 +234,7 @@ mod tests {
     fn a_diff_makes_the_new_text_of_the_old_one() {
         let mut random = fastrand::Rng::with_seed(11);
         let pieces = ["a", "b\n", "\n", "c\n", "ab", "\nb"];
-        for _ in 0..30_000 {
+        for _ in 0..10_000 {
             let mut text = |most: usize| {
                 let count = random.usize(..most);
                 (0..count)

@@ -642,7 +642,7 @@ mod tests {
                     renameat_with(CWD, &path, CWD, &link, RenameFlags::EXCHANGE).unwrap();
                 }
             });
-            let read = (0..200_000).map(|_| open_unlinked(&path).and_then(io::read_to_string));
+            let read = (0..100_000).map(|_| open_unlinked(&path).and_then(io::read_to_string));
             let others = read.flatten().inspect(|_| opened += 1);
             let followed = others.filter(|text| text != "mine").count();
             is_over.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -135,7 +135,7 @@ fn references_lead_from_one_to_the_next_64_times_and_no_more() {
     ] {
         // The first reference leads to the ladder.
         assert!(schema(ladder(63, rung)).admits(&json!({"a": {"a": 1}})));
-        for rungs in [64, 100_000] {
+        for rungs in [64, 20_000] {
             let why = JsonSchema::compile(ladder(rungs, rung)).unwrap_err();
             assert!(why.contains("more than 64 times"), "{why}");
         }

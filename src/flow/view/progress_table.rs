@@ -248,7 +248,7 @@ mod tests {
         for count in [0, 1, 2, 3, 40] {
             let mut running = some(count, now);
             if let Some(first) = running.first_mut() {
-                first.task = format!("T1{}", ".s1".repeat(30_000));
+                first.task = format!("T1{}", ".s1".repeat(1_000));
             }
             for lines in 0..50 {
                 for columns in [0, 1, 2, 10, 80] {

@@ -712,7 +712,7 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
     let (mut ways, mut again) = (BTreeMap::<String, usize>::new(), 0);
     let mut inner = 0;
     let (mut cancelled, mut statuses) = (0, BTreeMap::<String, usize>::new());
-    for seed in 0..1_000 {
+    for seed in 0..400 {
         let mut rng = Rng::with_seed(seed);
         let graph = random_graph(&mut rng);
         let plan = RoutePlan::new(&graph, 0);
@@ -766,21 +766,21 @@ fn a_random_graph_has_one_result_in_any_order_at_any_width_and_from_any_prefix()
     }
     // The graphs are worth something only if everything happens in them.
     assert_eq!(roles.len(), 7);
-    assert!(roles.values().all(|count| *count > 200), "{roles:?}");
+    assert!(roles.values().all(|count| *count > 80), "{roles:?}");
     for fork in ["Decision", "Branch", "Split"] {
         for next in ["Linear", "Decision", "Branch", "Split", "Merge", "Exit"] {
             let count = ways.get(&format!("{fork} {next}"));
             assert!(
-                count.is_some_and(|count| *count > 50),
+                count.is_some_and(|count| *count > 20),
                 "{fork} {next}: {ways:?}"
             );
         }
     }
-    assert!(again > 100, "{again}");
+    assert!(again > 40, "{again}");
     assert_eq!(statuses.len(), 3);
-    assert!(statuses.values().all(|count| *count > 30), "{statuses:?}");
-    assert!(cancelled > 100, "{cancelled}");
-    assert!(inner > 50, "{inner}");
+    assert!(statuses.values().all(|count| *count > 12), "{statuses:?}");
+    assert!(cancelled > 40, "{cancelled}");
+    assert!(inner > 20, "{inner}");
 }
 
 fn learn(router: &mut Router<'_>, open: &mut BTreeMap<Name, StepRef>) {

@@ -170,7 +170,10 @@ fn a_stream_adds_up_to_the_response_wherever_it_is_cut_into_pieces() {
             text.replace('\n', "\r"),
         ] {
             let bytes = text.as_bytes();
-            for cut in 0..=bytes.len() {
+            // Within a line the ends of lines are all the same.
+            let is_end =
+                |at: usize| bytes[at.saturating_sub(2)..bytes.len().min(at + 2)].contains(&b'\r');
+            for cut in (0..=bytes.len()).filter(|at| !text.contains('\r') || is_end(*at)) {
                 let (response, heard) = receive(api, &[&bytes[..cut], &bytes[cut..]], true);
                 assert_eq!(response.as_ref(), Ok(&whole), "{api:?} cut at {cut}");
                 assert_eq!(heard, said);
