@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-/// A tool that prints so many bytes.
-const PRINT: &str = "- {name: fill, shell: 'head -c ${bytes} /dev/zero | tr -c x x', parameters: [{name: bytes, type: integer}]}";
+/// A tool that prints so many bytes, in one process.
+const PRINT: &str =
+    "- {name: fill, exec: 'printf %0${bytes}d 0', parameters: [{name: bytes, type: integer}]}";
 
 const TASK: &str = "Count the apples in the red barn";
 const SUMMARY: &str = "Seven apples were counted so far";
