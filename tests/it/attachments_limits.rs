@@ -63,9 +63,9 @@ fn a_request_has_at_most_forty_and_its_beginning_changes_every_twenty_pictures()
                 .trim_end_matches(['}', ']'])
                 .to_owned()
         };
-        let pairs = requests.windows(2);
-        let changes =
-            pairs.filter(|pair| !conversation(&pair[1]).starts_with(&conversation(&pair[0])));
+        let conversations: Vec<String> = requests.iter().map(|it| conversation(it)).collect();
+        let pairs = conversations.windows(2);
+        let changes = pairs.filter(|pair| !pair[1].starts_with(&pair[0]));
         let left_out = world.latest().events("ATTACHMENTS_LEFT_OUT");
         assert_eq!(left_out.len(), 3, "{api:?}");
         assert_eq!(changes.count(), 3, "{api:?}");

@@ -307,12 +307,17 @@ fn seal(thinking: &str, bound_to: &str) -> String {
 /// Everything that stands before a message, without marks of caches.
 fn behind(request: &Value, message: usize) -> String {
     let messages = request["messages"].as_array().expect("messages");
-    without_marks(json!([
-        request["system"],
-        request["tools"],
-        messages[..message]
-    ]))
-    .to_string()
+    let beginning = behind_first(request);
+    messages[..message].iter().fold(beginning, behind_next)
+}
+
+fn behind_first(request: &Value) -> String {
+    without_marks(json!([request["system"], request["tools"]])).to_string()
+}
+
+/// The same for the message after this one.
+fn behind_next(behind: String, message: &Value) -> String {
+    behind + &without_marks(message.clone()).to_string()
 }
 
 /// JSON without the marks of caches.
@@ -514,6 +519,7 @@ fn messages_objections(request: &Value) -> Vec<String> {
         no("This model does not support assistant message prefill".into());
     }
     let mut open: Vec<Value> = Vec::new();
+    let mut behind = behind_first(request);
     for (at, message) in messages.iter().enumerate() {
         let blocks = message["content"].as_array().cloned().unwrap_or_default();
         if blocks.is_empty() {
@@ -566,7 +572,7 @@ fn messages_objections(request: &Value) -> Vec<String> {
                     no(format!("messages.{at}: {block}"));
                 }
                 _ if is_thinking => {
-                    let bound_to = format!("{place} {}", behind(request, at));
+                    let bound_to = format!("{place} {}", behind);
                     if *signature != seal(thinking, &bound_to) {
                         no(format!(
                             "messages.{at}: The block is bound to a different conversation: {block}"
@@ -582,6 +588,7 @@ fn messages_objections(request: &Value) -> Vec<String> {
             .filter(|block| block["type"] == "tool_use")
             .map(|block| block["id"].clone())
             .collect();
+        behind = behind_next(behind, message);
     }
     found
 }
