@@ -141,11 +141,19 @@ fn no_whole_answer_takes_more_than_64_mb_beyond_its_size() {
             ),
             (
                 "many choices",
-                format!(r#"{{"choices":[{}]}}"#, long("{},", 15_000_000) + "{}"),
+                format!(
+                    r#"{{"choices":[{}],"x":"{}"}}"#,
+                    long("{},", 7_500_000) + "{}",
+                    long("x", 7_500_000)
+                ),
             ),
             (
                 "an error of many values",
-                format!(r#"{{"error":[{zeros},{}]}}"#, long("0,", 12_000_000) + "0"),
+                format!(
+                    r#"{{"error":[{zeros},{}"{}"]}}"#,
+                    long("0,", 4_000_000),
+                    long("x", 8_000_000)
+                ),
             ),
             (
                 "deep nesting",

@@ -139,7 +139,7 @@ fn killed_at_random_moments_it_goes_on() {
     let whole = began.elapsed().min(Duration::from_secs(1));
 
     let (mut kills, mut runs) = (0, 0);
-    while kills < 250 {
+    while kills < 100 {
         let world = world(4);
         runs += 1;
         let before = kills;

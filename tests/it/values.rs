@@ -73,11 +73,11 @@ fn value(random: &mut Rng) -> String {
     value
 }
 
-/// The values of a test: mostly short, and one of a megabyte.
+/// The values of a test: mostly short, and one that is longer than an argument and a pipe can be.
 fn values(random: &mut Rng) -> Vec<String> {
     let mut values: Vec<String> = (1..VALUES).map(|_| value(random)).collect();
     let mut long = String::new();
-    while long.len() < 1 << 20 {
+    while long.len() < 2 * LONGEST {
         long += &value(random);
         long.push(random.alphanumeric());
     }
