@@ -295,33 +295,39 @@ fn an_answer_that_comes_byte_by_byte_is_waited_for_and_a_longer_silence_is_none(
 
 #[test]
 fn pings_break_a_silence_and_do_not_prolong_the_whole() {
+    std::thread::scope(|scope| {
+        for api in APIS {
+            scope.spawn(move || pings_break_a_silence_over(api));
+        }
+    });
+}
+
+fn pings_break_a_silence_over(api: Api) {
     let (silence, whole) = (1500, 2200);
-    for api in APIS {
-        let world = world(api, true).llm(&format!(
-            "timeout_ms: {silence}\ntotal_timeout_ms: {whole}\nmax_retries: 0"
-        ));
-        let request = json!({"messages": [{"role": "user", "content": "x"}]});
-        let answer = stream(api, &answer_of(api, &request, &said(3, 3)));
-        world.model_says([streamed(&answer).pings_before(100_000)]);
-        let ended = world.run("go").exits(75);
-        assert!(
-            ended.stderr.contains("was not at its end in time"),
-            "{}",
-            ended.stderr
-        );
-        let metadata = world.latest().invocations()[0].join("metadata.json");
-        let metadata: Value = serde_json::from_slice(&std::fs::read(metadata).unwrap()).unwrap();
-        assert_eq!(metadata["status"], "TIMEOUT");
-        // The pings had broken the silence: it went on until the whole was over.
-        let took = metadata["attempts"][0]["duration_ms"].as_u64().unwrap();
-        assert!(took >= whole, "{took} ms");
-        // Of no limit that is longer than its pings.
-        let pings = silence * 5 / 4 / PING.as_millis() as u64;
-        let alive = streamed(&answer).pings_before(pings as usize);
-        world.model_says([alive]);
-        let go_on = world.go_on().args(["--set", "llm.total_timeout_ms=600000"]);
-        go_on.exits(0).prints("done\n");
-    }
+    let world = world(api, true).llm(&format!(
+        "timeout_ms: {silence}\ntotal_timeout_ms: {whole}\nmax_retries: 0"
+    ));
+    let request = json!({"messages": [{"role": "user", "content": "x"}]});
+    let answer = stream(api, &answer_of(api, &request, &said(3, 3)));
+    world.model_says([streamed(&answer).pings_before(100_000)]);
+    let ended = world.run("go").exits(75);
+    assert!(
+        ended.stderr.contains("was not at its end in time"),
+        "{}",
+        ended.stderr
+    );
+    let metadata = world.latest().invocations()[0].join("metadata.json");
+    let metadata: Value = serde_json::from_slice(&std::fs::read(metadata).unwrap()).unwrap();
+    assert_eq!(metadata["status"], "TIMEOUT");
+    // The pings had broken the silence: it went on until the whole was over.
+    let took = metadata["attempts"][0]["duration_ms"].as_u64().unwrap();
+    assert!(took >= whole, "{took} ms");
+    // Of no limit that is longer than its pings.
+    let pings = silence * 5 / 4 / PING.as_millis() as u64;
+    let alive = streamed(&answer).pings_before(pings as usize);
+    world.model_says([alive]);
+    let go_on = world.go_on().args(["--set", "llm.total_timeout_ms=600000"]);
+    go_on.exits(0).prints("done\n");
 }
 
 #[test]

@@ -208,32 +208,40 @@ fn what_a_person_says_meanwhile_is_another_request() {
 
 #[test]
 fn a_signal_or_a_limit_of_time_ends_the_wait_and_the_answer_stays() {
-    for (limit, code) in [
+    let cases = [
         (None, 130),
         (Some("limits.seconds=4"), 4),
         (Some("llm.total_timeout_ms=4000"), 75),
-    ] {
-        let set = || limit.map(|limit| ["--set", limit]).into_iter().flatten();
-        let world = world();
-        world.server.says([is("resp_1", "queued")]);
-        world.server.answers(|_| is("resp_1", "in_progress"));
-        let running = world.run("go").args(set()).spawn();
-        world.server.wait_for(2);
-        if limit.is_none() {
-            running.signal(Signal::INT);
+    ];
+    std::thread::scope(|scope| {
+        for (limit, code) in cases {
+            scope.spawn(move || ends_the_wait(limit, code));
         }
-        let ended = running.wait().exits(code);
-        if code == 75 {
-            ended.says("resp_1 has not ended within 4000 ms; the next start looks for it again");
-        }
-        assert_eq!(unsettled(&ledger(&world.latest())).len(), 1);
-        world.server.says([is("resp_1", "completed")]);
-        world.go_on().args(set()).exits(0).prints("done\n");
-        let asked = asked(&world);
-        assert_eq!(asked[0], ASK);
-        assert!(asked[1..].iter().all(|it| it == LOOK), "{asked:?}");
-        spent(&world, 110);
+    });
+}
+
+/// A signal, if there is no limit.
+fn ends_the_wait(limit: Option<&str>, code: i32) {
+    let set = || limit.map(|limit| ["--set", limit]).into_iter().flatten();
+    let world = world();
+    world.server.says([is("resp_1", "queued")]);
+    world.server.answers(|_| is("resp_1", "in_progress"));
+    let running = world.run("go").args(set()).spawn();
+    world.server.wait_for(2);
+    if limit.is_none() {
+        running.signal(Signal::INT);
     }
+    let ended = running.wait().exits(code);
+    if code == 75 {
+        ended.says("resp_1 has not ended within 4000 ms; the next start looks for it again");
+    }
+    assert_eq!(unsettled(&ledger(&world.latest())).len(), 1);
+    world.server.says([is("resp_1", "completed")]);
+    world.go_on().args(set()).exits(0).prints("done\n");
+    let asked = asked(&world);
+    assert_eq!(asked[0], ASK);
+    assert!(asked[1..].iter().all(|it| it == LOOK), "{asked:?}");
+    spent(&world, 110);
 }
 
 #[test]
