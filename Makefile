@@ -24,9 +24,9 @@ demo:
 	$(CARGO) build --profile quick --locked --no-default-features --bin delta
 	@examples/hello-world/demo.sh $(DEMO_BIN)/delta
 
-# Most tests wait for programs: three at once for each processor take two thirds of the time of one.
+# Most tests wait for programs: four at once for each processor take half of the time of one.
 test:
-	n=$$(nproc); RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((n > 8 ? 24 : n * 3))} $(CARGO) test --locked
+	n=$$(nproc); RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((n > 6 ? 24 : n * 4))} $(CARGO) test --locked
 
 check:
 	$(CARGO) fmt --check

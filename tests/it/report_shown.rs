@@ -98,12 +98,10 @@ fn a_search_finds_what_is_folded_and_unfolds_it() {
     };
     found.is_well().shows("[stderr]\nneedle").shows("1 of 1");
     assert_eq!(found.attribute("data-hits"), Some("1"));
-    let none = shown(&world, "ws", "#search=haystack").unwrap();
+    // Signs that mean something to a pattern are looked for as they are.
+    let none = shown(&world, "ws", "#search=%28.%2B").unwrap();
     none.is_well().shows("not found");
     assert_eq!(none.attribute("data-hits"), Some("0"));
-    // Signs that mean something to a pattern are looked for as they are.
-    let signs = shown(&world, "ws", "#search=%28.%2B").unwrap();
-    assert_eq!(signs.is_well().attribute("data-hits"), Some("0"));
 }
 
 #[test]
