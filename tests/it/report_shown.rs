@@ -36,6 +36,25 @@ fn three() -> World {
 }
 
 #[test]
+fn a_page_that_complains_or_asks_for_something_is_noticed() {
+    let world = World::unasked();
+    let page = "<!doctype html><html><img src='http://a.test/x.png'><img src='http://127.0.0.1:4999/y.png'>\
+        <script>console.log('a word'); let unknown = there; </script>\
+        <script>setTimeout(() => document.documentElement.dataset.ready = '', 2000)</script></html>";
+    let Some(shown) = open(world.home(), &world.write("page.html", page), "") else {
+        return;
+    };
+    for place in ["http://a.test/x.png", "http://127.0.0.1:4999/y.png"] {
+        let is_asked = shown.requests.iter().any(|line| line.contains(place));
+        assert!(is_asked, "{:?}", shown.requests);
+    }
+    for words in ["a word", "there is not defined"] {
+        let is_said = shown.console.iter().any(|line| line.contains(words));
+        assert!(is_said, "{:?}", shown.console);
+    }
+}
+
+#[test]
 fn a_page_opens_without_error_and_asks_for_nothing() {
     let world = three();
     let Some(shown) = shown(&world, "ws", "") else {

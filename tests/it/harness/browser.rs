@@ -1,10 +1,11 @@
 //! A real browser without a window, if there is one.
 
-use std::io::Read;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A page as a browser has shown it.
 pub struct Opened {
@@ -34,72 +35,146 @@ fn program() -> Option<&'static str> {
 }
 
 /// Opens a file. Whatever it wants from a network, this machine included, goes to a proxy that only listens.
-/// A browser that was given too little of the machine to finish the page's script is given more time.
 #[track_caller]
 pub fn open(home: &Path, file: &Path, fragment: &str) -> Option<Opened> {
+    static BROWSER: Mutex<Option<Browser>> = Mutex::new(None);
     let program = program()?;
-    let budgets = [20_000, 60_000, 180_000];
-    let mut pages = budgets
-        .into_iter()
-        .map(|budget| open_for(program, (home, file), fragment, budget));
-    let last = budgets.len() - 1;
-    let mut at = 0;
-    pages.find(|page| {
-        at += 1;
-        page.attribute("data-ready").is_some() || at > last
-    })
+    // A test that has failed with it leaves the next one a new browser.
+    let mut place = BROWSER.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut browser = place
+        .take()
+        .unwrap_or_else(|| Browser::start(program, home));
+    let url = format!("file://{}{fragment}", file.display());
+    let opened = browser.open(&url);
+    *place = Some(browser);
+    Some(opened)
 }
 
-#[track_caller]
-fn open_for(program: &str, (home, file): (&Path, &Path), fragment: &str, budget: u32) -> Opened {
-    let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let profile = home.join("browser");
-    let output = Command::new("timeout")
-        .arg("120")
-        .arg(program)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-software-rasterizer",
-            "--no-first-run",
-        ])
-        .args([
-            "--disable-background-networking",
-            "--disable-component-update",
-        ])
-        .args([
-            "--disable-sync",
-            "--disable-domain-reliability",
-            "--no-pings",
-        ])
-        .args(["--disable-extensions", "--disable-default-apps"])
-        .arg("--enable-logging=stderr")
-        .arg(format!("--virtual-time-budget={budget}"))
-        .arg(format!(
-            "--proxy-server={}",
-            proxy.local_addr().expect("an address")
-        ))
-        .arg("--proxy-bypass-list=<-loopback>")
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .arg("--dump-dom")
-        .arg(format!("file://{}{fragment}", file.display()))
-        .env("HOME", home)
-        .stdin(Stdio::null())
-        .output()
-        .expect("timeout(1)");
-    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{program}: {stderr}");
-    let requests = asked_of(&proxy);
-    std::fs::remove_dir_all(profile).ok();
-    Opened {
-        dom: String::from_utf8(output.stdout).expect("a document in UTF-8"),
-        console: stderr
-            .lines()
-            .filter(|line| line.contains("CONSOLE"))
-            .map(str::to_owned)
-            .collect(),
-        requests,
+/// A browser for all tests, which ends with them. It is spoken to in its debugging protocol
+/// (<https://chromedevtools.github.io/devtools-protocol/>), over descriptors 3 and 4, each message with a 0 behind it.
+struct Browser {
+    requests: ChildStdin,
+    replies: BufReader<ChildStdout>,
+    last_id: u64,
+    /// What it has reported since it was asked to open a page.
+    events: Vec<Value>,
+}
+
+impl Browser {
+    #[expect(clippy::zombie_processes, reason = "it ends after the tests")]
+    #[track_caller]
+    fn start(program: &str, home: &Path) -> Self {
+        // The shell removes the profile when the tests, or the process that ran them, have ended.
+        let script = r#"profile=$(mktemp -d -t delta-it-XXXXXXXX) && HOME=$profile "$@" --user-data-dir="$profile" --remote-debugging-pipe \
+            3<&0 4>&1 < /dev/null > /dev/null 2>&1
+            rm -rf "$profile""#;
+        let mut child = Command::new("sh")
+            .args(["-c", script, "sh", program])
+            .args(["--headless", "--no-sandbox", "--no-first-run"])
+            .args(["--disable-gpu", "--disable-software-rasterizer"])
+            .args(["--disable-background-networking", "--disable-sync"])
+            .args(["--disable-component-update", "--no-pings"])
+            .args(["--disable-domain-reliability", "--disable-extensions"])
+            .arg("--disable-default-apps")
+            .env("TMPDIR", home.parent().expect("a directory"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        Self {
+            requests: child.stdin.take().expect("a pipe"),
+            replies: BufReader::new(child.stdout.take().expect("a pipe")),
+            last_id: 0,
+            events: Vec::new(),
+        }
+    }
+
+    /// The result of a command to the browser, or to a page. Events that come meanwhile are kept.
+    #[track_caller]
+    fn ask(&mut self, session: Option<&str>, method: &str, params: Value) -> Value {
+        self.last_id += 1;
+        let mut message = json!({"id": self.last_id, "method": method, "params": params});
+        if let Some(session) = session {
+            message["sessionId"] = session.into();
+        }
+        write!(self.requests, "{message}\0").expect("the browser is there");
+        loop {
+            let mut reply = self.read();
+            if reply["id"] == self.last_id {
+                assert!(reply["error"].is_null(), "{method}: {reply}");
+                return reply["result"].take();
+            }
+            self.events.push(reply);
+        }
+    }
+
+    #[track_caller]
+    fn read(&mut self) -> Value {
+        let mut message = Vec::new();
+        self.replies.read_until(0, &mut message).expect("a pipe");
+        assert_eq!(message.pop(), Some(0), "the browser has ended");
+        serde_json::from_slice(&message).expect("JSON")
+    }
+
+    #[track_caller]
+    fn open(&mut self, url: &str) -> Opened {
+        /// The document, when its scripts say that it is ready; otherwise as it is after two minutes.
+        const DOCUMENT: &str = "new Promise(done => {
+            const root = document.documentElement, until = Date.now() + 120000;
+            const look = () => 'ready' in root.dataset || Date.now() > until
+                ? done(root.outerHTML) : setTimeout(look, 10);
+            look();
+        })";
+        let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = proxy.local_addr().expect("an address").to_string();
+        self.events.clear();
+        let context = json!({"proxyServer": address, "proxyBypassList": "<-loopback>"});
+        let context =
+            self.ask(None, "Target.createBrowserContext", context)["browserContextId"].take();
+        let target = json!({"url": "about:blank", "browserContextId": context});
+        let target = self.ask(None, "Target.createTarget", target)["targetId"].take();
+        let attached = json!({"targetId": target, "flatten": true});
+        let session = self.ask(None, "Target.attachToTarget", attached)["sessionId"].take();
+        let session = session.as_str();
+        for domain in ["Page", "Runtime", "Log"] {
+            self.ask(session, &format!("{domain}.enable"), json!({}));
+        }
+        self.ask(session, "Page.navigate", json!({"url": url}));
+        while !self
+            .events
+            .iter()
+            .any(|event| event["method"] == "Page.domContentEventFired")
+        {
+            let event = self.read();
+            self.events.push(event);
+        }
+        let asked = json!({"expression": DOCUMENT, "awaitPromise": true});
+        let dom = self.ask(session, "Runtime.evaluate", asked);
+        let dom = dom["result"]["value"]
+            .as_str()
+            .expect("a document")
+            .to_owned();
+        self.ask(
+            None,
+            "Target.disposeBrowserContext",
+            json!({"browserContextId": context}),
+        );
+        let said = [
+            "Runtime.consoleAPICalled",
+            "Runtime.exceptionThrown",
+            "Log.entryAdded",
+        ];
+        let is_said = |event: &&Value| said.iter().any(|method| event["method"] == *method);
+        Opened {
+            dom,
+            console: self
+                .events
+                .iter()
+                .filter(is_said)
+                .map(Value::to_string)
+                .collect(),
+            requests: asked_of(&proxy),
+        }
     }
 }
 

@@ -572,7 +572,7 @@ fn messages_objections(request: &Value) -> Vec<String> {
                     no(format!("messages.{at}: {block}"));
                 }
                 _ if is_thinking => {
-                    let bound_to = format!("{place} {}", behind);
+                    let bound_to = format!("{place} {behind}");
                     if *signature != seal(thinking, &bound_to) {
                         no(format!(
                             "messages.{at}: The block is bound to a different conversation: {block}"

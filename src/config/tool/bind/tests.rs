@@ -80,17 +80,15 @@ fn run(bound: &BoundCall, program: Option<&str>, directory: &Path) -> (String, O
 /// as `-c` evaluates it.
 fn run_all(shell: &str, calls: &[BoundCall], directory: &Path) -> Vec<(String, Option<i32>)> {
     let quoted = |word: &String| format!("'{}'", word.replace('\'', r"'\''"));
-    let script: String = calls
-        .iter()
-        .map(|bound| {
-            let [_, _, script, _, values @ ..] = &bound.argv[..] else {
-                panic!("{:?}", bound.argv);
-            };
-            let values: Vec<String> = values.iter().map(quoted).collect();
-            let (values, script) = (values.join(" "), quoted(script));
-            format!("( set -- {values}; eval {script} )\nprintf '\\0%s\\0' $?\n")
-        })
-        .collect();
+    let commands = calls.iter().map(|bound| {
+        let [_, _, script, _, values @ ..] = &bound.argv[..] else {
+            panic!("{:?}", bound.argv);
+        };
+        let values: Vec<String> = values.iter().map(quoted).collect();
+        let (values, script) = (values.join(" "), quoted(script));
+        format!("( set -- {values}; eval {script} )\nprintf '\\0%s\\0' $?\n")
+    });
+    let script = commands.collect::<Vec<_>>().concat();
     let file = Scratch::new(&format!(
         "{shell}-{}",
         directory.file_name().unwrap().display()
