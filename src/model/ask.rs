@@ -161,10 +161,7 @@ pub(crate) fn ask_model(
             // The answer goes on at the service, and what is reserved for it stays so.
             Followed::Open(asked) => break asked,
         };
-        let reported = match &attempt {
-            Attempt::Body { body, .. } => Some(read_usage(invocation.wire.api(), body)),
-            _ => None,
-        };
+        let reported = reported_usage(invocation.wire, &attempt);
         // Only a reservation is denied.
         may_fail(purse(number, expense(&attempt, reported.as_ref())));
         let (mut step, outcome) = judge_attempt(attempt, reported, invocation, &mut record);
@@ -262,6 +259,14 @@ enum NextStep {
     Again(String, Option<Duration>),
 }
 
+/// What a response says of its own tokens; None if there is no response.
+fn reported_usage(wire: &Wire, attempt: &Attempt) -> Option<ReportedUsage> {
+    match attempt {
+        Attempt::Body { body, .. } => Some(read_usage(wire.api(), body)),
+        _ => None,
+    }
+}
+
 /// The cost of an attempt. An error of the server costs nothing.
 fn expense(attempt: &Attempt, reported: Option<&ReportedUsage>) -> Expense {
     match reported.map(|reported| reported.counted) {
@@ -273,9 +278,8 @@ fn expense(attempt: &Attempt, reported: Option<&ReportedUsage>) -> Expense {
         Attempt::Again { may_count, .. } | Attempt::Stopped { may_count, .. } if *may_count => {
             Expense::Unknown(None)
         }
-        Attempt::Lost => Expense::Unknown(None),
-        Attempt::Body { .. }
-        | Attempt::Again { .. }
+        Attempt::Body { .. } | Attempt::Lost => Expense::Unknown(None),
+        Attempt::Again { .. }
         | Attempt::Stopped { .. }
         | Attempt::Refused { .. }
         | Attempt::Quota { .. } => Expense::Nothing,
@@ -351,14 +355,10 @@ fn judge_attempt(
             record.http_status = http_status;
             match invocation.wire.parse(&body) {
                 Ok(mut answer) => {
-                    if let Some(reported) = reported {
-                        answer.take_usage(reported);
-                    }
+                    answer.take_usage(reported);
                     record.note_answer(&answer);
-                    (
-                        NextStep::End(Asked::Answered(Box::new(answer))),
-                        "answered".to_owned(),
-                    )
+                    let step = NextStep::End(Asked::Answered(Box::new(answer)));
+                    (step, "answered".to_owned())
                 }
                 Err(NoAnswer { why, is_lasting }) => {
                     if let Some(too_long) = TooLong::in_place_of_answer(&body) {

@@ -52,7 +52,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    pub(super) fn take_usage(&mut self, reported: ReportedUsage) {
+    pub(super) fn take_usage(&mut self, reported: Option<ReportedUsage>) {
+        let Some(reported) = reported else { return };
         self.usage = reported.counted.ok().map(|counted| counted.tokens);
         self.cached_tokens = reported.cached;
         self.counted = reported.counted.unwrap_or_default();

@@ -32,7 +32,7 @@ pub(crate) enum Uncounted {
 }
 
 /// What a response says of its own tokens and its price.
-pub(super) struct ReportedUsage {
+pub(crate) struct ReportedUsage {
     pub counted: Result<AnswerUsage, Uncounted>,
     /// Tokens of the request that came from a cache, if the service reports them.
     pub cached: Option<u64>,
@@ -40,7 +40,7 @@ pub(super) struct ReportedUsage {
 }
 
 /// Reads the token counts of a response, and the terms beside them or in them.
-pub(super) fn read_usage(api: Api, body: &[u8]) -> ReportedUsage {
+pub(crate) fn read_usage(api: Api, body: &[u8]) -> ReportedUsage {
     #[derive(Default, Deserialize)]
     #[serde(default)]
     struct WithUsage<'b> {

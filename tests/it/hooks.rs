@@ -369,6 +369,21 @@ fn what_an_answer_cost_is_counted_whatever_a_hook_leaves_of_it() {
     assert_eq!(world.latest().metadata()["usage"]["total_tokens"], 110);
 }
 
+#[test]
+fn a_hook_can_count_the_tokens_of_a_service_that_does_not() {
+    let answer = json!({
+        "choices": [{"message": {"role": "assistant", "content": "done"}}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 2},
+    });
+    let script = format!("echo '{answer}' > $OUT/final_payload.json");
+    let world = with_hooks(&hook("post_llm_response", &script));
+    world.model_says([raw(
+        r#"{"choices":[{"message":{"role":"assistant","content":"done"}}]}"#,
+    )]);
+    world.run("go").exits(0).prints("done\n");
+    assert_eq!(world.latest().metadata()["usage"]["total_tokens"], 9);
+}
+
 const REDACT: &str = "sed 's/hunter2/[redacted]/g' $IN/payload.json > $OUT/final_payload.json";
 
 #[test]

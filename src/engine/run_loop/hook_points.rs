@@ -15,6 +15,7 @@ use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
 use crate::error::{At, Result};
 use crate::model::response::{Answer, parse};
+use crate::model::usage::read_usage;
 use crate::model::wire::Neutral;
 use crate::record::engine_log::Level;
 use crate::record::event::{Event, HookStatus};
@@ -265,10 +266,11 @@ pub(super) fn after_response(
         // Hooks know one form.
         Api::Responses | Api::Messages => answer.as_completion(),
     };
-    let Some(changed) = transform_payload(engine, EVENT, &["payload.json"], raw)? else {
+    let Some(payload) = transform_payload(engine, EVENT, &["payload.json"], raw)? else {
         return Ok(answer);
     };
-    match parse(&changed) {
+    let usage_of_hook = || read_usage(Api::Chat, &payload).counted.ok();
+    match parse(&payload) {
         // The usage stays: the hook changes the text, not what it has cost.
         Ok(mut changed) => {
             engine.talk.model.redact_joined(&mut changed);
@@ -277,7 +279,11 @@ pub(super) fn after_response(
                 changed.view = answer.view;
             }
             Ok(Answer {
-                usage: answer.usage.or(changed.usage),
+                usage: answer
+                    .usage
+                    .or_else(|| usage_of_hook().map(|counted| counted.tokens)),
+                cached_tokens: answer.cached_tokens,
+                counted: answer.counted,
                 terms: answer.terms,
                 ..changed
             })
