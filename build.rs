@@ -1,5 +1,5 @@
-//! Compresses the texts that the programs carry: the manual, and the script and the style of a report. Links the
-//! programs of a debug build without relocations.
+//! Compresses the texts that the programs carry: the manual, and the script and the style of a report. Makes the
+//! programs of a debug build start quickly and check their own tables.
 
 use miniz_oxide::deflate::compress_to_vec;
 use std::io::{self, Write};
@@ -29,15 +29,20 @@ fn main() -> io::Result<()> {
     pack("report.js", &script?, &parts)?;
     let style = "src/view/report/report.css".to_owned();
     pack("report.css", &fs::read_to_string(&style)?, &[style])?;
-    start_quickly()
+    prepare_tests()
 }
 
-/// Links the tests' programs at fixed addresses: the tests start them 15,000 times, and relocating one takes as long
-/// as the rest of its start.
-fn start_quickly() -> io::Result<()> {
+/// Programs for tests are linked at fixed addresses: the tests start them 15,000 times, and relocating one takes as
+/// long as the rest of its start.
+fn prepare_tests() -> io::Result<()> {
     let is = |name, value| env::var(name).is_ok_and(|it| it == value);
-    if is("PROFILE", "debug") && is("CARGO_CFG_TARGET_ENV", "gnu") {
-        writeln!(io::stdout(), "cargo::rustc-link-arg-bins=-no-pie")?;
+    let mut out = io::stdout();
+    writeln!(out, "cargo::rustc-check-cfg=cfg(checked)")?;
+    if is("PROFILE", "debug") {
+        writeln!(out, "cargo::rustc-cfg=checked")?;
+        if is("CARGO_CFG_TARGET_ENV", "gnu") {
+            writeln!(out, "cargo::rustc-link-arg-bins=-no-pie")?;
+        }
     }
     Ok(())
 }

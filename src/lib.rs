@@ -26,9 +26,9 @@ pub mod flow;
 #[cfg(fuzzing)]
 include!("../fuzz/entry.rs");
 
-/// True in builds for tests, where the programs check their own tables. Such builds are without `debug_assertions`,
-/// which check each slice twice over in code that has no `unsafe`, and make the tests a fifth slower.
-pub(crate) const IS_CHECKED: bool = cfg!(panic = "unwind");
+/// True in debug builds, whose programs check their own tables. They are without `debug_assertions`, which check each
+/// slice twice over in code that has no `unsafe`, and make the tests a fifth slower.
+pub(crate) const IS_CHECKED: bool = cfg!(checked);
 
 /// The version of all programs, as recorded in journals.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
