@@ -39,8 +39,8 @@ fn three() -> World {
 fn a_page_that_complains_or_asks_for_something_is_noticed() {
     let world = World::unasked();
     let page = "<!doctype html><html><img src='http://a.test/x.png'><img src='http://127.0.0.1:4999/y.png'>\
-        <script>console.log('a word'); let unknown = there; </script>\
-        <script>setTimeout(() => document.documentElement.dataset.ready = '', 2000)</script></html>";
+        <script>console.log('a word'); setTimeout(() => late(), 50);\
+        document.documentElement.dataset.ready = ''; let unknown = there;</script></html>";
     let Some(shown) = open(world.home(), &world.write("page.html", page), "") else {
         return;
     };
@@ -48,7 +48,7 @@ fn a_page_that_complains_or_asks_for_something_is_noticed() {
         let is_asked = shown.requests.iter().any(|line| line.contains(place));
         assert!(is_asked, "{:?}", shown.requests);
     }
-    for words in ["a word", "there is not defined"] {
+    for words in ["a word", "there is not defined", "late is not defined"] {
         let is_said = shown.console.iter().any(|line| line.contains(words));
         assert!(is_said, "{:?}", shown.console);
     }

@@ -1,5 +1,6 @@
 //! A real browser without a window, if there is one.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -65,8 +66,10 @@ impl Browser {
     #[track_caller]
     fn start(program: &str, home: &Path) -> Self {
         // The shell removes the profile when the tests, or the process that ran them, have ended.
-        let script = r#"profile=$(mktemp -d -t delta-it-XXXXXXXX) && HOME=$profile "$@" --user-data-dir="$profile" --remote-debugging-pipe \
-            3<&0 4>&1 < /dev/null > /dev/null 2>&1
+        let script = r#"trap '' HUP INT TERM
+            profile=$(mktemp -d -t delta-it-XXXXXXXX) || exit
+            HOME=$profile "$@" --user-data-dir="$profile" --remote-debugging-pipe \
+                3<&0 4>&1 < /dev/null > /dev/null 2>&1
             rm -rf "$profile""#;
         let mut child = Command::new("sh")
             .args(["-c", script, "sh", program])
@@ -108,26 +111,42 @@ impl Browser {
         }
     }
 
+    /// The next message.
     #[track_caller]
     fn read(&mut self) -> Value {
+        let silence = Timespec {
+            tv_sec: 150,
+            tv_nsec: 0,
+        };
         let mut message = Vec::new();
-        self.replies.read_until(0, &mut message).expect("a pipe");
-        assert_eq!(message.pop(), Some(0), "the browser has ended");
+        while message.pop_if(|last| *last == 0).is_none() {
+            if self.replies.buffer().is_empty() {
+                let mut pipe = [PollFd::new(self.replies.get_ref(), PollFlags::IN)];
+                let ready = poll(&mut pipe, Some(&silence)).expect("a pipe");
+                assert_eq!(ready, 1, "the browser does not answer");
+            }
+            let part = self.replies.fill_buf().expect("a pipe");
+            assert!(!part.is_empty(), "the browser has ended");
+            let end = part.iter().position(|byte| *byte == 0);
+            let read = end.map_or(part.len(), |end| end + 1);
+            message.extend_from_slice(&part[..read]);
+            self.replies.consume(read);
+        }
         serde_json::from_slice(&message).expect("JSON")
     }
 
     #[track_caller]
     fn open(&mut self, url: &str) -> Opened {
-        /// The document, when its scripts say that it is ready; otherwise as it is after two minutes.
+        /// The document, a little after its scripts have said that it is ready, so that what they still do is seen;
+        /// otherwise as it is after two minutes.
         const DOCUMENT: &str = "new Promise(done => {
             const root = document.documentElement, until = Date.now() + 120000;
             const look = () => 'ready' in root.dataset || Date.now() > until
-                ? done(root.outerHTML) : setTimeout(look, 10);
+                ? setTimeout(() => done(root.outerHTML), 150) : setTimeout(look, 10);
             look();
         })";
         let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = proxy.local_addr().expect("an address").to_string();
-        self.events.clear();
         let context = json!({"proxyServer": address, "proxyBypassList": "<-loopback>"});
         let context =
             self.ask(None, "Target.createBrowserContext", context)["browserContextId"].take();
@@ -136,15 +155,12 @@ impl Browser {
         let attached = json!({"targetId": target, "flatten": true});
         let session = self.ask(None, "Target.attachToTarget", attached)["sessionId"].take();
         let session = session.as_str();
-        for domain in ["Page", "Runtime", "Log"] {
+        for domain in ["Page", "Runtime", "Log", "Network"] {
             self.ask(session, &format!("{domain}.enable"), json!({}));
         }
+        self.events.clear();
         self.ask(session, "Page.navigate", json!({"url": url}));
-        while !self
-            .events
-            .iter()
-            .any(|event| event["method"] == "Page.domContentEventFired")
-        {
+        while self.reported("Page.domContentEventFired").next().is_none() {
             let event = self.read();
             self.events.push(event);
         }
@@ -159,22 +175,26 @@ impl Browser {
             "Target.disposeBrowserContext",
             json!({"browserContextId": context}),
         );
+        let asked = self.reported("Network.requestWillBeSent");
+        let urls = asked.filter_map(|event| event["params"]["request"]["url"].as_str());
+        let is_local = |url: &&str| ["file:", "data:"].iter().any(|it| url.starts_with(it));
+        let asked = urls.filter(|url| !is_local(url)).map(str::to_owned);
         let said = [
             "Runtime.consoleAPICalled",
             "Runtime.exceptionThrown",
             "Log.entryAdded",
         ];
-        let is_said = |event: &&Value| said.iter().any(|method| event["method"] == *method);
+        let said = said.into_iter().flat_map(|method| self.reported(method));
         Opened {
             dom,
-            console: self
-                .events
-                .iter()
-                .filter(is_said)
-                .map(Value::to_string)
-                .collect(),
-            requests: asked_of(&proxy),
+            console: said.map(Value::to_string).collect(),
+            requests: asked.chain(asked_of(&proxy)).collect(),
         }
+    }
+
+    fn reported<'e>(&'e self, method: &'static str) -> impl Iterator<Item = &'e Value> {
+        let events = self.events.iter();
+        events.filter(move |event| event["method"] == method)
     }
 }
 
