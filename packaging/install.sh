@@ -121,7 +121,7 @@ install_release() {
     # tar unlinks an old file before it writes.
     if grep -v '^\./bin/' "$work/files" > "$work/data"; then
         tar -C "$tree" -cf "$work/data.tar" -T "$work/data"
-        tar -C "$prefix" -xf "$work/data.tar"
+        tar -C "$prefix/" -xof "$work/data.tar"
     fi
     for program in "$tree"/bin/*; do
         # By a rename: the old program may be running.

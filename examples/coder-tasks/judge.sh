@@ -5,6 +5,9 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 copy=$(mktemp -d)
 trap 'rm -rf "$copy" "$copy.sh"' EXIT
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 cp -a "$3/." "$copy"
 rm -rf "$copy/.delta"
 cd "$copy"
