@@ -24,7 +24,7 @@ demo:
 	$(CARGO) build --profile quick --locked --no-default-features --bin delta
 	@examples/hello-world/demo.sh $(DEMO_BIN)/delta
 
-# Most tests wait for programs: four at once for each processor take half of the time of one.
+# Most tests wait for programs: four at once for each processor take half the time of one.
 test:
 	n=$$(nproc); RUST_TEST_THREADS=$${RUST_TEST_THREADS:-$$((n > 6 ? 24 : n * 4))} $(CARGO) test --locked
 

@@ -93,7 +93,7 @@ fn a_last_line_torn_at_any_byte_is_cut_off_and_reported() {
     let start = broken.journal.trim_end().rfind('\n').unwrap() + 1;
     for end in start + 1..body {
         broken.journal_is(&broken.journal.as_bytes()[..end]);
-        // Else each round reads what all before it have spent.
+        // Otherwise each round reads what all before it have spent.
         fs::remove_file(broken.run.path("spending.jsonl")).unwrap();
         let journal = broken.goes_on();
         assert_eq!(warnings(&journal), 1, "torn after {} bytes", end - start);

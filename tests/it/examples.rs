@@ -109,7 +109,7 @@ fn every_example_is_in_the_table_and_has_a_page_that_is_run() {
     }
 }
 
-/// Of the pages with a test of their own, that does it.
+/// Pages that have a test of their own are run twice there.
 #[test]
 fn every_command_of_a_page_can_be_given_twice() {
     let needs: [(&str, &[&str]); 4] = [

@@ -79,7 +79,7 @@ fn below_a_workspace_the_nearest_one_with_runs_is_named_and_not_used() {
         .delta(["log"])
         .exits(1)
         .says("`delta run` starts one")
-        .does_not_say("-w");
+        .does_not_say(&named);
 }
 
 #[test]
