@@ -315,12 +315,11 @@ fn judge_attempt(
             http_status,
         } => {
             record.http_status = http_status;
-            let outcome = why.clone();
             let asked = match too_long {
-                Some(too_long) => Asked::TooLong(why, too_long),
-                None => Asked::Refused(why, remedy),
+                Some(too_long) => Asked::TooLong(why.clone(), too_long),
+                None => Asked::Refused(why.clone(), remedy),
             };
-            (NextStep::End(asked), outcome)
+            (NextStep::End(asked), why)
         }
         Attempt::Quota {
             why,
@@ -341,14 +340,12 @@ fn judge_attempt(
         } => {
             record.http_status = http_status;
             record.timed_out = timed_out;
-            let step = if is_last {
-                let why = format!("{why}; the server asks for no retry now");
-                let until = after.map(|after| Timestamp::now().plus(after));
-                NextStep::End(Asked::Unavailable(why, until))
-            } else {
-                NextStep::Again(why.clone(), after)
-            };
-            (step, why)
+            if !is_last {
+                return (NextStep::Again(why.clone(), after), why);
+            }
+            let ended = format!("{why}; the server asks for no retry now");
+            let until = after.map(|after| Timestamp::now().plus(after));
+            (NextStep::End(Asked::Unavailable(ended, until)), why)
         }
         Attempt::Body { body, http_status } => {
             record.timed_out = false;

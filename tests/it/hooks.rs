@@ -384,6 +384,22 @@ fn a_hook_can_count_the_tokens_of_a_service_that_does_not() {
     assert_eq!(world.latest().metadata()["usage"]["total_tokens"], 9);
 }
 
+#[test]
+fn what_was_spent_is_known_though_a_line_of_the_ledger_is_torn_at_the_end() {
+    let world = World::new();
+    let script = format!(
+        "for file in '{}'/.delta/*/spending.jsonl; do printf '{{\"timestamp\":\"2' >> \"$file\"; done",
+        world.workspace().display()
+    );
+    world.write("agent/hooks.yaml", hook("on_run_end", &script));
+    world.model_says([text("done")]);
+    world.run("go").exits(0).says(", 110 tokens");
+    // What was torn off never happened, for the next start as well.
+    world.model_says([text("more")]);
+    let resumed = world.go_on().args(["-m", "again"]).exits(0);
+    resumed.says(", 220 tokens");
+}
+
 const REDACT: &str = "sed 's/hunter2/[redacted]/g' $IN/payload.json > $OUT/final_payload.json";
 
 #[test]
