@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs delta from a release, or removes it again. It needs no root, asks nothing and changes only PREFIX.
+# Installs delta from a release, or removes it again. It needs no root, asks nothing and changes only PREFIX. What
+# failed or was killed can be repeated.
 #
 #   install.sh [--from PLACE] [--version X.Y.Z] [--sha256 SUM] [--prefix PREFIX]
 #   install.sh --uninstall [--prefix PREFIX]
@@ -26,10 +27,14 @@ usage() {
 fetch() {
     case $place in
     *://*)
+        # From https to https only. wget cannot restrict redirects: there it follows none.
+        protocols=http,https redirects=
+        case $place in https://*) protocols=https redirects=0 ;; esac
         if command -v curl > /dev/null; then
-            curl -fsSL --retry 2 -o "$work/$1" "${place%/}/$1" || fail "cannot get ${place%/}/$1"
+            curl -fsSL --proto "=$protocols" --retry 2 -o "$work/$1" "${place%/}/$1" || fail "cannot get ${place%/}/$1"
         elif command -v wget > /dev/null; then
-            wget -q -O "$work/$1" "${place%/}/$1" || fail "cannot get ${place%/}/$1"
+            wget -q ${redirects:+--max-redirect=0} -O "$work/$1" "${place%/}/$1" ||
+                fail "cannot get ${place%/}/$1${redirects:+; if it is redirected, install curl}"
         else
             fail 'neither curl nor wget is installed; get the files yourself and give their directory with --from'
         fi
@@ -48,7 +53,7 @@ checksum() {
     fi
 }
 
-# Paths of this program's own list, from PREFIX: no line leads elsewhere.
+# The files and, with a slash at the end, directories of the installation, from PREFIX. No line is absolute or has "..".
 listed() {
     [ ! -f "$list" ] || grep -v -e '^/' -e '^\.\.$' -e '^\.\./' -e '/\.\.$' -e '/\.\./' "$list" || true
 }
@@ -58,19 +63,20 @@ in_prefix() {
     tr '\n' '\0' | (CDPATH='' cd -- "$prefix/" && xargs -0 "$@" --)
 }
 
-# remove_listed: files first, then the directories that an installation made and that are empty now.
-remove_listed() {
-    listed | grep -v '/$' | in_prefix rm -f
+# Those that an installation made and that are empty now.
+remove_directories() {
     listed | grep '/$' | grep -vxF ./ | LC_ALL=C sort -r | in_prefix rmdir 2> /dev/null || true
-    if listed | grep -qxF ./; then rmdir -- "$prefix" 2> /dev/null || true; fi
 }
 
 uninstall() {
     [ -f "$list" ] || fail "there is no delta in $prefix that this script has installed"
+    # The list goes last: it says what is left to remove.
+    listed | grep -v '/$' | in_prefix rm -f || fail "not all files could be removed from $prefix; mend that, and run this again"
     cp "$list" "$work/list"
-    rm -f -- "$list"
+    rm -f -- "$list" "$list.new"
     list=$work/list
-    remove_listed
+    remove_directories
+    if listed | grep -qxF ./; then rmdir -- "$prefix" 2> /dev/null || true; fi
     echo "removed delta from $prefix"
 }
 
@@ -82,6 +88,13 @@ missing_directories() {
     done
     [ -d "$prefix/lib" ] || echo lib/
     [ -d "$prefix/lib/delta-engine" ] || echo lib/delta-engine/
+}
+
+# replace FILE PLACE: by a rename, because the old file may be running.
+replace() {
+    rm -f -- "$2.new"
+    cp -P -- "$1" "$2.new"
+    mv -f -- "$2.new" "$2"
 }
 
 # Nothing is changed before the tarball is verified, unpacked and has printed its version.
@@ -103,20 +116,31 @@ install_release() {
     mkdir "$work/unpacked"
     tar -C "$work/unpacked" -xzf "$work/$name" || fail "$name: cannot unpack it"
     tree=$work/unpacked/${name%.tar.gz}
-    installed=$("$tree/bin/delta" -V) || fail "$name: its program does not run on this machine"
+    installed=$("$tree/bin/delta" -V) || fail "$name: its program does not run on this machine, or not in $work"
 
-    if [ -e "$prefix/bin/delta" ] && ! listed | grep -qx bin/delta; then
-        fail "$prefix/bin/delta is another program; remove it, or give another --prefix"
+    (cd "$tree" && find . ! -type d) > "$work/files"
+    sed 's|^\./||' "$work/files" | LC_ALL=C sort > "$work/new"
+    listed | LC_ALL=C sort > "$work/old"
+    LC_ALL=C comm -13 "$work/old" "$work/new" | while IFS= read -r path; do
+        if [ -e "$prefix/$path" ] || [ -L "$prefix/$path" ]; then
+            fail "$prefix/$path is another program's; remove it, or give another --prefix"
+        fi
+    done
+
+    begun=1
+    if [ -f "$list" ]; then
+        # What an earlier version had and this one lacks.
+        LC_ALL=C comm -23 "$work/old" "$work/new" | grep -v '/$' | in_prefix rm -f
+        remove_directories
     fi
     missing_directories > "$work/list"
-    listed | grep '/$' >> "$work/list" || true
-    (cd "$tree" && find . ! -type d) > "$work/files"
-    sed 's|^\./||' "$work/files" >> "$work/list"
+    listed | grep '/$' | while IFS= read -r dir; do
+        [ ! -d "$prefix/$dir" ] || printf '%s\n' "$dir"
+    done >> "$work/list"
+    sed '/^bin\//{p;s/$/.new/;}' "$work/new" >> "$work/list"
     mkdir -p "$prefix/lib/delta-engine"
-    # Files of an earlier version that this one lacks.
-    listed | grep -v '/$' | grep -vxF -f "$work/list" | in_prefix rm -f
     # The list first: whatever an installation that was killed has put there can be removed.
-    cp "$work/list" "$list.new" && mv -f "$list.new" "$list"
+    replace "$work/list" "$list"
     { echo bin/ && grep '/$' "$work/list"; } | in_prefix mkdir -p
     # tar unlinks an old file before it writes.
     if grep -v '^\./bin/' "$work/files" > "$work/data"; then
@@ -124,10 +148,9 @@ install_release() {
         tar -C "$prefix/" -xof "$work/data.tar"
     fi
     for program in "$tree"/bin/*; do
-        # By a rename: the old program may be running.
-        to=$prefix/bin/${program##*/}
-        cp -P "$program" "$to.new" && mv -f "$to.new" "$to"
+        replace "$program" "$prefix/bin/${program##*/}"
     done
+    begun=
     echo "installed $installed in $prefix"
     case ":$PATH:" in
     *":$prefix/bin:"*) ;;
@@ -136,7 +159,7 @@ install_release() {
 }
 
 main() {
-    prefix=${PREFIX:-$HOME/.local} version='' wanted='' what=install_release
+    prefix=${HOME:+$HOME/.local} version='' wanted='' what=install_release begun=''
     while [ $# -gt 0 ]; do
         case $1 in
         --uninstall) what=uninstall ;;
@@ -144,8 +167,16 @@ main() {
             [ $# -gt 1 ] || usage "$1 needs a value"
             case $1 in
             --from) place=$2 ;;
-            --version) version=$2 ;;
-            --sha256) wanted=$2 ;;
+            --version)
+                case $2 in
+                '' | *[!0-9.]*) usage "--version is X.Y.Z, not '$2'" ;;
+                esac
+                version=$2
+                ;;
+            --sha256)
+                printf '%s\n' "$2" | grep -qxE '[0-9a-f]{64}' || usage "--sha256 is 64 hexadecimal digits, not '$2'"
+                wanted=$2
+                ;;
             --prefix) prefix=$2 ;;
             esac
             shift
@@ -154,9 +185,6 @@ main() {
         esac
         shift
     done
-    case $version in
-    *[!0-9.]*) usage "--version is X.Y.Z, not '$version'" ;;
-    esac
     case $prefix in
     /*) prefix=${prefix%/} ;;
     *) usage "--prefix is an absolute path, not '$prefix'" ;;
@@ -164,7 +192,8 @@ main() {
     list=$prefix/lib/delta-engine/installed
     umask 022
     work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
+    trap 'rm -rf "$work"
+        [ -z "$begun" ] || echo "install.sh: not all is installed; run it again, or with --uninstall" >&2' EXIT
     trap 'exit 129' HUP
     trap 'exit 130' INT
     trap 'exit 143' TERM

@@ -70,7 +70,6 @@ fn script(world: &World, args: &[&str]) -> Output {
         .args(args)
         .env("HOME", world.home())
         .env("NO_PROXY", "*")
-        .env_remove("PREFIX")
         .output()
         .unwrap()
 }
@@ -115,10 +114,12 @@ fn the_script_installs_a_release_that_works_and_removes_all_of_it() {
 
     // Over what is there and may be running, and with a file of a version that had more.
     let list = prefix.join("lib/delta-engine/installed");
-    let gone = prefix.join("share/doc/delta-engine/gone.txt");
+    let gone = prefix.join("share/doc/delta-engine/gone/old.txt");
+    fs::create_dir(gone.parent().unwrap()).unwrap();
     fs::write(&gone, "").unwrap();
     let text = fs::read_to_string(&list).unwrap();
-    fs::write(&list, format!("{text}share/doc/delta-engine/gone.txt\n")).unwrap();
+    let gone_lines = "share/doc/delta-engine/gone/\nshare/doc/delta-engine/gone/old.txt\n";
+    fs::write(&list, format!("{text}{gone_lines}")).unwrap();
     let running = [
         "bin/delta",
         "share/doc/delta-engine/examples/hello-world/demo.sh",
@@ -127,7 +128,7 @@ fn the_script_installs_a_release_that_works_and_removes_all_of_it() {
         script(&world, &["--from", &place, "--version", version])
     });
     assert!(again.status.success(), "{}", said(&again));
-    assert!(!gone.exists());
+    assert!(!gone.parent().unwrap().exists());
 
     let own = prefix.join("share/doc/own.txt");
     fs::write(&own, "").unwrap();
@@ -189,16 +190,83 @@ fn a_release_with_a_wrong_checksum_is_not_installed() {
 }
 
 #[test]
-fn another_program_named_delta_stays() {
+fn files_of_another_program_stay() {
     let world = World::unasked();
     small_release(&world);
-    let other = world.script("home/.local/bin/delta", "#!/bin/sh\necho a pager\n");
     let release = world.path("release").display().to_string();
-    let prefix = world.path("home/.local").display().to_string();
-    let done = script(&world, &["--from", &release, "--prefix", &prefix]);
-    assert_eq!(done.status.code(), Some(1), "{}", said(&done));
-    assert!(said(&done).contains("another program"), "{}", said(&done));
-    assert_eq!(files_below(Path::new(&prefix)), [other]);
+    for place in ["bin/delta", "share/doc/delta-engine/README.md"] {
+        let other = world.script(&format!("home/.local/{place}"), "#!/bin/sh\necho a pager\n");
+        let prefix = world.path("home/.local").display().to_string();
+        let done = script(&world, &["--from", &release, "--prefix", &prefix]);
+        assert_eq!(done.status.code(), Some(1), "{}", said(&done));
+        let words = format!("/.local/{place} is another program's");
+        assert!(said(&done).contains(&words), "{}", said(&done));
+        assert_eq!(files_below(Path::new(&prefix)), [other.clone()]);
+        fs::remove_file(&other).unwrap();
+        std::os::unix::fs::symlink("nowhere", &other).unwrap();
+        let dangling = script(&world, &["--from", &release, "--prefix", &prefix]);
+        assert!(said(&dangling).contains(&words), "{}", said(&dangling));
+        fs::remove_file(&other).unwrap();
+    }
+}
+
+#[test]
+fn an_installation_that_failed_says_so_and_can_be_repeated_or_removed() {
+    let world = World::unasked();
+    small_release(&world);
+    let release = world.path("release").display().to_string();
+    let prefix = world.home().join(".local");
+    let in_the_way = prefix.join("bin/delta.new");
+    fs::create_dir_all(&in_the_way).unwrap();
+    let failed = script(&world, &["--from", &release]);
+    assert_eq!(failed.status.code(), Some(1), "{}", said(&failed));
+    let text = said(&failed);
+    assert!(
+        text.contains("not all is installed; run it again"),
+        "{text}"
+    );
+    assert!(!text.contains("\ninstalled"), "{text}");
+    assert!(!prefix.join("bin/delta").exists());
+
+    let stuck = script(&world, &["--uninstall"]);
+    assert_eq!(stuck.status.code(), Some(1), "{}", said(&stuck));
+    assert!(said(&stuck).contains("not all files"), "{}", said(&stuck));
+    fs::remove_dir(&in_the_way).unwrap();
+    // What a kill between a copy and its rename leaves.
+    fs::write(&in_the_way, "half").unwrap();
+    let again = script(&world, &["--from", &release]);
+    assert!(again.status.success(), "{}", said(&again));
+    fs::write(&in_the_way, "half").unwrap();
+    assert!(script(&world, &["--uninstall"]).status.success());
+    assert_eq!(files_below(&prefix), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_is_fetched_by_https_is_not_redirected_to_plain_http() {
+    let world = World::unasked();
+    let fetched = "#!/bin/sh\necho \"${0##*/} $*\" >> \"$HOME/fetched\"\nexit 1\n";
+    for (program, expected) in [
+        ("curl", "curl -fsSL --proto =https --retry"),
+        ("wget", "wget -q --max-redirect=0 -O"),
+    ] {
+        let own = format!("{program}-only");
+        let found = world.script(&format!("{own}/{program}"), fetched);
+        for tool in ["sh", "mktemp", "rm", "uname", "sed", "env"] {
+            let real = std::env::split_paths("/usr/bin:/bin").map(|dir| dir.join(tool));
+            let real = real.into_iter().find(|it| it.exists()).unwrap();
+            std::os::unix::fs::symlink(real, found.with_file_name(tool)).unwrap();
+        }
+        let done = Command::new("sh")
+            .arg(project("packaging/install.sh"))
+            .args(["--from", "https://delta.example/releases"])
+            .env("HOME", world.home())
+            .env("PATH", found.parent().unwrap())
+            .output()
+            .unwrap();
+        assert_eq!(done.status.code(), Some(1), "{}", said(&done));
+        let line = world.read("home/fetched");
+        assert!(line.lines().last().unwrap().starts_with(expected), "{line}");
+    }
 }
 
 #[test]
@@ -228,6 +296,9 @@ fn wrong_arguments_are_refused() {
         &["--prefix", "usr"][..],
         &["--prefix"],
         &["--version", "1;2"],
+        &["--version", ""],
+        &["--sha256", ""],
+        &["--sha256", "1234"],
         &["--other"],
         &[],
     ] {
