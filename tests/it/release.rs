@@ -351,8 +351,7 @@ fn the_action_installs_delta_runs_an_agent_and_sets_its_outputs() {
     let action = yaml::parse(&action).unwrap();
     let place = world.path("release").display().to_string();
     let agent = project("examples/hello-world").display().to_string();
-    let workspace = format!("-w\n{}\n", world.path("ws").display());
-    let limited = format!("{workspace}--max-iterations\n1\n");
+    let limited = "--max-iterations\n1\n";
     let mut inputs = [
         ("from", place.as_str()),
         ("version", ""),
@@ -363,7 +362,7 @@ fn the_action_installs_delta_runs_an_agent_and_sets_its_outputs() {
             "task",
             "Greet $(touch injected) the world; `touch injected`",
         ),
-        ("arguments", limited.as_str()),
+        ("arguments", limited),
     ];
     let steps = action["runs"]["steps"].as_array().unwrap();
     let done = step(&world, &steps[0], &inputs);
@@ -375,8 +374,13 @@ fn the_action_installs_delta_runs_an_agent_and_sets_its_outputs() {
     assert!(output.ends_with("\ncost=\n"), "{output}");
 
     fs::remove_file(world.path("github-output")).unwrap();
-    let priced = format!("{workspace}--set\npricing={{input: 1000000, output: 0}}\n");
-    inputs[5].1 = &priced;
+    assert!(world.exists("checkout/greeting.txt"));
+    let error = String::from_utf8(done.stderr).unwrap();
+    let (first, last) = (error.lines().next().unwrap(), error.lines().last().unwrap());
+    let token = first.strip_prefix("::stop-commands::end_").unwrap();
+    assert_eq!(last, format!("::end_{token}::"));
+
+    inputs[5].1 = "--set\npricing={input: 1000000, output: 0}\n--format\ntext\n";
     let done = step(&world, &steps[1], &inputs);
     assert_eq!(done.status.code(), Some(0), "{}", said(&done));
     let output = world.read("github-output");
@@ -392,6 +396,14 @@ fn the_action_installs_delta_runs_an_agent_and_sets_its_outputs() {
         "{output}"
     );
     assert!(!world.exists("checkout/injected"));
+
+    fs::remove_file(world.path("github-output")).unwrap();
+    inputs[5].1 = "--no-such-option\n";
+    let done = step(&world, &steps[1], &inputs);
+    assert_eq!(done.status.code(), Some(2), "{}", said(&done));
+    let output = world.read("github-output");
+    assert!(output.starts_with("exit-code=2\nresult<<end_"), "{output}");
+    assert!(output.ends_with("\ncost=\n"), "{output}");
     for (name, output) in action["outputs"].as_object().unwrap() {
         assert_eq!(
             output["value"],
