@@ -70,8 +70,13 @@ if [ "$mode" = --dry-run ]; then
     echo "dry run: nothing is committed; the files are in $out"
     exit
 fi
-git -C "$copy" -c user.name="$(git config user.name)" -c user.email="$(git config user.email)" \
-    commit -q -m "Release $version"
-git pull -q --ff-only "$copy" HEAD
-git tag -a "v$version" -m "delta $version"
+# Who commits, and whether it is signed, may be said in the repository's own settings.
+for key in user.name user.email user.signingKey commit.gpgSign tag.gpgSign gpg.format gpg.program; do
+    value=$(git config "$key") || continue
+    git -C "$copy" config "$key" "$value"
+done
+git -C "$copy" commit -q -m "Release $version"
+git -C "$copy" tag -a "v$version" -m "delta $version"
+git fetch -q "$copy" tag "v$version"
+git merge -q --ff-only "v$version"
 echo "committed and tagged v$version; the files are in $out. Build the packages, then: git push --follow-tags"

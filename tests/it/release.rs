@@ -233,6 +233,21 @@ fn a_dry_run_makes_the_files_of_a_release_and_leaves_the_repository_as_it_was() 
 }
 
 #[test]
+fn a_release_whose_tag_cannot_be_made_changes_nothing() {
+    if !installed(&["git", "sha256sum"]) {
+        return;
+    }
+    let world = repository();
+    git(&world, &["config", "tag.gpgSign", "true"]);
+    git(&world, &["config", "gpg.program", "false"]);
+    let before = git(&world, &["rev-parse", "HEAD"]);
+    let done = release(&world, env!("CARGO_PKG_VERSION"), URL, &[]);
+    assert!(!done.status.success(), "{}", said(&done));
+    assert_eq!(git(&world, &["rev-parse", "HEAD"]), before);
+    assert_eq!(git(&world, &["tag"]), "");
+}
+
+#[test]
 fn a_release_is_one_commit_and_a_tag() {
     if !installed(&["git", "sha256sum"]) {
         return;
