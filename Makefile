@@ -80,29 +80,35 @@ install:
 uninstall:
 	packaging/files.sh remove $(call quoted,$(BIN)) $(call quoted,$(DESTDIR)) $(call quoted,$(PREFIX)) $(call quoted,$(NAME))
 
-# A Debian package in target/.
-deb: all
-	packaging/deb.sh '$(BIN)' '$(TARGET_DIR)'
-
-# Programs that need no library, for any Linux of this machine's kind: target/MUSL/release/.
+# Programs that need no library, for any Linux of this machine's kind.
 static:
 	@test -d "$$(rustc --print target-libdir --target $(MUSL))" || { \
 		echo 'make static: Rust cannot build for $(MUSL) here; rustup target add $(MUSL)' >&2; exit 1; }
 	@command -v musl-gcc >/dev/null || { \
 		echo 'make static: musl-gcc is not installed; apt-get install musl-tools' >&2; exit 1; }
-	$(CARGO) build --release --locked --target $(MUSL)
-	@echo $(TARGET_DIR)/$(MUSL)/release/delta
+	$(call static_build,$(MUSL))
 
 # Packages, into DIST; packaging/README.md says more.
 DIST    = $(TARGET_DIR)/dist
 GNU     = $(shell uname -m)-unknown-linux-gnu
-# Where the programs without shared libraries are: those of make static, else those of make static-glibc.
-STATIC  = $(firstword $(wildcard $(TARGET_DIR)/$(MUSL)/release) $(TARGET_DIR)/$(GNU)/release)
+# The programs without shared libraries that were built last.
+STATIC  = $(TARGET_DIR)/static
+define static_build
+$(CARGO) build --release --locked --target $(1)
+mkdir -p $(call quoted,$(STATIC))
+for program in delta delta-flow delta-sessions; do \
+	cp -f $(call quoted,$(TARGET_DIR)/$(1)/release)/$$program $(call quoted,$(STATIC)/) || exit; done
+@echo $(call quoted,$(STATIC)/delta)
+endef
 
 # Where Rust cannot build for musl: the same with the C library of this machine.
+static-glibc: export RUSTFLAGS = -C target-feature=+crt-static
 static-glibc:
-	RUSTFLAGS='-C target-feature=+crt-static' $(CARGO) build --release --locked --target $(GNU)
-	@echo $(TARGET_DIR)/$(GNU)/release/delta
+	$(call static_build,$(GNU))
+
+# Of what "make" has built.
+deb: all
+	packaging/deb.sh $(call quoted,$(BIN)) $(call quoted,$(DIST))
 
 tarball:
 	packaging/tarball.sh $(call quoted,$(STATIC)) $(call quoted,$(DIST))

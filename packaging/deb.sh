@@ -12,7 +12,7 @@ for tool in dpkg dpkg-deb gzip md5sum; do
     }
 done
 
-version=$(packaging/version.sh)
+version=$(packaging/version.sh "$bin")
 arch=$(dpkg --print-architecture)
 maintainer="${DEBFULLNAME:-The delta authors} <${DEBEMAIL:-delta-engine@invalid.invalid}>"
 work=$(mktemp -d)
@@ -60,3 +60,4 @@ mkdir "$tree/DEBIAN"
 } > "$tree/DEBIAN/control"
 mkdir -p "$out"
 dpkg-deb --root-owner-group -Zxz --build "$tree" "$out/delta-engine_${version}_$arch.deb"
+packaging/sums.sh "$out"

@@ -40,4 +40,5 @@ rm "$tree"/debian/*.sh
 SOURCE_DATE_EPOCH=${date#@} packaging/debian/changelog.sh "$version-1" > "$tree/debian/changelog"
 packaging/debian/copyright.sh > "$tree/debian/copyright"
 sed "s/@VERSION@/$version/" packaging/delta-engine.spec.in > "$out/delta-engine.spec"
+packaging/sums.sh "$out"
 echo "$out/delta-engine_$version.orig.tar.xz"

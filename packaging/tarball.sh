@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes a tarball of static programs and of what they come with: packaging/tarball.sh BIN OUT
-# Prints its name. Two builds from the same programs are the same, byte for byte.
+# Prints its name. Two of the same programs and the same commit are the same, byte for byte.
 set -eu
 umask 022
 bin=$1 out=$2
@@ -18,12 +18,12 @@ for program in delta delta-flow delta-sessions; do
         exit 1
     fi
 done
-version=$(packaging/version.sh)
+version=$(packaging/version.sh "$bin")
 name=delta-engine-$version-$(uname -m)-linux
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 packaging/files.sh install "$bin" "$work/$name" / delta
 tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --format=ustar \
-    --mtime="@${SOURCE_DATE_EPOCH:-$(stat -c %Y CHANGELOG.md)}" -cf - "$name" | gzip -9n > "$out/$name.tar.gz"
+    --mtime="@$(packaging/date.sh)" -cf - "$name" | gzip -9n > "$out/$name.tar.gz"
 packaging/sums.sh "$out"
 echo "$out/$name.tar.gz"

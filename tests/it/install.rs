@@ -364,7 +364,9 @@ fn the_debian_package_has_no_errors_installs_and_goes_again() {
         &format!("TARGET_DIR={}", out.display()),
         &format!("BIN={}", world.path("bin").display()),
     ]);
-    let package = files_below(&out).remove(0);
+    let mut packages = files_below(&out.join("dist"));
+    assert_eq!(packages.pop().unwrap().file_name().unwrap(), "SHA256SUMS");
+    let package = packages.remove(0);
     passes_lintian(&package);
     let field = |name: &str| {
         let done = succeeds(Command::new("dpkg-deb").arg("-f").arg(&package).arg(name));

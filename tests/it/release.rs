@@ -248,6 +248,23 @@ fn a_release_whose_tag_cannot_be_made_changes_nothing() {
 }
 
 #[test]
+fn programs_of_another_version_are_not_packed() {
+    let world = World::unasked();
+    for program in ["delta", "delta-flow", "delta-sessions"] {
+        world.script(&format!("bin/{program}"), "#!/bin/sh\necho delta 0.0.1\n");
+    }
+    for script in ["tarball.sh", "deb.sh"] {
+        let done = Command::new(project("packaging").join(script))
+            .args([world.path("bin"), world.path("out")])
+            .output()
+            .unwrap();
+        assert_eq!(done.status.code(), Some(1), "{}", said(&done));
+        assert!(said(&done).contains("has delta 0.0.1;"), "{}", said(&done));
+    }
+    assert_eq!(files_below(&world.path("out")), Vec::<PathBuf>::new());
+}
+
+#[test]
 fn a_release_is_one_commit_and_a_tag() {
     if !installed(&["git", "sha256sum"]) {
         return;
