@@ -64,7 +64,7 @@ put_as() { # MODE FILE PLACE: a file, or stdin if it is "-"
     make_directory "${to%/*}"
     # Do not overwrite the old file: it may be running.
     if [ "$2" = - ]; then
-        cat > "$to.new" && chmod "$1" "$to.new" && mv -f "$to.new" "$to"
+        rm -f "$to.new" && cat > "$to.new" && chmod "$1" "$to.new" && mv -f "$to.new" "$to"
     else
         install -m "$1" "$2" "$to.new" && mv -f "$to.new" "$to"
     fi
@@ -126,7 +126,11 @@ completions() {
 }
 
 documents() {
-    put 644 "$doc" README.md CHANGELOG.md LICENSE
+    # Without the pictures and pages of docs/, which stay in the repository.
+    sed '/^<picture>/d; /(docs\//,/^$/d' README.md | put_as 644 - "$doc/README.md"
+    put 644 "$doc" CHANGELOG.md LICENSE
+    # From licenses.sh. A build without it has none.
+    if [ "$verb" = remove ] || [ -f "$bin/THIRD-PARTY" ]; then put 644 "$doc" "$bin/THIRD-PARTY"; fi
     # Leave out files that running the examples created.
     find examples -type d ! -path '*/workspaces' ! -path '*/workspaces/*' ! -path '*/.*' | sort |
         while IFS= read -r dir; do

@@ -38,7 +38,11 @@ tar -C "$out" --sort=name --owner=0 --group=0 --numeric-owner --mtime="$date" -c
 cp -r packaging/debian "$tree/debian"
 rm "$tree"/debian/*.sh
 SOURCE_DATE_EPOCH=${date#@} packaging/debian/changelog.sh "$version-1" > "$tree/debian/changelog"
-packaging/debian/copyright.sh > "$tree/debian/copyright"
+{
+    packaging/debian/copyright.sh
+    printf '\nFiles: vendor/*\nCopyright: the authors of each crate\nLicense: of-each-crate\n'
+    printf ' Each directory has its own, named in its Cargo.toml. THIRD-PARTY in the package has all that are linked.\n'
+} > "$tree/debian/copyright"
 sed "s/@VERSION@/$version/" packaging/delta-engine.spec.in > "$out/delta-engine.spec"
 packaging/sums.sh "$out"
 echo "$out/delta-engine_$version.orig.tar.xz"

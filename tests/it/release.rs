@@ -265,6 +265,28 @@ fn programs_of_another_version_are_not_packed() {
 }
 
 #[test]
+fn the_licences_of_all_crates_are_printed() {
+    let done = Command::new(project("packaging/licenses.sh"))
+        .env("CARGO_NET_OFFLINE", "true")
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", said(&done));
+    let text = String::from_utf8(done.stdout).unwrap();
+    let lock = fs::read_to_string(project("Cargo.lock")).unwrap();
+    for (name, words) in [
+        ("ring", "Permission to use, copy, modify, and/or distribute"),
+        ("serde_json", "Permission is hereby granted, free of charge"),
+    ] {
+        let (_, rest) = lock
+            .split_once(&format!("name = \"{name}\"\nversion = \""))
+            .unwrap();
+        let line = format!("\n{name} {} (", rest.split('"').next().unwrap());
+        assert!(text.contains(&line) && text.contains(words), "{line}");
+    }
+    assert!(!text.contains("delta-engine "), "{text}");
+}
+
+#[test]
 fn a_release_is_one_commit_and_a_tag() {
     if !installed(&["git", "sha256sum"]) {
         return;
