@@ -120,7 +120,7 @@ def peers_part(results, skipped, runs, to):
     missing = [f"{name} is left out: {why}." for name, why in skipped.items()]
     return f"""## Beside other programs
 
-Each program runs against the same scripted model on this machine, which thinks no time: a whole run without a tool, one of ten calls of
+Each program runs against the same scripted model on this machine, which takes no time to think: a whole run without a tool, one of ten calls of
 `true`, the time between two requests after a hundred calls, and the largest resident memory of one process. Medians of {runs} runs. delta
 syncs its journal to the disk before each command.
 
@@ -139,18 +139,18 @@ The time from an answer to the next request, with one call of `true` between the
 def kills_part(counts):
     rows = [
         ("kills with SIGKILL, at random moments", counts["kills"]),
-        ("runs, each given by the same command until it ended", counts["runs"]),
+        ("runs, each resumed by the same command until it ended", counts["runs"]),
         ("runs that completed", counts["completed"]),
         ("calls of the model with a result in the journal", counts["calls"]),
         ("commands that ran once", counts["once"]),
         ("commands that ran twice", counts["twice"]),
-        ("calls whose end is unknown, which the model is told", counts["unknown"]),
+        ("calls whose end is unknown, as the model is told", counts["unknown"]),
         ("calls lost: run but not recorded, or without a result", counts["lost"]),
     ]
     return f"""## Kills
 
 A run of {kills.CALLS} calls is killed again and again, and the same command resumes it. A call that was interrupted is not repeated, unless its
-tool allows it; the model sees that its end is unknown.
+tool allows it; the model is told that its end is unknown.
 
 {table(["", "count"], rows)}
 """
@@ -163,8 +163,8 @@ def evaluation_part(rows, to):
     cells = [[cases, *(f"{low:.0f} to {high:.0f}" for low, high in row.values())] for cases, row in rows.items()]
     return f"""## Intervals of an evaluation
 
-How often an interval of 95 % covers the truth, in percent, over simulated suites whose truth is known: the least and the greatest of 27 kinds
-of suites. `delta flow eval` prints the last two.
+How often an interval of 95 % covers the truth, in percent, over simulated suites whose truth is known: the lowest and the highest of 27 kinds
+of suites. `delta flow eval` prints the intervals of the last two columns.
 
 {table(["cases", *names], cells)}
 
@@ -203,7 +203,7 @@ def main():
     text = f"""# Measurements
 
 Made on one machine by `make measure`, which makes this page and its plots again; `benches/peers/compare.py` prints the first table alone. Other
-measurements, and what they say of costs, are in [benches/README.md](../benches/README.md).
+measurements, and what they say about costs, are in [benches/README.md](../benches/README.md).
 
 {table(["", ""], [*of_machine, ("delta", results["delta"]["version"]), ("took", f"{(time.monotonic() - began) / 60:.0f} minutes")])}
 
