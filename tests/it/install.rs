@@ -128,6 +128,9 @@ fn install_puts_everything_in_its_place_and_uninstall_removes_exactly_that() {
     }
     let version = succeeds(Command::new(stage.join("usr/bin/delta")).arg("-V"));
     assert_eq!(version, format!("delta {}\n", env!("CARGO_PKG_VERSION")));
+    let readme = world.read("stage/usr/share/doc/delta-engine/README.md");
+    assert!(readme.starts_with("# delta\n") && readme.ends_with("MIT license.\n"));
+    assert!(!readme.contains("<picture>") && !readme.contains("](docs/"));
     let demo = stage.join("usr/share/doc/delta-engine/examples/hello-world/demo.sh");
     succeeds(Command::new(demo).arg(stage.join("usr/bin/delta")));
     // Over what is there, and may be running.
