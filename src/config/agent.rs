@@ -38,7 +38,7 @@ keys! {
     keys {
         version: Option<String> = key("version", Label, "For people.").harmless(),
         description: Option<String> = key("description", Text, "For people: what the agent does.").harmless(),
-        max_iterations: u64 = count("max_iterations", 1, 30, "The most iterations for one start of the engine."),
+        max_iterations: u64 = count("max_iterations", 1, 30, "The maximum number of iterations in one start of the engine."),
         max_output_bytes: u64 = count("max_output_bytes", 1, 30_000,
             "The most bytes of each output stream of a tool that the model sees. The files always hold everything.").harmless(),
         keep_requests: u64 = count("keep_requests", 0, 50, "The number of newest requests that are kept whole. 0 keeps all.").harmless(),
@@ -64,12 +64,12 @@ keys! {
         key("imports", Texts, "Files with tools, from this file's directory. A later tool replaces an earlier one of the same name."),
         key("tools", Own, "The commands that the model can call."),
         key("confirm", Own,
-            "The tools before whose calls a person is asked, whatever the tools themselves say: all, none, or a list of names."),
+            "The tools whose calls a person must confirm, whatever the tools themselves say: all, none, or a list of names."),
         key("pricing", Own, "Prices per million tokens, in any currency: of llm.model of this file, or by the names of models."),
-        key("budget", Keys(BUDGET), "Limits of a run's whole life: what it has spent is never forgotten."),
+        key("budget", Keys(BUDGET), "Limits for all starts of a run together."),
         key("output_schema", Text, "A file below the agent's directory with the JSON Schema that the final answer must fit."),
-        key("accept", Own, "Commands that must agree with the final answer, asked in this order."),
-        count("repairs", 0, REPAIRS, "How often an answer that was refused is sent back, counted since a person's last message."),
+        key("accept", Own, "Commands that must accept the final answer, run in this order."),
+        count("repairs", 0, REPAIRS, "How often a refused answer is sent back to the model, counted since a person's last message."),
     }
 }
 
@@ -160,9 +160,9 @@ keys! {
         base_url: Option<String> = key("base_url", Text,
             "The server's address, without /chat/completions at the end. Overrides the environment."),
         window: Option<u64> = key("window", Count(0, None),
-            "The tokens that the model takes, request and answer together. 0: unknown, and the server is not asked.").harmless(),
+            "The model's window in tokens, for request and answer together. 0: unknown, and the server is not asked.").harmless(),
         attachments: Option<TakenAttachments> = key("attachments", FlagOr("images", false),
-            "Which attachments the model takes: all, pictures alone, none. The others are lines in the text.").harmless(),
+            "Which attachments the model accepts: all, only pictures, none. The others become lines of text.").harmless(),
         timeout: Duration = count("timeout_ms", 1, 600_000, "The time limit of one attempt.").harmless(),
         max_retries: u64 = count("max_retries", 0, 8, "The number of retries, 1000 at most.").harmless(),
     }
@@ -171,16 +171,16 @@ keys! {
             "The API by which the model is asked: chat completions, OpenAI's Responses, Anthropic's Messages."),
         key("headers", Own, "Headers sent with each request. {env: NAME} is the value of a variable, a secret."),
         key("stream", FlagOr("auto", true),
-            "Receive answers as they are made. auto: yes, but for chat completions only if stderr is a terminal or --deltas is given, and not from a \
+            "Receive answers as they are generated. auto: yes, but for chat completions only if stderr is a terminal or --deltas is given, and not from a \
              service that refuses it.").harmless(),
         key("cache", Words(&words(&CacheTime::ALL), Some("5m")),
-            "Of messages: how long the service is asked to keep the beginnings of requests."),
+            "api: messages only. How long the service caches the beginnings of requests."),
         key("command", Texts,
             "A program that acts as the model: it reads a request on its standard input and prints a chat completion on its \
              standard output. ${AGENT_HOME} and ${CWD} are replaced in its words."),
         TOTAL_TIMEOUT,
         key("fallback", Own,
-            "Models that are asked, in this order, when the one before fails: each is an llm of its own. They are left out of \
+            "Models that are asked, in this order, when the previous one fails: each is an llm of its own. They are left out of \
              runs whose model, api, command or endpoint agent.yaml does not choose."),
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 #[rustfmt::skip]
 pub(super) const COMPACT_KEY: Key = key("compact", Own,
-    "Shorten a conversation before it is longer than the model takes: shares of llm.window. Without it, or with false, only \
+    "Shorten a conversation to fit into the model's window: shares of llm.window. Without it, or with false, only \
      `delta continue --compact` does so.");
 
 /// Shares of the model's window: 0 < keep < to < at <= 1.

@@ -21,7 +21,7 @@ pub(crate) static PRICING: &[Key] = &[
     key("input", Amount, "The price of a request's tokens.").required(),
     key("output", Amount, "The price of an answer's tokens.").required(),
     key("cached", Amount, "The price of a request's tokens that came from a cache. Default: the price of other tokens."),
-    key("cache_write", Amount, "Of a request's tokens that were put into a cache. Without it they cost what others do."),
+    key("cache_write", Amount, "The price of a request's tokens that were written to a cache. Default: the price of other tokens."),
 ];
 
 /// The keys of a budget.

@@ -52,15 +52,15 @@ keys! {
         description: Option<String> = key("description", Text, "The description that the model sees. Default: the command."),
         timeout_ms: Option<u64> = key("timeout_ms", Count(0, None), "The tool's time limit, instead of the agent's tool_timeout_ms. 0 is no limit."),
         max_output_bytes: Option<u64> = key("max_output_bytes", Count(0, None),
-            "The most bytes of each output stream that the model sees, instead of the agent's."),
+            "The maximum bytes of each output stream that the model sees, instead of the agent's."),
         wrapper: Option<Vec<Word>> = key("wrapper", Texts, "The words before the command, instead of the agent's wrapper. An empty list is no wrapper."),
         /// Names without `=` and NUL.
         env: Vec<(String, String)> = key("env", Own, "Additional variables. The journal records only their names."),
-        confirm: Confirm = key("confirm", Own, "Whether a person is asked before a call runs: true, or a sentence to ask."),
+        confirm: Confirm = key("confirm", Own, "Whether a person is asked before a call runs: true, or the question."),
         pass_api_key: bool = key("pass_api_key", Flag(Some(false)),
             "True if the command receives the variables with the API key, as a command that runs an agent must."),
         parallel: Option<u64> = key("parallel", Count(0, None),
-            "The most calls that run at once, of consecutive calls in one message to tools that have this key. Default: 0, one after another."),
+            "The maximum number of calls that run at once, of consecutive calls in one message to tools with this key. Default: 0, one after another."),
         kind: Option<String> = key("kind", Words(&KINDS, None), "The kind of the tool, for programs that show its calls. The model does not see it."),
         path: Option<String> = key("path", Text, "The parameter that names the file of a call, for programs that show it."),
     }
@@ -81,8 +81,8 @@ keys! {
         key("effect", Words(&["none"], None), "none: repeating a call is harmless."),
         key("subagent", Flag(Some(false)), "True for a command that is a delta run or a delta flow run: its run is named after the call, \
             and a question or a limit in it suspends this run."),
-        key("later", Own, "The command may end with 75 and a handle on its last line: it has begun something that ends without it. check is \
-            run every_s seconds later, and again, until that has ended; after expires_s seconds it has failed."),
+        key("later", Own, "The command may end with 75 and a handle on its last line: it has started work that outlasts it. check is \
+            run every_s seconds later, and again, until it has ended; after expires_s seconds it has failed."),
     }
 }
 
