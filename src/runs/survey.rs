@@ -118,7 +118,7 @@ fn visit_control(
     };
     if !kind.is_dir() {
         let control = workspace.control.display();
-        warn(&format!("{control} is not a directory; passed over"));
+        warn(&format!("{control} is not a directory; skipped"));
         return Ok(());
     }
     let looked_at = workspace.check_layout().and_then(|()| {
@@ -144,7 +144,7 @@ fn visit_control(
         };
         if kind.is_symlink() {
             let path = path.display();
-            warn(&format!("{path} is a symbolic link; passed over"));
+            warn(&format!("{path} is a symbolic link; skipped"));
             continue;
         }
         let has = |file: &str| path.join(file).symlink_metadata().is_ok();

@@ -232,27 +232,15 @@ fn what_another_could_have_written_begins_nothing() {
     let dir = path.parent().unwrap().to_owned();
     // Others may write the entry.
     fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
-    due(&world)
-        .arg("--run")
-        .exits(0)
-        .prints("")
-        .says("passed over");
+    due(&world).arg("--run").exits(0).prints("").says("skipped");
     fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
     // Another name of it, and a link.
     fs::hard_link(&path, world.path("second")).unwrap();
-    due(&world)
-        .arg("--run")
-        .exits(0)
-        .prints("")
-        .says("passed over");
+    due(&world).arg("--run").exits(0).prints("").says("skipped");
     fs::rename(world.path("second"), world.path("moved")).unwrap();
     fs::remove_file(&path).unwrap();
     symlink(world.path("moved"), &path).unwrap();
-    due(&world)
-        .arg("--run")
-        .exits(0)
-        .prints("")
-        .says("passed over");
+    due(&world).arg("--run").exits(0).prints("").says("skipped");
     fs::remove_file(&path).unwrap();
     fs::rename(world.path("moved"), &path).unwrap();
     // Members that this version does not know, rubbish, a directory, a pipe.
@@ -261,7 +249,7 @@ fn what_another_could_have_written_begins_nothing() {
     fs::create_dir(dir.join("c")).unwrap();
     let _pipe = Fifo::new(dir.join("d"));
     let ended = due(&world).exits(0);
-    assert_eq!(ended.stderr.matches("passed over").count(), 4);
+    assert_eq!(ended.stderr.matches("is skipped").count(), 4);
     // Others may write the directory.
     fs::set_permissions(&dir, PermissionsExt::from_mode(0o777)).unwrap();
     due(&world).arg("--run").refuses(78, "others can write to");
@@ -349,7 +337,7 @@ fn an_entry_that_cannot_be_looked_at_stays() {
     let path = entry(&world);
     fs::rename(world.path("ws"), world.path("moved")).unwrap();
     symlink("ws", world.path("ws")).unwrap();
-    due(&world).arg("--run").exits(0).says("passed over");
+    due(&world).arg("--run").exits(0).says("skipped");
     assert!(path.exists());
 }
 

@@ -327,14 +327,14 @@ fn an_entry_without_a_key_or_a_price_is_passed_over_with_a_warning() {
     world
         .run("go")
         .exits(0)
-        .says("keyless is passed over: no key for https://");
+        .says("keyless is skipped: no key for https://");
     let (world, other) = with_other("");
     let world = world.top("budget: {cost: 1}\npricing: {input: 1, output: 1}");
     world.model_says([quota()]);
     world
         .run("go")
         .exits(4)
-        .says("is passed over: the budget limits the cost");
+        .says("is skipped: the budget limits the cost");
     assert_eq!(other.requests().len(), 0);
 }
 

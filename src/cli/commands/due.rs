@@ -85,7 +85,7 @@ fn read_all() -> Result<Vec<DueRun>> {
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => {
                 let (path, why) = (path.display(), reason(&e));
-                warn(&format!("warning: {path} is passed over: {why}"));
+                warn(&format!("warning: {path} is skipped: {why}"));
             }
         }
     }
@@ -111,7 +111,7 @@ fn is_dropped(found: &DueRun) -> bool {
         }
         Err(error) => {
             warn(&format!(
-                "warning: run {} is passed over: {error}",
+                "warning: run {} is skipped: {error}",
                 entry.run_id
             ));
             true

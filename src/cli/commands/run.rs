@@ -312,7 +312,7 @@ fn fallbacks(agent: &Agent, environment: &Environment) -> Vec<(&'static str, Str
             Ok(endpoint) => endpoint
                 .key_source
                 .map_or_else(String::new, |key| format!(", {key}")),
-            Err(error) => format!(", passed over: {error}"),
+            Err(error) => format!(", skipped: {error}"),
         };
         let left_out = if is_left_out {
             ", left out: the environment chooses the model"

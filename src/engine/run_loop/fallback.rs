@@ -102,7 +102,7 @@ pub(super) fn change_model(
             format!("its window of {window} tokens is too small for this conversation")
         });
         if let Some(why) = next.obstacle.take().or(waits).or(is_small) {
-            log.record_note(Level::Warn, &format!("{} is passed over: {why}", next.name))?;
+            log.record_note(Level::Warn, &format!("{} is skipped: {why}", next.name))?;
             continue;
         }
         let Some(model) = next.model.take() else {
