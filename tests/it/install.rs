@@ -368,7 +368,7 @@ fn the_debian_package_has_no_errors_installs_and_goes_again() {
         &format!("BIN={}", world.path("bin").display()),
     ]);
     let mut packages = files_below(&out.join("dist"));
-    assert_eq!(packages.pop().unwrap().file_name().unwrap(), "SHA256SUMS");
+    assert_eq!(packages.remove(0).file_name().unwrap(), "SHA256SUMS");
     let package = packages.remove(0);
     passes_lintian(&package);
     let field = |name: &str| {
