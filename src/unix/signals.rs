@@ -383,12 +383,53 @@ fn is_ignored(signal: i32) -> bool {
     ignored_signals() >> (signal - 1) & 1 == 1
 }
 
-/// Sends a signal to a process group and to single processes. Those that are gone are skipped.
+/// Sends a signal to a process group and to single processes, once to each: bash, for example, leaves out its EXIT trap
+/// if a second SIGTERM follows at once. Those that are gone are skipped.
 pub(crate) fn signal_all(group: Option<Pid>, single: &[Pid], signal: Signal) {
     if let Some(group) = group {
         may_fail(rustix::process::kill_process_group(group, signal));
     }
-    for pid in single {
-        may_fail(rustix::process::kill_process(*pid, signal));
+    for pid in outside_of(group, single) {
+        may_fail(rustix::process::kill_process(pid, signal));
+    }
+}
+
+fn outside_of(group: Option<Pid>, pids: &[Pid]) -> impl Iterator<Item = Pid> {
+    let is_in = move |pid| group.is_some() && rustix::process::getpgid(Some(pid)).ok() == group;
+    pids.iter().copied().filter(move |pid| !is_in(*pid))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Child, Command};
+
+    fn sleeper(group: i32) -> (Child, Pid) {
+        let child = Command::new("sleep")
+            .arg("1000")
+            .process_group(group)
+            .spawn();
+        let child = child.unwrap();
+        let pid = Pid::from_child(&child);
+        (child, pid)
+    }
+
+    #[test]
+    fn a_process_of_the_group_is_not_signalled_again() {
+        let (mut leader, group) = sleeper(0);
+        let (mut member, in_it) = sleeper(group.as_raw_nonzero().get());
+        let (mut other, elsewhere) = sleeper(0);
+        let all = [group, in_it, elsewhere];
+        assert!(outside_of(Some(group), &all).eq([elsewhere]));
+        assert!(outside_of(None, &all).eq(all));
+        signal_all(Some(group), &all, Signal::TERM);
+        for child in [&mut leader, &mut member, &mut other] {
+            let status = child.wait().unwrap();
+            assert_eq!(
+                std::os::unix::process::ExitStatusExt::signal(&status),
+                Some(15)
+            );
+        }
     }
 }
