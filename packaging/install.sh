@@ -29,12 +29,12 @@ fetch() {
     *://*)
         # From https to https only. wget cannot restrict redirects: there it follows none.
         protocols=http,https redirects=
-        case $place in https://*) protocols=https redirects=0 ;; esac
+        case $place in [Hh][Tt][Tt][Pp][Ss]:*) protocols=https redirects=0 ;; esac
         if command -v curl > /dev/null; then
             curl -fsSL --proto "=$protocols" --retry 2 -o "$work/$1" "${place%/}/$1" || fail "cannot get ${place%/}/$1"
         elif command -v wget > /dev/null; then
             wget -q ${redirects:+--max-redirect=0} -O "$work/$1" "${place%/}/$1" ||
-                fail "cannot get ${place%/}/$1${redirects:+; if it is redirected, install curl}"
+                fail "cannot get ${place%/}/$1${redirects:+; install curl, if it is redirected or wget is not GNU}"
         else
             fail 'neither curl nor wget is installed; get the files yourself and give their directory with --from'
         fi
@@ -55,7 +55,8 @@ checksum() {
 
 # The files and, with a slash at the end, directories of the installation, from PREFIX. No line is absolute or has "..".
 listed() {
-    [ ! -f "$list" ] || grep -v -e '^/' -e '^\.\.$' -e '^\.\./' -e '/\.\.$' -e '/\.\./' "$list" || true
+    [ ! -f "$list" ] || LC_ALL=C tr -d '\000' < "$list" |
+        LC_ALL=C grep -v -e '^$' -e '^/' -e '^\.\.$' -e '^\.\./' -e '/\.\.$' -e '/\.\./' || true
 }
 
 # in_prefix COMMAND...: gives it the lines of stdin, paths from PREFIX, as arguments.
@@ -71,13 +72,15 @@ remove_directories() {
 uninstall() {
     [ -f "$list" ] || fail "there is no delta in $prefix that this script has installed"
     # The list goes last: it says what is left to remove.
-    listed | grep -v '/$' | in_prefix rm -f || fail "not all files could be removed from $prefix; mend that, and run this again"
+    listed | grep -v '/$' | in_prefix rm -f || fail "not all files could be removed from ${prefix:-/}; mend that, and run this again"
+    remove_directories
     cp "$list" "$work/list"
     rm -f -- "$list" "$list.new"
     list=$work/list
+    # Those that the list was in.
     remove_directories
     if listed | grep -qxF ./; then rmdir -- "$prefix" 2> /dev/null || true; fi
-    echo "removed delta from $prefix"
+    echo "removed delta from ${prefix:-/}"
 }
 
 # Every directory that is not there yet, the outermost first, as lines that end in a slash.
@@ -92,9 +95,18 @@ missing_directories() {
 
 # replace FILE PLACE: by a rename, because the old file may be running.
 replace() {
-    rm -f -- "$2.new"
-    cp -P -- "$1" "$2.new"
-    mv -f -- "$2.new" "$2"
+    [ ! -d "$2" ] || fail "$2 is a directory"
+    rm -f -- "$2.new" && cp -P -- "$1" "$2.new" && mv -f -- "$2.new" "$2"
+}
+
+# give_up: without a list there is nothing but directories.
+give_up() {
+    rm -f -- "$list.new"
+    [ -f "$list" ] || {
+        list=$work/list
+        remove_directories
+    }
+    exit 1
 }
 
 # Nothing is changed before the tarball is verified, unpacked and has printed its version.
@@ -105,7 +117,7 @@ install_release() {
     fetch SHA256SUMS
     pattern=$(printf %s "$version" | sed 's/\./\\./g')
     pattern="delta-engine-${pattern:-[0-9][0-9.]*}-$machine-linux\.tar\.gz"
-    line=$(grep -E "^[0-9a-f]{64}  $pattern\$" "$work/SHA256SUMS" | LC_ALL=C sort -t - -k 3V | tail -n 1) || true
+    line=$(grep -E "^[0-9a-f]{64}  $pattern\$" "$work/SHA256SUMS" | LC_ALL=C sort -V -t - -k 3 | tail -n 1) || true
     [ -n "$line" ] || fail "$place has no delta${version:+ $version} for $machine; build it from its source"
     name=${line#*  }
     sum=${wanted:-${line%% *}}
@@ -119,28 +131,31 @@ install_release() {
     installed=$("$tree/bin/delta" -V) || fail "$name: its program does not run on this machine, or not in $work"
 
     (cd "$tree" && find . ! -type d) > "$work/files"
-    sed 's|^\./||' "$work/files" | LC_ALL=C sort > "$work/new"
+    # With the names that programs have until they are renamed.
+    sed 's|^\./||' "$work/files" | sed '/^bin\//{p;s/$/.new/;}' | LC_ALL=C sort > "$work/new"
     listed | LC_ALL=C sort > "$work/old"
-    LC_ALL=C comm -13 "$work/old" "$work/new" | while IFS= read -r path; do
+    LC_ALL=C comm -13 "$work/old" "$work/new" > "$work/added"
+    LC_ALL=C comm -23 "$work/old" "$work/new" > "$work/gone"
+    while IFS= read -r path; do
         if [ -e "$prefix/$path" ] || [ -L "$prefix/$path" ]; then
             fail "$prefix/$path is another program's; remove it, or give another --prefix"
         fi
-    done
+    done < "$work/added"
 
-    begun=1
     if [ -f "$list" ]; then
-        # What an earlier version had and this one lacks.
-        LC_ALL=C comm -23 "$work/old" "$work/new" | grep -v '/$' | in_prefix rm -f
+        begun=1
+        grep -v '/$' "$work/gone" | in_prefix rm -f
         remove_directories
     fi
     missing_directories > "$work/list"
     listed | grep '/$' | while IFS= read -r dir; do
         [ ! -d "$prefix/$dir" ] || printf '%s\n' "$dir"
     done >> "$work/list"
-    sed '/^bin\//{p;s/$/.new/;}' "$work/new" >> "$work/list"
+    cat "$work/new" >> "$work/list"
     mkdir -p "$prefix/lib/delta-engine"
     # The list first: whatever an installation that was killed has put there can be removed.
-    replace "$work/list" "$list"
+    replace "$work/list" "$list" || give_up
+    begun=1
     { echo bin/ && grep '/$' "$work/list"; } | in_prefix mkdir -p
     # tar unlinks an old file before it writes.
     if grep -v '^\./bin/' "$work/files" > "$work/data"; then
@@ -151,7 +166,7 @@ install_release() {
         replace "$program" "$prefix/bin/${program##*/}"
     done
     begun=
-    echo "installed $installed in $prefix"
+    echo "installed $installed in ${prefix:-/}"
     case ":$PATH:" in
     *":$prefix/bin:"*) ;;
     *) echo "$prefix/bin is not in PATH: export PATH=\"$prefix/bin:\$PATH\"" ;;

@@ -22,6 +22,7 @@ fn release(world: &World) -> String {
         let script = format!("#!/bin/sh\nexec {} \"$@\"\n", shell_word(&bin));
         world.script(&format!("bin/{program}"), &script);
     }
+    world.write("bin/THIRD-PARTY", "licences\n");
     let done = Command::new(project("packaging/tarball.sh"))
         .args([world.path("bin"), world.path("release")])
         .output()
@@ -235,6 +236,12 @@ fn an_installation_that_failed_says_so_and_can_be_repeated_or_removed() {
     assert_eq!(stuck.status.code(), Some(1), "{}", said(&stuck));
     assert!(said(&stuck).contains("not all files"), "{}", said(&stuck));
     fs::remove_dir(&in_the_way).unwrap();
+    let removed = script(&world, &["--uninstall"]);
+    assert!(removed.status.success(), "{}", said(&removed));
+    assert_eq!(files_below(&prefix), Vec::<PathBuf>::new());
+    assert!(!prefix.join("lib").exists());
+
+    assert!(script(&world, &["--from", &release]).status.success());
     // What a kill between a copy and its rename leaves.
     fs::write(&in_the_way, "half").unwrap();
     let again = script(&world, &["--from", &release]);
@@ -242,6 +249,26 @@ fn an_installation_that_failed_says_so_and_can_be_repeated_or_removed() {
     fs::write(&in_the_way, "half").unwrap();
     assert!(script(&world, &["--uninstall"]).status.success());
     assert_eq!(files_below(&prefix), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_list_that_cannot_be_written_leaves_nothing() {
+    let world = World::unasked();
+    small_release(&world);
+    let release = world.path("release").display().to_string();
+    let list = world.home().join(".local/lib/delta-engine/installed");
+    fs::create_dir_all(list.with_extension("new")).unwrap();
+    let failed = script(&world, &["--from", &release]);
+    assert_eq!(failed.status.code(), Some(1), "{}", said(&failed));
+    assert!(!said(&failed).contains("not all"), "{}", said(&failed));
+    fs::remove_dir(list.with_extension("new")).unwrap();
+    assert_eq!(files_below(&world.home()), Vec::<PathBuf>::new());
+    // Zeros, as after a power cut.
+    assert!(script(&world, &["--from", &release]).status.success());
+    let lines = fs::read(&list).unwrap();
+    fs::write(&list, [b"\0\0\0\n", &lines[..]].concat()).unwrap();
+    assert!(script(&world, &["--uninstall"]).status.success());
+    assert_eq!(files_below(&world.home()), Vec::<PathBuf>::new());
 }
 
 #[test]
