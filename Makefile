@@ -18,7 +18,7 @@ quoted  = '$(subst ','\'',$(1))'
 
 all:
 	$(CARGO) build --release --locked
-	@CARGO=$(call quoted,$(CARGO)) packaging/licenses.sh > $(call quoted,$(BIN)/THIRD-PARTY)
+	@CARGO=$(call quoted,$(CARGO)) packaging/licenses.sh $(call quoted,$(BIN)/THIRD-PARTY)
 
 # The main job, offline: an agent whose model is a script. Only what it needs is built, and quickly.
 demo:
@@ -99,7 +99,7 @@ $(CARGO) build --release --locked --target $(1)
 mkdir -p $(call quoted,$(STATIC))
 for program in delta delta-flow delta-sessions; do \
 	cp -f $(call quoted,$(TARGET_DIR)/$(1)/release)/$$program $(call quoted,$(STATIC)/) || exit; done
-@CARGO=$(call quoted,$(CARGO)) packaging/licenses.sh > $(call quoted,$(STATIC)/THIRD-PARTY)
+@CARGO=$(call quoted,$(CARGO)) packaging/licenses.sh $(call quoted,$(STATIC)/THIRD-PARTY)
 @echo $(call quoted,$(STATIC)/delta)
 endef
 

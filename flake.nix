@@ -19,7 +19,9 @@
           doCheck = false;
           # The programs are in place by then; this adds the manual, completions and examples.
           postInstall = ''
+            packaging/licenses.sh "$out/bin/THIRD-PARTY"
             packaging/files.sh install "$out/bin" "" "$out" delta
+            rm "$out/bin/THIRD-PARTY"
           '';
           meta = {
             license = nixpkgs.lib.licenses.mit;

@@ -4,6 +4,6 @@ set -eu
 cd "$(dirname "$0")/.."
 if [ -n "${SOURCE_DATE_EPOCH:-}" ]; then
     echo "$SOURCE_DATE_EPOCH"
-elif [ ! -e .git ] || ! git log -1 --format=%ct 2> /dev/null; then
+elif [ ! -e .git ] || ! git -c log.showSignature=false log -1 --format=%ct 2> /dev/null; then
     stat -c %Y CHANGELOG.md
 fi

@@ -12,7 +12,7 @@ for tool in dpkg dpkg-deb gzip md5sum; do
     }
 done
 
-version=$(packaging/version.sh "$bin")
+version=$(packaging/version.sh "$bin/delta")
 arch=$(dpkg --print-architecture)
 maintainer="${DEBFULLNAME:-The delta authors} <${DEBEMAIL:-delta-engine@invalid.invalid}>"
 work=$(mktemp -d)

@@ -78,5 +78,8 @@ done
 git -C "$copy" commit -q -m "Release $version"
 git -C "$copy" tag -a "v$version" -m "delta $version"
 git fetch -q "$copy" tag "v$version"
-git merge -q --ff-only "v$version"
+git merge -q --ff-only "v$version" || {
+    git tag -d "v$version" > /dev/null
+    refuse 'the branch cannot be moved to the commit of the release'
+}
 echo "committed and tagged v$version; the files are in $out. Build the packages, then: git push --follow-tags"

@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 version=$(packaging/version.sh)
 name=delta-engine-$version
 tree=$out/$name
-date=@$(git log -1 --format=%ct)
+date=@$(packaging/date.sh)
 rm -rf "$tree"
 mkdir "$tree"
 git archive HEAD | tar -C "$tree" -xf -

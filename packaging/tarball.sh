@@ -18,7 +18,11 @@ for program in delta delta-flow delta-sessions; do
         exit 1
     fi
 done
-version=$(packaging/version.sh "$bin")
+[ -s "$bin/THIRD-PARTY" ] || {
+    echo "make tarball: there is no $bin/THIRD-PARTY; run make static or make static-glibc" >&2
+    exit 1
+}
+version=$(packaging/version.sh "$bin/delta" "$bin/delta-flow" "$bin/delta-sessions")
 name=delta-engine-$version-$(uname -m)-linux
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

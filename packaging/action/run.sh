@@ -2,6 +2,9 @@
 # The second step of the action: runs delta, writes the step's outputs and ends with delta's exit status. Needs jq.
 set -euo pipefail
 mapfile -t further < <(printf %s "$ARGUMENTS" | grep -v '^$' || true)
+for word in ${further[@]+"${further[@]}"}; do
+    [ "$word" != -- ] || { echo 'arguments: "--" would end the options of the action itself' >&2 && exit 2; }
+done
 json=$RUNNER_TEMP/delta-result.json
 # What a model writes can be any text: the line that ends it must be one that it cannot know.
 end=end_$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')

@@ -13,7 +13,7 @@ class DeltaEngine < Formula
 
   def install
     system "cargo", "build", "--release", "--locked"
-    system "packaging/licenses.sh > target/release/THIRD-PARTY"
+    system "packaging/licenses.sh", "target/release/THIRD-PARTY"
     system "packaging/files.sh", "install", "target/release", "", prefix, "delta"
     pkgshare.install "packaging/smoke.sh"
   end

@@ -238,43 +238,71 @@ fn a_release_whose_tag_cannot_be_made_changes_nothing() {
         return;
     }
     let world = repository();
+    let before = git(&world, &["rev-parse", "HEAD"]);
+    let fails = || {
+        let done = release(&world, env!("CARGO_PKG_VERSION"), URL, &[]);
+        assert!(!done.status.success(), "{}", said(&done));
+        assert_eq!(git(&world, &["rev-parse", "HEAD"]), before);
+        assert_eq!(git(&world, &["tag"]), "");
+    };
     git(&world, &["config", "tag.gpgSign", "true"]);
     git(&world, &["config", "gpg.program", "false"]);
-    let before = git(&world, &["rev-parse", "HEAD"]);
-    let done = release(&world, env!("CARGO_PKG_VERSION"), URL, &[]);
-    assert!(!done.status.success(), "{}", said(&done));
-    assert_eq!(git(&world, &["rev-parse", "HEAD"]), before);
-    assert_eq!(git(&world, &["tag"]), "");
+    fails();
+    git(&world, &["config", "tag.gpgSign", "false"]);
+    world.write("repository/.git/index.lock", "");
+    fails();
 }
 
 #[test]
 fn programs_of_another_version_are_not_packed() {
     let world = World::unasked();
-    for program in ["delta", "delta-flow", "delta-sessions"] {
-        world.script(&format!("bin/{program}"), "#!/bin/sh\necho delta 0.0.1\n");
+    let version = env!("CARGO_PKG_VERSION");
+    for (program, version) in [
+        ("delta", version),
+        ("delta-flow", version),
+        ("delta-sessions", "0.0.1"),
+    ] {
+        let script = format!("#!/bin/sh\necho {program} {version}\n");
+        world.script(&format!("bin/{program}"), &script);
     }
-    for script in ["tarball.sh", "deb.sh"] {
-        let done = Command::new(project("packaging").join(script))
+    let packed = || {
+        let done = Command::new(project("packaging/tarball.sh"))
             .args([world.path("bin"), world.path("out")])
             .output()
             .unwrap();
         assert_eq!(done.status.code(), Some(1), "{}", said(&done));
-        assert!(said(&done).contains("has delta 0.0.1;"), "{}", said(&done));
-    }
-    assert_eq!(files_below(&world.path("out")), Vec::<PathBuf>::new());
+        assert_eq!(files_below(&world.path("out")), Vec::<PathBuf>::new());
+        said(&done)
+    };
+    assert!(packed().contains("there is no "));
+    world.write("bin/THIRD-PARTY", "licences\n");
+    assert!(packed().contains("is 'delta-sessions 0.0.1'; Cargo.toml has"));
 }
 
 #[test]
 fn the_licences_of_all_crates_are_printed() {
-    let done = Command::new(project("packaging/licenses.sh"))
-        .env("CARGO_NET_OFFLINE", "true")
-        .output()
-        .unwrap();
+    let world = World::unasked();
+    let licences = |cargo: &str| {
+        Command::new(project("packaging/licenses.sh"))
+            .arg(world.path("out/THIRD-PARTY"))
+            .env("CARGO", cargo)
+            .env("CARGO_NET_OFFLINE", "true")
+            .env("CARGO_TERM_COLOR", "always")
+            .output()
+            .unwrap()
+    };
+    assert!(!licences("false").status.success());
+    assert_eq!(files_below(&world.path("out")), Vec::<PathBuf>::new());
+    let done = licences(env!("CARGO"));
     assert!(done.status.success(), "{}", said(&done));
-    let text = String::from_utf8(done.stdout).unwrap();
+    let text = world.read("out/THIRD-PARTY");
+    assert!(!text.contains('\u{1b}'), "{text}");
     let lock = fs::read_to_string(project("Cargo.lock")).unwrap();
     for (name, words) in [
         ("ring", "Permission to use, copy, modify, and/or distribute"),
+        // Of code within ring, and of data within regex-syntax.
+        ("ring", "the fiat-crypto authors"),
+        ("regex-syntax", "UNICODE, INC. LICENSE AGREEMENT"),
         ("serde_json", "Permission is hereby granted, free of charge"),
     ] {
         let (_, rest) = lock
