@@ -6,9 +6,9 @@ use crate::sessions::session::{Session, SessionStatus};
 use crate::sessions::shell;
 use crate::sessions::store::SessionStore;
 use crate::unix::files;
+use crate::unix::procfs;
 use crate::unix::signals::Signals;
 use rustix::process::{Pid, Signal, kill_process};
-use std::fs;
 use std::path::Path;
 
 /// Terminates what runs in a session. Background processes get SIGHUP, as when a terminal is closed.
@@ -53,11 +53,12 @@ pub(crate) fn remove_sessions(store: &SessionStore, signals: &Signals) -> Result
 fn hang_up(session: &Session) {
     let wanted = format!("{}={}", shell::SESSION_ID, session.id);
     let own = std::process::id();
+    let mut looks = procfs::EXEC_LOOKS;
     for name in files::names(Path::new("/proc")).unwrap_or_default() {
         let Some(pid) = name.parse::<u32>().ok().filter(|pid| *pid != own) else {
             continue;
         };
-        let environ = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let environ = procfs::environment(Path::new(&format!("/proc/{pid}")), &mut looks);
         if environ
             .split(|byte| *byte == 0)
             .any(|variable| variable == wanted.as_bytes())

@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A bit for each signal that this process ignores, from the lowest for signal 1; None without
 /// `/proc`.
@@ -45,6 +46,7 @@ pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<
     let own = std::process::id().cast_signed();
     let mut found = vec![Vec::new(); wanted.len()];
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+    let mut looks = EXEC_LOOKS;
     for entry in entries.flatten() {
         let name = entry.file_name();
         let Some(number) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
@@ -64,7 +66,7 @@ pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<
                 continue;
             }
         }
-        let environ = fs::read(entry.path().join("environ")).unwrap_or_default();
+        let environ = environment(&entry.path(), &mut looks);
         let mut carried: Vec<usize> = environ
             .split(|byte| *byte == 0)
             .filter_map(|variable| {
@@ -86,6 +88,29 @@ pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<
         *members = with_descendants(members, &children);
     }
     found
+}
+
+/// The variables with which a process was started, by its directory in `/proc`, each with a zero byte behind it; empty if
+/// they cannot be read. While a process executes a program, the kernel shows none: it is looked at again, `looks` times
+/// at most, of which one search for processes has [`EXEC_LOOKS`]: a process can hide its variables for ever.
+pub(crate) fn environment(process: &Path, looks: &mut u32) -> Vec<u8> {
+    loop {
+        let environ = fs::read(process.join("environ")).unwrap_or_default();
+        if !environ.is_empty() || *looks == 0 || !is_executing(process) {
+            return environ;
+        }
+        *looks -= 1;
+        std::thread::sleep(EXEC_TICK);
+    }
+}
+
+pub(crate) const EXEC_LOOKS: u32 = 100;
+const EXEC_TICK: Duration = Duration::from_millis(1);
+
+/// True if a process has a program, which a kernel thread has not, but no arguments yet.
+fn is_executing(process: &Path) -> bool {
+    fs::read_link(process.join("exe")).is_ok()
+        && fs::read(process.join("cmdline")).is_ok_and(|words| words.is_empty())
 }
 
 /// Processes and their descendants, each behind its parent.
@@ -210,6 +235,49 @@ pub(crate) fn hostname() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{FileType, OFlags, mknodat};
+    use std::io::Write;
+    use std::os::unix::fs::{OpenOptionsExt, symlink};
+
+    /// In place of a directory in `/proc`: `environ` is a pipe without an answer first.
+    #[test]
+    fn the_variables_of_a_process_that_executes_a_program_are_waited_for() {
+        let dir = std::env::temp_dir().join(format!("delta-exec-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let pipe = dir.join("environ");
+        mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, 0o600.into(), 0).unwrap();
+        let answers = move |all: [&'static [u8]; 2]| {
+            let pipe = pipe.clone();
+            std::thread::spawn(move || {
+                let mut open = fs::OpenOptions::new();
+                open.write(true);
+                for answer in all {
+                    open.open(&pipe).unwrap().write_all(answer).unwrap();
+                    // Until the reader has closed it.
+                    let mut again = open.clone();
+                    again.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+                    while again.open(&pipe).is_ok() {}
+                }
+            })
+        };
+        fs::write(dir.join("cmdline"), "").unwrap();
+        symlink("/bin/true", dir.join("exe")).unwrap();
+        let writer = answers([b"", b"A=1\0"]);
+        let mut looks = 1000;
+        assert_eq!(environment(&dir, &mut looks), b"A=1\0");
+        assert!(looks < 1000);
+        writer.join().unwrap();
+        answers([b"", b"A=1\0"]);
+        assert_eq!(environment(&dir, &mut 0), b"");
+        // One that was started without variables.
+        fs::write(dir.join("cmdline"), "true\0").unwrap();
+        assert!(!is_executing(&dir));
+        fs::write(dir.join("cmdline"), "").unwrap();
+        assert!(is_executing(&dir));
+        fs::remove_file(dir.join("exe")).unwrap();
+        assert!(!is_executing(&dir));
+        fs::remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn a_process_is_found_by_the_call_it_belongs_to() {
@@ -220,12 +288,7 @@ mod tests {
             .spawn()
             .unwrap();
         // The kernel lets the parent go on a moment before the child's environment can be read.
-        let found = loop {
-            let found = find_processes(&[(None, &id)]).remove(0);
-            if !found.is_empty() {
-                break found;
-            }
-        };
+        let found = find_processes(&[(None, &id)]).remove(0);
         let none = find_processes(&[(None, &id[..id.len() - 1])]).remove(0);
         child.kill().unwrap();
         child.wait().unwrap();
