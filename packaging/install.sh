@@ -70,7 +70,7 @@ remove_directories() {
 }
 
 uninstall() {
-    [ -f "$list" ] || fail "there is no delta in $prefix that this script has installed"
+    [ -f "$list" ] || fail "there is no delta in ${prefix:-/} that this script has installed"
     # The list goes last: it says what is left to remove.
     listed | grep -v '/$' | in_prefix rm -f || fail "not all files could be removed from ${prefix:-/}; mend that, and run this again"
     remove_directories

@@ -90,8 +90,8 @@ pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<
     found
 }
 
-/// The variables with which a process was started, by its directory in `/proc`, each with a zero byte behind it; empty if
-/// they cannot be read. While a process executes a program, the kernel shows none: it is looked at again, `looks` times
+/// The variables with which a process was started, by its directory in `/proc`, each followed by a zero byte; empty if they
+/// cannot be read. While a process executes a program, the kernel shows none: it is looked at again, `looks` times
 /// at most, of which one search for processes has [`EXEC_LOOKS`]: a process can hide its variables for ever.
 pub(crate) fn environment(process: &Path, looks: &mut u32) -> Vec<u8> {
     loop {
@@ -104,6 +104,7 @@ pub(crate) fn environment(process: &Path, looks: &mut u32) -> Vec<u8> {
     }
 }
 
+/// Repeated looks of one search, for all processes together.
 pub(crate) const EXEC_LOOKS: u32 = 100;
 const EXEC_TICK: Duration = Duration::from_millis(1);
 

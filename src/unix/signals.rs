@@ -421,8 +421,9 @@ mod tests {
         let (mut member, in_it) = sleeper(group.as_raw_nonzero().get());
         let (mut other, elsewhere) = sleeper(0);
         let all = [group, in_it, elsewhere];
-        assert!(outside_of(Some(group), &all).eq([elsewhere]));
-        assert!(outside_of(None, &all).eq(all));
+        let outside: Vec<Pid> = outside_of(Some(group), &all).collect();
+        let of_no_group: Vec<Pid> = outside_of(None, &all).collect();
+        // A check that fails leaves no process.
         signal_all(Some(group), &all, Signal::TERM);
         for child in [&mut leader, &mut member, &mut other] {
             let status = child.wait().unwrap();
@@ -431,5 +432,7 @@ mod tests {
                 Some(15)
             );
         }
+        assert_eq!(outside, [elsewhere]);
+        assert_eq!(of_no_group, all);
     }
 }
