@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -146,13 +146,24 @@ impl Delta {
         self.end().refuses(code, words)
     }
 
+    /// The program's path: for a name alone, this process would fork, and it is large.
+    fn program(&self) -> PathBuf {
+        let name = Path::new(&self.argv[0]);
+        let path = self.env.iter().find(|(key, _)| key == "PATH");
+        let dirs = path.map_or(OsStr::new(""), |(_, value)| value);
+        let all = std::env::split_paths(dirs).map(|dir| dir.join(name));
+        let mut all = all.filter(|file| name.components().count() == 1 && file.is_file());
+        all.next().unwrap_or_else(|| name.to_owned())
+    }
+
     #[track_caller]
     pub fn spawn(self) -> Running {
         let file = |name| File::create(self.output.join(name)).expect("a file for the output");
         let clone = |file: &File| Stdio::from(file.try_clone().expect("a second handle"));
         file("stderr");
         let stdout = file("stdout");
-        let mut child = Command::new(&self.argv[0])
+        let mut child = Command::new(self.program())
+            .arg0(&self.argv[0])
             .args(&self.argv[1..])
             .env_clear()
             .envs(self.env)
