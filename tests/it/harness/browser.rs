@@ -57,7 +57,11 @@ struct Browser {
     requests: ChildStdin,
     replies: BufReader<ChildStdout>,
     last_id: u64,
-    /// What it has reported since it was asked to open a page.
+    /// Its one page, which shows one document after the other: a new one would cost a second of a processor.
+    page: Option<String>,
+    /// Where the page looks for what is not a file.
+    proxy: TcpListener,
+    /// What it has reported since it was asked to open a document.
     events: Vec<Value>,
 }
 
@@ -78,27 +82,62 @@ impl Browser {
             .args(["--disable-background-networking", "--disable-sync"])
             .args(["--disable-component-update", "--no-pings"])
             .args(["--disable-domain-reliability", "--disable-extensions"])
-            .arg("--disable-default-apps")
+            .args(["--disable-default-apps", "--no-startup-window"])
             .env("TMPDIR", home.parent().expect("a directory"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("a shell");
-        Self {
+        let mut browser = Self {
             requests: child.stdin.take().expect("a pipe"),
             replies: BufReader::new(child.stdout.take().expect("a pipe")),
             last_id: 0,
+            page: None,
+            proxy: TcpListener::bind("127.0.0.1:0").expect("a port"),
             events: Vec::new(),
+        };
+        browser.open_page();
+        browser
+    }
+
+    #[track_caller]
+    fn open_page(&mut self) {
+        let address = self.proxy.local_addr().expect("an address").to_string();
+        let context = json!({"proxyServer": address, "proxyBypassList": "<-loopback>"});
+        let context = self.ask("Target.createBrowserContext", context)["browserContextId"].take();
+        let target = json!({"url": "about:blank", "browserContextId": context});
+        let target = self.ask("Target.createTarget", target)["targetId"].take();
+        let attached = json!({"targetId": target, "flatten": true});
+        let attached = self.ask("Target.attachToTarget", attached);
+        self.page = attached["sessionId"].as_str().map(str::to_owned);
+        for domain in ["Page", "Runtime", "Log", "Network"] {
+            self.ask(&format!("{domain}.enable"), json!({}));
+        }
+        self.ask("Page.setLifecycleEventsEnabled", json!({"enabled": true}));
+    }
+
+    /// Puts a document into the page, and waits until it is read.
+    #[track_caller]
+    fn load(&mut self, url: &str) {
+        self.events.clear();
+        let loader = self.ask("Page.navigate", json!({"url": url}))["loaderId"].take();
+        let is_read = |event: &Value| {
+            let event = &event["params"];
+            event["loaderId"] == loader && event["name"] == "DOMContentLoaded"
+        };
+        while !self.events.iter().any(is_read) {
+            let event = self.read();
+            self.events.push(event);
         }
     }
 
-    /// The result of a command to the browser, or to a page. Events that come meanwhile are kept.
+    /// The result of a command to the page, or to the browser before there is one. Events that come meanwhile are kept.
     #[track_caller]
-    fn ask(&mut self, session: Option<&str>, method: &str, params: Value) -> Value {
+    fn ask(&mut self, method: &str, params: Value) -> Value {
         self.last_id += 1;
         let mut message = json!({"id": self.last_id, "method": method, "params": params});
-        if let Some(session) = session {
-            message["sessionId"] = session.into();
+        if let Some(session) = &self.page {
+            message["sessionId"] = session.as_str().into();
         }
         write!(self.requests, "{message}\0").expect("the browser is there");
         loop {
@@ -145,36 +184,13 @@ impl Browser {
                 ? setTimeout(() => done(root.outerHTML), 150) : setTimeout(look, 10);
             look();
         })";
-        let proxy = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = proxy.local_addr().expect("an address").to_string();
-        let context = json!({"proxyServer": address, "proxyBypassList": "<-loopback>"});
-        let context =
-            self.ask(None, "Target.createBrowserContext", context)["browserContextId"].take();
-        let target = json!({"url": "about:blank", "browserContextId": context});
-        let target = self.ask(None, "Target.createTarget", target)["targetId"].take();
-        let attached = json!({"targetId": target, "flatten": true});
-        let session = self.ask(None, "Target.attachToTarget", attached)["sessionId"].take();
-        let session = session.as_str();
-        for domain in ["Page", "Runtime", "Log", "Network"] {
-            self.ask(session, &format!("{domain}.enable"), json!({}));
-        }
-        self.events.clear();
-        self.ask(session, "Page.navigate", json!({"url": url}));
-        while self.reported("Page.domContentEventFired").next().is_none() {
-            let event = self.read();
-            self.events.push(event);
-        }
+        self.load(url);
         let asked = json!({"expression": DOCUMENT, "awaitPromise": true});
-        let dom = self.ask(session, "Runtime.evaluate", asked);
+        let dom = self.ask("Runtime.evaluate", asked);
         let dom = dom["result"]["value"]
             .as_str()
             .expect("a document")
             .to_owned();
-        self.ask(
-            None,
-            "Target.disposeBrowserContext",
-            json!({"browserContextId": context}),
-        );
         let asked = self.reported("Network.requestWillBeSent");
         let urls = asked.filter_map(|event| event["params"]["request"]["url"].as_str());
         let is_local = |url: &&str| ["file:", "data:"].iter().any(|it| url.starts_with(it));
@@ -185,11 +201,15 @@ impl Browser {
             "Log.entryAdded",
         ];
         let said = said.into_iter().flat_map(|method| self.reported(method));
-        Opened {
+        let mut opened = Opened {
             dom,
             console: said.map(Value::to_string).collect(),
-            requests: asked.chain(asked_of(&proxy)).collect(),
-        }
+            requests: asked.collect(),
+        };
+        // Closes it, so that the next one is read also if it is the same file.
+        self.load("about:blank");
+        opened.requests.append(&mut asked_of(&self.proxy));
+        opened
     }
 
     fn reported<'e>(&'e self, method: &'static str) -> impl Iterator<Item = &'e Value> {
