@@ -95,7 +95,7 @@ fn a_file_that_takes_too_long_to_read_is_a_timeout_of_the_node() {
     let world = World::new();
     chain(
         &world,
-        &format!("shell: '{SPARSE}', outputs: [big], timeout_ms: 5000"),
+        &format!("shell: '{SPARSE}', outputs: [big], timeout_ms: 3000"),
     );
     let object = run(&world).json().exits(1).object();
     let error = &object["error"];

@@ -157,7 +157,7 @@ fn no_whole_answer_takes_more_than_64_mb_beyond_its_size() {
             ),
             (
                 "deep nesting",
-                format!("{}{}", long("[", 7_000_000), long("]", 7_000_000)),
+                format!("{}{}", long("[", 3_500_000), long("]", 3_500_000)),
             ),
             (
                 "half characters",
@@ -230,11 +230,11 @@ fn no_stream_takes_more_than_64_mb_beyond_its_size() {
             ),
             (
                 "many members",
-                numbered(200_000, |n| chunk_of(&format!(r#"{{"k{n}":0}}"#))),
+                numbered(100_000, |n| chunk_of(&format!(r#"{{"k{n}":0}}"#))),
             ),
             (
                 "many calls",
-                numbered(200_000, |n| {
+                numbered(100_000, |n| {
                     chunk_of(&format!(r#"{{"tool_calls":[{{"index":{n}}}]}}"#))
                 }),
             ),
@@ -252,7 +252,7 @@ fn no_stream_takes_more_than_64_mb_beyond_its_size() {
                 "a long text",
                 long(
                     &chunk_of(&format!(r#"{{"content":"{}"}}"#, "x".repeat(1000))),
-                    20_000_000,
+                    12_000_000,
                 ),
             ),
         ],
@@ -263,7 +263,7 @@ fn no_stream_takes_more_than_64_mb_beyond_its_size() {
         &[(
             "many blocks",
             event(r#"{"type":"message_start","message":{}}"#)
-                + &numbered(200_000, |n| {
+                + &numbered(100_000, |n| {
                     event(&format!(
                         r#"{{"type":"content_block_start","index":{n},"content_block":{{}}}}"#
                     ))
@@ -278,7 +278,7 @@ fn no_stream_takes_more_than_64_mb_beyond_its_size() {
                 "many items",
                 long(
                     &event(r#"{"type":"response.output_item.done","item":{}}"#),
-                    15_000_000,
+                    8_000_000,
                 ),
             ),
             (
