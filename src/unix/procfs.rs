@@ -9,8 +9,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A bit for each signal that this process ignores, from the lowest for signal 1; None without
-/// `/proc`.
+/// A bit for each signal that this process ignores, from the lowest for signal 1; none without `/proc`.
 pub(crate) fn ignored_signals() -> u64 {
     let mut status = [0; 4096];
     let read = fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
@@ -69,11 +68,12 @@ pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<
         let environ = environment(&entry.path(), &mut looks);
         let mut carried: Vec<usize> = environ
             .split(|byte| *byte == 0)
-            .filter_map(|variable| {
+            .find_map(|variable| {
                 variable
                     .strip_prefix(CALL_ID.as_bytes())?
                     .strip_prefix(b"=")
             })
+            .into_iter()
             .flat_map(calls_around)
             .flat_map(|call_id| by_call.get(call_id).into_iter().flatten().copied())
             .filter(|at| Some(*at) != in_group)
@@ -91,11 +91,17 @@ pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<
 }
 
 /// The variables with which a process was started, by its directory in `/proc`, each followed by a zero byte; empty if they
-/// cannot be read. While a process executes a program, the kernel shows none: it is looked at again, `looks` times
+/// cannot be read. A process can declare any memory of its own to be its variables: what is beyond [`MOST_VARIABLES`] is
+/// not read. While a process executes a program, the kernel shows none: it is looked at again, `looks` times
 /// at most, of which one search for processes has [`EXEC_LOOKS`]: a process can hide its variables for ever.
 pub(crate) fn environment(process: &Path, looks: &mut u32) -> Vec<u8> {
     loop {
-        let environ = fs::read(process.join("environ")).unwrap_or_default();
+        let mut environ = Vec::new();
+        let file = fs::File::open(process.join("environ"));
+        let read = file.and_then(|file| file.take(MOST_VARIABLES).read_to_end(&mut environ));
+        if read.is_err() {
+            environ.clear();
+        }
         if !environ.is_empty() || *looks == 0 || !is_executing(process) {
             return environ;
         }
@@ -104,6 +110,9 @@ pub(crate) fn environment(process: &Path, looks: &mut u32) -> Vec<u8> {
     }
 }
 
+/// In bytes; Linux starts no program with more.
+const MOST_VARIABLES: u64 = 6 << 20;
+
 /// Repeated looks of one search, for all processes together.
 pub(crate) const EXEC_LOOKS: u32 = 100;
 const EXEC_TICK: Duration = Duration::from_millis(1);
@@ -111,7 +120,9 @@ const EXEC_TICK: Duration = Duration::from_millis(1);
 /// True if a process has a program, which a kernel thread has not, but no arguments yet.
 fn is_executing(process: &Path) -> bool {
     fs::read_link(process.join("exe")).is_ok()
-        && fs::read(process.join("cmdline")).is_ok_and(|words| words.is_empty())
+        && fs::File::open(process.join("cmdline"))
+            .and_then(|mut words| words.read(&mut [0]))
+            .is_ok_and(|read| read == 0)
 }
 
 /// Processes and their descendants, each behind its parent.
@@ -164,11 +175,17 @@ pub(crate) fn process_name(pid: u32) -> Option<String> {
     lives.then(|| format!("{pid}.{began}"))
 }
 
-/// A call's id, and those of the calls around it.
+/// A call's id, and those of the calls around it. Any process can carry a text with 100,000 dots for an id: what is longer
+/// than [`LONGEST_ID`] is none.
 pub(crate) fn calls_around(id: &[u8]) -> impl Iterator<Item = &[u8]> {
     let dots = memchr::memchr_iter(b'.', id);
-    dots.chain([id.len()]).map(|end| &id[..end])
+    let ends = dots.chain([id.len()]);
+    ends.take_while(|end| *end <= LONGEST_ID)
+        .map(|end| &id[..end])
 }
+
+/// In bytes: a hundred calls within each other.
+const LONGEST_ID: usize = 4096;
 
 /// The names in a directory that are numbers: processes, or a process's descriptors.
 pub(crate) fn numbers_in(dir: &str) -> Vec<i32> {
@@ -278,6 +295,22 @@ mod tests {
         fs::remove_file(dir.join("exe")).unwrap();
         assert!(!is_executing(&dir));
         fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn of_variables_without_an_end_and_of_an_id_full_of_dots_little_is_looked_at() {
+        let dir = std::env::temp_dir().join(format!("delta-large-{}", std::process::id()));
+        fs::create_dir(&dir).unwrap();
+        let large = fs::File::create(dir.join("environ")).unwrap();
+        large.set_len(1 << 40).unwrap();
+        let read = environment(&dir, &mut 0);
+        assert_eq!(read.len() as u64, MOST_VARIABLES);
+        fs::remove_dir_all(&dir).unwrap();
+        let dots = [b'.'; 100_000];
+        let looked_at: usize = calls_around(&dots).map(<[u8]>::len).sum();
+        assert!(looked_at < LONGEST_ID * LONGEST_ID, "{looked_at} bytes");
+        let nested: Vec<&[u8]> = calls_around(b"a.b").collect();
+        assert_eq!(nested, [b"a".as_slice(), b"a.b"]);
     }
 
     #[test]
