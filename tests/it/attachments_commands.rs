@@ -90,6 +90,16 @@ fn a_dry_run_prints_the_bytes_of_the_pictures_that_would_be_sent() {
     assert_eq!(shown.count(), 5);
     let linked = format!("/io/blobs/{}", sha256(&pictures[5]));
     assert!(page.contains(&linked) && !page.contains(&sha256(&pictures[4])));
+    // A picture of another size than the record says is none of them.
+    let journal = world.latest().path("journal.jsonl");
+    let mut forged = fs::read_to_string(&journal).unwrap();
+    for picture in &pictures {
+        forged = forged.replace(&format!("\"bytes\":{}", picture.len()), "\"bytes\":1");
+    }
+    assert!(forged.contains("\"bytes\":1,") || forged.contains("\"bytes\":1}"));
+    fs::write(&journal, forged).unwrap();
+    let page = world.delta(["report", "-w", "ws"]).exits(0).stdout;
+    assert!(page.len() < 1_000_000, "{} bytes", page.len());
 }
 
 #[test]

@@ -128,6 +128,7 @@ impl Blobs {
     pub(crate) fn read(&self, attachment: &Attachment) -> Option<Vec<u8>> {
         let file = self.file(&attachment.sha256)?;
         let bytes = files::read_limited(file, LARGEST).ok()?;
-        (sha256(&bytes) == attachment.sha256).then_some(bytes)
+        let is_it = bytes.len() as u64 == attachment.bytes && sha256(&bytes) == attachment.sha256;
+        is_it.then_some(bytes)
     }
 }
