@@ -687,6 +687,42 @@ fn a_model_that_is_down_for_a_summary_ends_the_run_and_the_same_command_tries_ag
 }
 
 #[test]
+fn a_budget_that_a_summary_uses_up_ends_the_run_and_a_larger_one_goes_on_with_the_summary() {
+    let started = |budget: &str| {
+        let world = world_of(Api::Chat)
+            .llm("window: 4000")
+            .top(&format!("compact: {{}}\n{budget}"));
+        let service = Service {
+            output: 900,
+            steps: 15,
+            ..Service::new(Api::Chat, 4000)
+        };
+        let heard = service.serve(&world);
+        (world, heard)
+    };
+    let (free, heard_free) = started("");
+    free.run(TASK).exits(0);
+    let journal = free.latest().journal();
+    let before = journal.iter().take_while(|it| it["type"] != "COMPACTION");
+    let thoughts: Vec<u64> = before
+        .filter_map(|it| it["usage"]["total_tokens"].as_u64())
+        .collect();
+    let used: u64 = thoughts.iter().sum();
+
+    let (world, heard) = started(&format!("budget: {{tokens: {}}}", used + 1));
+    for _ in 0..2 {
+        world.run(TASK).exits(4);
+        assert_eq!(world.latest().ending().1.as_deref(), Some("budget"));
+        assert_eq!(world.server.requests().len(), thoughts.len() + 1);
+        assert_eq!(compactions(&world).len(), 1);
+    }
+    let larger = ["--budget", "tokens=1000000"];
+    world.run(TASK).args(larger).exits(0).prints("done\n");
+    let summaries = |heard: &Mutex<Heard>| heard.lock().unwrap().summaries;
+    assert_eq!(summaries(&heard), summaries(&heard_free));
+}
+
+#[test]
 fn a_signal_during_a_summary_ends_the_run_and_the_same_command_tries_again() {
     let begin = |holds: bool| {
         let world = world_of(Api::Chat).llm("window: 4000").top("compact: {}");
@@ -1153,6 +1189,19 @@ fn each_service_gives_the_window_in_its_own_place() {
             .map(|path| format!("GET {path} HTTP/1.1"))
             .collect();
         assert_eq!(looks, lines);
+    }
+}
+
+#[test]
+fn a_list_of_models_above_4_mb_says_nothing_of_the_window() {
+    for (length, is_read) in [(3_900_000, true), (4_200_000, false)] {
+        let world = world_of(Api::Chat).top("compact: {}");
+        let entry = json!({"id": "scripted", "max_model_len": 4000});
+        let others = "x".repeat(length);
+        world.server.lists(json!({"data": [entry], "x": others}));
+        Service::new(Api::Chat, 100_000).serve(&world);
+        world.run(TASK).exits(0).prints("done\n");
+        assert_eq!(!compactions(&world).is_empty(), is_read, "{length} bytes");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The models that are asked in place of one that fails, and what never reaches them.
 
-use crate::harness::services::{Said, reply};
+use crate::harness::services::{Api, Said, reply};
 use crate::harness::*;
 use serde_json::{Value, json};
 
@@ -8,12 +8,16 @@ const NOTE: &str = "- {name: note, shell: 'echo did >> ../log'}";
 
 /// A world with another server, which is asked when the first fails.
 fn with_other(more: &str) -> (World, Server) {
+    with_other_and("max_retries: 0", more)
+}
+
+fn with_other_and(llm: &str, more: &str) -> (World, Server) {
     let other = Server::start();
     other.may_stay_unasked();
     let entry = format!("{{model: second, base_url: '{}'{more}}}", other.url());
     let world = World::with_tools(NOTE);
     let url = world.server.url();
-    let llm = format!("base_url: {url}\nmax_retries: 0\nfallback: [{entry}]");
+    let llm = format!("base_url: {url}\n{llm}\nfallback: [{entry}]");
     (world.llm(&llm), other)
 }
 
@@ -64,6 +68,32 @@ fn an_outage_and_a_quota_lead_to_the_next_model_in_the_same_iteration() {
         let log = world.delta(["log", "-w", "ws"]).exits(0);
         assert!(String::from_utf8_lossy(&log.stdout).contains("-> second at http://"));
     }
+}
+
+#[test]
+fn an_entry_inherits_the_time_the_retries_and_the_form_of_answers() {
+    let of_the_chain = "max_retries: 1\ntimeout_ms: 4000\nstream: true";
+    let (world, other) = with_other_and(of_the_chain, "");
+    world.model_says([quota()]);
+    // The first answer is not waited for any longer, and is asked for again.
+    let done = Said {
+        text: "done".to_owned(),
+        ..Said::default()
+    };
+    let streamed = Reply::of(move |received| reply(Api::Chat, received, &done));
+    other.says([text("never heard").held(), streamed]);
+    world.run("go").exits(0).prints("done\n");
+    let asked = other.requests();
+    assert_eq!(asked.len(), 2);
+    assert!(asked.iter().all(|it| it.json()["stream"] == true));
+    // What it says itself counts.
+    let (world, other) = with_other_and(of_the_chain, ", max_retries: 0, stream: false");
+    world.model_says([quota()]);
+    other.says([Reply::error(503, "down")]);
+    world.run("go").exits(75);
+    let asked = other.requests();
+    assert_eq!(asked.len(), 1);
+    assert_ne!(asked[0].json()["stream"], true);
 }
 
 #[test]
