@@ -9,6 +9,7 @@ use crate::unix::files;
 use crate::unix::procfs;
 use crate::unix::signals::Signals;
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
 use std::path::Path;
 
 /// Terminates what runs in a session. Background processes get SIGHUP, as when a terminal is closed.
@@ -30,7 +31,11 @@ pub(crate) fn remove_sessions(store: &SessionStore, signals: &Signals) -> Result
     store.refuse_foreign()?;
     let mut removed = Vec::new();
     for session in store.list_sessions()? {
-        if session.is_begun() && store.is_foreign(&session)? {
+        if store.is_foreign(&session)? {
+            // One with nothing in it is of a start that was cut short before its stamp.
+            if fs::remove_dir(session.dir()).is_ok() {
+                removed.push(session.id.as_str().to_owned());
+            }
             continue;
         }
         // A session whose start was cut short has no lock, and nothing runs in it.

@@ -240,6 +240,27 @@ fn a_session_that_was_put_among_ones_own_is_not_run() {
 }
 
 #[test]
+fn cleanup_leaves_foreign_sessions_alone_that_have_no_metadata() {
+    let place = Place::new();
+    let own = place.start(&["bash"]);
+    // A start of one's own that was cut short.
+    let cut_short = place.start(&["bash"]);
+    fs::remove_file(cut_short.dir().join("metadata.json")).unwrap();
+    let sessions = place.path(".sessions");
+    for name in ["sess_victim/data", "sess_dangling"] {
+        fs::create_dir_all(sessions.join(name)).unwrap();
+    }
+    fs::write(sessions.join("sess_victim/data/file"), "kept").unwrap();
+    symlink("nowhere", sessions.join("sess_dangling/metadata.json")).unwrap();
+    let removed = json(&place.run(&["cleanup"]));
+    let mut expected = [&*own.id, &*cut_short.id];
+    expected.sort_unstable();
+    assert_eq!(removed["removed"], serde_json::json!(expected));
+    assert!(sessions.join("sess_victim/data/file").exists());
+    assert!(sessions.join("sess_dangling").exists());
+}
+
+#[test]
 fn a_link_in_the_place_of_the_sessions_directory_is_foreign_for_good() {
     let (place, other) = (Place::new(), Place::new());
     let session = other.start(&["bash"]);
