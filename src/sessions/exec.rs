@@ -7,7 +7,7 @@ use crate::sessions::interpreter::{nearest_dir, new_call_id, output_paths, run_p
 use crate::sessions::lock::{SessionLock, WhenBusy};
 use crate::sessions::saved_state::{read_saved_state, remove_keys};
 use crate::sessions::scripts;
-use crate::sessions::session::{Session, SessionMetadata, SessionStatus};
+use crate::sessions::session::{LARGEST_STATE, Session, SessionMetadata, SessionStatus};
 use crate::sessions::shell::{CommandSetup, ShellKind, exec_environment};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
@@ -90,12 +90,13 @@ fn run_text(
     if afresh {
         notes.push(DAMAGED.to_owned());
     }
-    let functions = session.read_file("functions.sh").unwrap_or_default();
+    let state = |name| session.read_file(name, LARGEST_STATE).unwrap_or_default();
+    let functions = state("functions.sh");
     let setup = CommandSetup {
         dir,
         afresh,
         hide_trap: scripts::needs_trap(metadata.kind, &[text, &functions]),
-        aliases: &session.read_file("aliases.txt").unwrap_or_default(),
+        aliases: &state("aliases.txt"),
     };
     write_scripts(session, metadata.kind, text, setup)?;
     let (stdout, stderr) = next_output_paths(session, metadata);
@@ -188,7 +189,8 @@ const LEFTOVERS: &str = "an earlier command was still running, because its delta
     it has been terminated, and its state is lost";
 
 const NO_STATE: &str = "the shell ended without saving its state (it was killed, replaced by exec, \
-    or its EXIT trap was replaced): directory, variables and functions are those from before";
+    its EXIT trap was replaced, or a part of the state is larger than 256 MiB): directory, variables and \
+    functions are those from before";
 
 const TRAP_UNFINISHED: &str = "the EXIT trap was ended before its last command, or was set by a sourced file, \
     by \\trap or by command trap: its changes are not saved";

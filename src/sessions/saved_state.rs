@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::sessions::secrets::ApiKeys;
-use crate::sessions::session::Session;
+use crate::sessions::session::{LARGEST_STATE, Session};
 use crate::sessions::shell::{ANY_STATE, BASH_TRAILER, POSIX_TRAILER, ShellKind, UNFINISHED};
 use crate::unix::files;
 use std::borrow::Cow;
@@ -47,6 +47,9 @@ pub(crate) fn read_saved_state(session: &Session, dir: &str) -> Option<SavedStat
     let tail = |name: &str| {
         let file = files::open_regular(&session.path(dir).join(name)).ok()?;
         let len = file.metadata().ok()?.len();
+        if len > LARGEST_STATE {
+            return None;
+        }
         let part = len.min(TRAILER_LEN);
         files::read_part(&file, len - part, part as usize).ok()
     };
@@ -60,14 +63,19 @@ pub(crate) fn read_saved_state(session: &Session, dir: &str) -> Option<SavedStat
 pub(crate) fn remove_keys<'t>(session: &Session, text: &'t [u8]) -> Result<Cow<'t, [u8]>> {
     let keys = ApiKeys::from_environment();
     for name in ANY_STATE.map(|name| format!("next/{name}")) {
-        let printed = session.read_file(&name).unwrap_or_default();
+        let path = session.path(&name);
+        if path.metadata().is_ok_and(|meta| meta.len() > LARGEST_STATE) {
+            // What is not looked at is not kept.
+            files::remove(&path)?;
+        }
+        let printed = session.read_file(&name, LARGEST_STATE).unwrap_or_default();
         let kept = if name.ends_with("env.sh") {
             keys.redact_variables(&printed)
         } else {
             keys.redact(&printed)
         };
         if let Some(kept) = kept {
-            files::replace(&session.path(&name), &kept)?;
+            files::replace(&path, &kept)?;
         }
     }
     Ok(match keys.redact(text) {

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt::{self, Display};
 use std::fs;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -48,6 +48,12 @@ const COMMIT: &str = "commit";
 /// The places of the metadata, in the order of looking: for an instant, while the new one replaces the old,
 /// `next/` has the only one.
 const METADATA: [&str; 3] = ["metadata.json", "next/metadata.json", "metadata.json"];
+
+/// The largest metadata: they hold the words of a command line twice, and Linux takes 6 MiB of those at most.
+const LARGEST_METADATA: u64 = 16 << 20;
+
+/// The largest file of a state, and the largest text of a command.
+pub(crate) const LARGEST_STATE: u64 = files::LARGEST_INPUT;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -121,17 +127,17 @@ impl Session {
         METADATA.iter().any(|place| self.path(place).exists())
     }
 
-    /// The content of a regular file; neither a link nor a pipe is opened.
-    pub(crate) fn read_file(&self, name: &str) -> Result<Vec<u8>> {
+    /// The content of a regular file of at most `limit` bytes; neither a link nor a pipe is opened.
+    pub(crate) fn read_file(&self, name: &str, limit: u64) -> Result<Vec<u8>> {
         let path = self.path(name);
-        let mut bytes = Vec::new();
-        let read = files::open_regular(&path)?.read_to_end(&mut bytes);
-        read.at("read", &path).map(|_| bytes)
+        let file = files::open_regular(&path)?;
+        files::read_limited(file, limit).at("read", &path)
     }
 
     pub(crate) fn read_metadata(&self) -> Result<SessionMetadata> {
-        let found = METADATA.iter().find_map(|place| self.read_file(place).ok());
-        let text = found.map_or_else(|| self.read_file(METADATA[0]), Ok)?;
+        let read = |place: &&str| self.read_file(place, LARGEST_METADATA);
+        let found = METADATA.iter().find_map(|place| read(place).ok());
+        let text = found.map_or_else(|| read(&METADATA[0]), Ok)?;
         let damaged = |e| {
             let path = self.path(METADATA[0]);
             Error::failure(format!("{}: {}", path.display(), json::parser_message(&e)))
@@ -141,7 +147,7 @@ impl Session {
 
     /// The working directory that a file names.
     pub(crate) fn read_work_dir(&self, file: &str) -> Option<PathBuf> {
-        let mut bytes = self.read_file(file).ok()?;
+        let mut bytes = self.read_file(file, LARGEST_METADATA).ok()?;
         bytes.pop_if(|last| *last == b'\n');
         (!bytes.is_empty()).then(|| OsString::from_vec(bytes).into())
     }
@@ -149,7 +155,8 @@ impl Session {
     /// Writes a file for the next command; it need not outlive a crash.
     pub(crate) fn rewrite_file(&self, name: &str, bytes: &[u8]) -> Result<()> {
         let path = self.path(name);
-        if self.read_file(name).is_ok_and(|old| old == bytes) {
+        let old = self.read_file(name, bytes.len() as u64);
+        if old.is_ok_and(|old| old == bytes) {
             return Ok(());
         }
         files::remove(&path)?;

@@ -261,6 +261,60 @@ fn cleanup_leaves_foreign_sessions_alone_that_have_no_metadata() {
 }
 
 #[test]
+fn files_of_a_session_that_are_too_large_are_not_read() {
+    let place = Place::new();
+    let sparse = |path: &Path| {
+        let file = fs::OpenOptions::new().append(true).create(true).open(path);
+        file.unwrap().set_len(2 << 30).unwrap();
+    };
+    let limited = |args: &[&str]| {
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -v 400000; exec \"$0\" \"$@\"", BIN]);
+        command.args(args).current_dir(&place.dir).output().unwrap()
+    };
+    let session = place.start(&["bash"]);
+    session.says("export X=1; f() { echo f; }");
+    for name in ["command", "boot.sh", "functions.sh"] {
+        let path = session.dir().join(name);
+        sparse(&path);
+        let result = json(&limited(&["exec", &session.id, "echo ran"]));
+        assert_eq!(result["stdout"], "ran\n", "{name}: {result}");
+    }
+    // What a command makes of its state is not read either.
+    let next = session.dir().join("next/env.sh");
+    let text = format!(
+        "trap 'truncate -s 2G {}' EXIT",
+        quote(next.to_str().unwrap())
+    );
+    let result = json(&limited(&["exec", &session.id, &text]));
+    assert_eq!(result["exit_code"], 0, "{result}");
+    sparse(&session.dir().join("metadata.json"));
+    let error = "is larger than 16 MiB";
+    let listed = json(&limited(&["list"]));
+    assert_eq!(listed[0]["status"], "damaged");
+    assert!(
+        listed[0]["error"].as_str().unwrap().ends_with(error),
+        "{listed}"
+    );
+    for args in [&["exec", &*session.id, ":"][..], &["end", &session.id]] {
+        let said = refused(&limited(args));
+        assert!(said.ends_with(error), "{said}");
+    }
+}
+
+#[test]
+fn a_command_line_of_a_session_may_be_as_long_as_the_system_allows() {
+    let place = Place::new();
+    let session = place.start(&["bash"]);
+    // The metadata of a start with two megabytes of words.
+    let path = session.dir().join("metadata.json");
+    let mut metadata: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    metadata["command"] = "x".repeat(2 << 20).into();
+    fs::write(&path, metadata.to_string()).unwrap();
+    assert_eq!(session.says("echo ran"), "ran\n");
+}
+
+#[test]
 fn a_link_in_the_place_of_the_sessions_directory_is_foreign_for_good() {
     let (place, other) = (Place::new(), Place::new());
     let session = other.start(&["bash"]);
