@@ -52,6 +52,8 @@ pub(crate) fn exec_text(
             "the text contains a NUL byte, which no shell can read",
         ));
     }
+    // One that cannot be written is refused before the text runs.
+    session.open_history()?;
     let found_leftovers = lock.end_leftovers()?;
     session.finish_commit()?;
     let mut report = run_text(session, &mut metadata, &mut lock, text, timeout, signals)?;

@@ -7,7 +7,7 @@ use crate::unix::process;
 use crate::unix::signals::Signals;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Seek, Write};
+use std::io::{Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -41,9 +41,7 @@ impl SessionLock {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).custom_flags(flags);
         let file = options.open(&path).at("open", &path)?;
-        if !file.metadata().at("open", &path)?.is_file() {
-            return Err(io::Error::other("it is not a regular file")).at("open", &path);
-        }
+        files::refuse_shared(&file).at("open", &path)?;
         let mut pause = Duration::from_millis(1);
         loop {
             match file.try_lock() {

@@ -13,7 +13,7 @@ use crate::unix::files;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt::{self, Display};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -163,9 +163,17 @@ impl Session {
         files::write(&path, bytes)
     }
 
+    /// Opens the history to append a line.
+    pub(crate) fn open_history(&self) -> Result<File> {
+        let path = self.path("history.log");
+        let file = files::append(&path)?;
+        files::refuse_shared(&file).at("open", &path)?;
+        Ok(file)
+    }
+
     pub(crate) fn append_history(&self, line: &[u8]) -> Result<()> {
         let path = self.path("history.log");
-        files::append(&path)?.write_all(line).at("write", &path)
+        self.open_history()?.write_all(line).at("write", &path)
     }
 
     /// Creates empty files in `next/`, so that the shell's umask does not decide their mode.

@@ -372,6 +372,16 @@ pub(crate) fn no_directory() -> io::Error {
     io::Error::other("it is a link, or is no directory")
 }
 
+/// Refuses to write to what is no regular file, and to a file that has another name elsewhere.
+pub(crate) fn refuse_shared(file: &File) -> io::Result<()> {
+    let meta = file.metadata()?;
+    match (meta.is_file(), meta.nlink()) {
+        (false, _) => Err(not_regular()),
+        (true, 0 | 1) => Ok(()),
+        _ => Err(io::Error::other("it has another name, as a hard link")),
+    }
+}
+
 /// The error for a directory, a pipe or a device in place of a file.
 pub(crate) fn not_regular() -> io::Error {
     io::Error::other("it is not a regular file")

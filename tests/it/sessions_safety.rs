@@ -303,6 +303,30 @@ fn files_of_a_session_that_are_too_large_are_not_read() {
 }
 
 #[test]
+fn a_file_elsewhere_is_not_written_through_a_hard_link() {
+    for name in ["lock", "history.log"] {
+        let place = Place::new();
+        let session = place.start(&["bash"]);
+        session.says("echo first");
+        let mine = place.path("mine");
+        fs::write(&mine, "kept").unwrap();
+        let path = session.dir().join(name);
+        fs::remove_file(&path).unwrap();
+        fs::hard_link(&mine, &path).unwrap();
+        let said = refused(&session.command(&[], "touch ran").output().unwrap());
+        assert!(
+            said.contains(name) && said.ends_with("as a hard link"),
+            "{said}"
+        );
+        assert_eq!(fs::read_to_string(&mine).unwrap(), "kept");
+        assert!(!place.path("ran").exists());
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "").unwrap();
+        assert_eq!(session.says("echo again"), "again\n");
+    }
+}
+
+#[test]
 fn a_command_line_of_a_session_may_be_as_long_as_the_system_allows() {
     let place = Place::new();
     let session = place.start(&["bash"]);
