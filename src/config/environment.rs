@@ -28,6 +28,9 @@ use crate::unix::process::Variable;
 use programs::decides_what_runs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+
+/// The largest `.env`.
+const LARGEST: u64 = 1 << 20;
 use std::sync::OnceLock;
 
 /// How deep a process is nested in runs; 0 for one that a person started.
@@ -126,8 +129,8 @@ impl Environment {
             seen.push(path.clone());
             let shown = path.display();
             let read = match (origin, workspace) {
-                (Trust::Workspace, Some(root)) => files::read_within(root, &path),
-                _ => files::read_regular(&path).map(Some),
+                (Trust::Workspace, Some(root)) => files::read_within(root, &path, LARGEST),
+                _ => files::read_regular_limited(&path, LARGEST).map(Some),
             };
             let text = match read {
                 Ok(Some(bytes)) => String::from_utf8_lossy(&bytes).into_owned(),

@@ -25,6 +25,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
+/// The largest file of a context source.
+const LARGEST_FILE: u64 = 64 << 20;
+
 /// Builds the requests of one start of the engine.
 pub(crate) struct Builder {
     /// Everything up to the first message.
@@ -249,8 +252,8 @@ fn file_block(
     let root = &ctx.workspace.root;
     let path = root.join(ctx.place(path));
     let read = match path.starts_with(root) && ctx.agent.has_wrapper() {
-        true => files::read_within(root, &path),
-        false => files::read_regular(&path).map(Some),
+        true => files::read_within(root, &path, LARGEST_FILE),
+        false => files::read_regular_limited(&path, LARGEST_FILE).map(Some),
     };
     match read {
         Ok(None) => {

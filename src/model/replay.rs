@@ -4,7 +4,7 @@
 //! and gives no more answers after the first that differs.
 
 use crate::error::{At, Result};
-use crate::record::invocations::Requests;
+use crate::record::invocations::{LARGEST_REQUEST, Requests};
 use crate::record::recording::{
     RecordedCheck, RecordedCompaction, RecordedFallback, RecordedResult, Recording,
     RefusedAttachments,
@@ -119,7 +119,8 @@ impl Playback {
             .io("invocations")
             .join(name)
             .join("response.json");
-        let body = crate::unix::files::read_regular(&path).at("read", &path)?;
+        let body =
+            crate::unix::files::read_regular_limited(&path, LARGEST_REQUEST).at("read", &path)?;
         self.given += 1;
         Ok(PlayedAnswer::Recorded(body))
     }

@@ -161,9 +161,15 @@ pub(crate) struct Extends {
     pub bytes: usize,
 }
 
+/// The largest metadata: they hold all attempts.
+pub(crate) const LARGEST_METADATA: u64 = 16 << 20;
+
+/// The largest request that is read, and the largest answer.
+pub(crate) const LARGEST_REQUEST: u64 = files::LARGEST_INPUT;
+
 /// The metadata of an invocation; none while it is under way, or when its engine died.
 pub(crate) fn metadata(dir: &Path) -> Option<InvocationMetadata> {
-    let text = files::read_regular(&dir.join("metadata.json")).ok()?;
+    let text = files::read_regular_limited(&dir.join("metadata.json"), LARGEST_METADATA).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -181,7 +187,8 @@ impl Invocations {
         let names = in_order(dir)?;
         if let Some(newest) = names.last() {
             let (name, dir) = (newest.clone(), dir.join(newest));
-            let request = files::read_regular(&dir.join("request.json")).ok();
+            let request =
+                files::read_regular_limited(&dir.join("request.json"), LARGEST_REQUEST).ok();
             let record = metadata(&dir).unwrap_or_default();
             if record.open.is_some() && request.is_some() {
                 let begun = Begun {

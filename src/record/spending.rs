@@ -4,7 +4,7 @@
 //! Unaware of models, prices and of who may spend how much. Spent is what was settled, and what was
 //! reserved and never settled: a process that dies between the two has spent the estimate.
 
-use crate::error::{Error, Exit, Result};
+use crate::error::{At, Error, Exit, Result};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -499,18 +499,35 @@ fn run_of(path: &Path) -> String {
 /// It cannot be read, or is not the engine's.
 pub(crate) fn read_tally(path: &Path) -> Result<Option<LedgerTally>> {
     let opened = files::open_unlinked(path);
-    let bytes = match opened.and_then(|file| files::read_limited(file, files::LARGEST)) {
-        Ok(bytes) => bytes,
+    let (file, len) = match opened.and_then(|file| Ok((file.metadata()?.len(), file))) {
+        Ok((len, file)) => (file, len),
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Error::io("read", path, &e)),
     };
-    let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
+    if len > files::LARGEST {
+        return Err(files::too_large(files::LARGEST)).at("read", path);
+    }
     let (run, mut tally) = (run_of(path), LedgerTally::default());
-    for line in bytes[..whole].split_inclusive(|byte| *byte == b'\n') {
-        tally.add(&line[..line.len() - 1], &run).map_err(|why| {
-            let line = tally.lines;
-            Error::failure(format!("{}:{line}: {why}", path.display()))
-        })?;
+    let mut read_to = 0;
+    while read_to < len {
+        let chunk = files::read_part(&file, read_to, CHUNK.min((len - read_to) as usize))
+            .at("read", path)?;
+        let whole = memchr::memrchr(b'\n', &chunk).map_or(0, |at| at + 1);
+        for line in chunk[..whole].split_inclusive(|byte| *byte == b'\n') {
+            tally.add(&line[..line.len() - 1], &run).map_err(|why| {
+                let line = tally.lines;
+                Error::failure(format!("{}:{line}: {why}", path.display()))
+            })?;
+        }
+        read_to += whole as u64;
+        if whole == 0 && chunk.len() == CHUNK {
+            let (path, line) = (path.display(), tally.lines + 1);
+            return Err(Error::failure(format!("{path}:{line}: a line is too long")));
+        }
+        // The rest is a last line without an end.
+        if whole == 0 {
+            break;
+        }
     }
     Ok(Some(tally))
 }

@@ -397,16 +397,21 @@ pub(crate) fn unnamed(bytes: &[u8]) -> io::Result<File> {
 
 /// The content of a regular file.
 pub(crate) fn read_regular(path: &Path) -> io::Result<Vec<u8>> {
-    read_limited(open_readable(path)?, LARGEST)
+    read_regular_limited(path, LARGEST)
 }
 
-/// The content of a file below a directory; none if a link leads out of the directory. What may write there, but not
-/// read everything, could have made it.
-pub(crate) fn read_within(dir: &Path, path: &Path) -> io::Result<Option<Vec<u8>>> {
+/// The content of a regular file of at most `limit` bytes.
+pub(crate) fn read_regular_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_limited(open_readable(path)?, limit)
+}
+
+/// The content of a file of at most `limit` bytes below a directory; none if a link leads out of the directory. What may
+/// write there, but not read everything, could have made it.
+pub(crate) fn read_within(dir: &Path, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let file = open_readable(path)?;
     let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     match real.starts_with(dir.canonicalize()?) {
-        true => read_limited(file, LARGEST).map(Some),
+        true => read_limited(file, limit).map(Some),
         false => Ok(None),
     }
 }
@@ -434,7 +439,12 @@ pub(crate) fn too_large(limit: u64) -> io::Error {
 
 /// The text of a regular file.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    String::from_utf8(read_regular(path)?).map_err(|_| not_utf8())
+    read_text_limited(path, LARGEST)
+}
+
+/// The text of a regular file of at most `limit` bytes.
+pub(crate) fn read_text_limited(path: &Path, limit: u64) -> io::Result<String> {
+    String::from_utf8(read_regular_limited(path, limit)?).map_err(|_| not_utf8())
 }
 
 /// The text of a file, what is not UTF-8 in it as U+FFFD; `None` if there is no such file.

@@ -502,6 +502,83 @@ fn what_is_larger_than_a_journal_can_be_is_not_read() {
     }
 }
 
+/// Makes a file as large as it is not meant to be, without taking room.
+fn blow_up(path: &Path) {
+    let file = fs::OpenOptions::new().append(true).create(true).open(path);
+    file.unwrap().set_len(1200 << 20).unwrap();
+}
+
+#[test]
+fn small_files_that_are_too_large_are_not_read() {
+    let small = "ulimit -v 600000";
+    let run = || {
+        let world = World::with_tools(ECHO);
+        let sources = "sources:\n- {type: file, path: '${CWD}/RULES.md', on_missing: skip}\n- {type: journal}\n";
+        world.write("agent/context.yaml", sources);
+        world.model_says([call("c", "echo", &json!({"words": "one"})), text("done")]);
+        world.run("go").exits(0);
+        world
+    };
+    let more = |world: &World| world.go_on().args(["-m", "more"]).after(small);
+
+    let world = run();
+    blow_up(&world.path("ws/.env"));
+    more(&world).refuses(1, "ws/.env: it is larger than 1 MiB");
+
+    let world = run();
+    blow_up(&world.path("ws/RULES.md"));
+    more(&world)
+        .end()
+        .says("RULES.md: it is larger than 64 MiB");
+
+    let world = run();
+    blow_up(&world.latest().path("executed.json"));
+    world.model_says([text("done")]);
+    more(&world).exits(0).says("executed.json is damaged");
+
+    let world = run();
+    let newest = world.latest().invocations().pop().unwrap();
+    let request = newest.join("request.json");
+    blow_up(&request);
+    let replay = || world.delta(["replay", "-w", "ws", "LATEST"]).after(small);
+    replay()
+        .end()
+        .says("request.json: it is larger than 256 MiB");
+    for command in ["report", "stats"] {
+        world
+            .delta([command, "-w", "ws", "LATEST"])
+            .after(small)
+            .exits(0);
+    }
+    // The next request does not build upon it.
+    world.model_says([text("done")]);
+    more(&world).exits(0);
+
+    let world = run();
+    for invocation in world.latest().invocations() {
+        blow_up(&invocation.join("metadata.json"));
+    }
+    for command in ["report", "stats"] {
+        world
+            .delta([command, "-w", "ws", "LATEST"])
+            .after(small)
+            .exits(0);
+    }
+}
+
+#[test]
+fn a_ledger_that_no_line_ends_in_is_not_read() {
+    let small = "ulimit -v 100000";
+    let world = World::new().top("budget: {tokens: 100000}");
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
+    blow_up(&world.latest().path("spending.jsonl"));
+    let stats = world.delta(["stats", "-w", "ws", "LATEST"]).after(small);
+    stats.end().says("spending.jsonl:3: a line is too long");
+    let list = world.delta(["list-runs", "-r", "ws"]).after(small);
+    list.exits(0).says("the ledger of 1 run cannot be read");
+}
+
 #[test]
 fn a_journal_that_is_no_regular_file_is_refused() {
     for target in ["/dev/zero", "/dev/null", "/proc", "../../../mine"] {

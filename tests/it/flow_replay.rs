@@ -171,6 +171,11 @@ fn a_node_has_the_context_that_it_had_and_no_store_is_written() {
     assert!(stored.lines().count() == 3, "{stored}");
     replay(&world, &["r", "a"]).exits(0);
     assert_eq!(world.read("f/p.jsonl"), stored);
+    let context = Run::latest(&world.path("ws")).path("io/nodes/T1/a/context.json");
+    let file = fs::OpenOptions::new().append(true).open(context).unwrap();
+    file.set_len(1200 << 20).unwrap();
+    let again = replay(&world, &["r", "a"]).after("ulimit -v 900000");
+    again.refuses(1, "context.json: it is larger than 512 MiB");
 }
 
 #[test]

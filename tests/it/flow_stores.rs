@@ -289,3 +289,34 @@ fn a_link_to_a_store_stays_one_and_its_file_keeps_its_mode() {
         .mode();
     assert_eq!(mode & 0o777, 0o660);
 }
+
+#[test]
+fn a_store_that_is_too_large_is_neither_read_nor_appended_to() {
+    let world = crowd("");
+    let path = world.path("f/project.jsonl");
+    let large = |len: u64| {
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(len).unwrap();
+    };
+    large(1200 << 20);
+    for command in [
+        run(&world).args(["--run-id", "r", "-i", "-"]).stdin("1"),
+        memory(&world, &["list", "project", "f"]),
+    ] {
+        let outcome = command.after("ulimit -v 900000").end();
+        outcome.says("project.jsonl: it is larger than 512 MiB");
+    }
+    // What is appended must be readable.
+    large(512 << 20);
+    std::os::unix::fs::FileExt::write_at(
+        &fs::OpenOptions::new().write(true).open(&path).unwrap(),
+        b"\n",
+        (512 << 20) - 1,
+    )
+    .unwrap();
+    let add = memory(&world, &["add", "project", "f", "-m", "more"]);
+    add.after("ulimit -v 300000")
+        .end()
+        .says("project.jsonl: it is larger than 512 MiB");
+    assert_eq!(fs::metadata(&path).unwrap().len(), 512 << 20);
+}

@@ -2,7 +2,7 @@
 //! end of each start of the engine.
 
 use super::Engine;
-use crate::error::{At, Result};
+use crate::error::Result;
 use crate::record::engine_log::Level;
 use crate::text::json;
 use crate::text::shorten::list_names;
@@ -10,6 +10,9 @@ use crate::unix::executed_files::{ExecutedFiles, changed_at};
 use crate::unix::files;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+
+/// The largest state that is read: the search has a limit of its own.
+const LARGEST: u64 = 64 << 20;
 
 fn executed_json(engine: &Engine<'_>) -> PathBuf {
     engine.ctx.run.path.join("executed.json")
@@ -35,8 +38,8 @@ pub(super) fn report_executed_files(engine: &mut Engine<'_>) -> Result<()> {
     let Ok(meta) = path.symlink_metadata() else {
         return Ok(());
     };
-    let text = files::read_text(&path).at("read", &path);
-    let Some(before) = text.as_deref().ok().and_then(remembered) else {
+    let text = files::read_regular_limited(&path, LARGEST);
+    let Some(before) = text.ok().and_then(|text| remembered(&text)) else {
         let path = path.display();
         let text =
             format!("{path} is damaged: what changed that other programs execute is not known");
@@ -56,8 +59,8 @@ pub(super) fn report_executed_files(engine: &mut Engine<'_>) -> Result<()> {
     engine.log.record_note(Level::Warn, &text)
 }
 
-fn remembered(text: &str) -> Option<ExecutedFiles> {
-    let state: Value = serde_json::from_str(text).ok()?;
+fn remembered(text: &[u8]) -> Option<ExecutedFiles> {
+    let state: Value = serde_json::from_slice(text).ok()?;
     let prints = state.get("files")?.as_object()?.iter();
     let prints = prints.map(|(path, print)| Some((path.clone(), print.as_str()?.to_owned())));
     Some(ExecutedFiles {

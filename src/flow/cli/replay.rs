@@ -8,8 +8,9 @@ use super::basis::{self, RecordedBasis};
 use super::check;
 use crate::engine::account;
 use crate::engine::run_context::{self, RunContext};
-use crate::error::{Error, Exit, Result, may_fail};
+use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::flow::PROGRAM;
+use crate::flow::context::store::LARGEST_STORE;
 use crate::flow::engine::answered::AnsweredSteps;
 use crate::flow::engine::inputs::Inputs;
 use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, Need, RunPlace, SuspendedStep};
@@ -37,6 +38,7 @@ use crate::unix::trees;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -227,7 +229,11 @@ impl Replayer<'_> {
         let found = task.and_then(|task| task.steps.iter().rfind(|it| it.node == step.node));
         let records = found.and_then(|step| step.records.last());
         let path = records.map(|records| self.run.path.join(records).join("context.json"));
-        Ok(path.and_then(|path| files::read_text(&path).ok()))
+        let Some(path) = path else { return Ok(None) };
+        match files::read_text_limited(&path, LARGEST_STORE) {
+            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+            text => text.map(Some).at("read", &path),
+        }
     }
 
     /// Lets an engine work on a new run of the same name. Returns how its steps ended, and those that wait; none if

@@ -14,9 +14,12 @@ use crate::unix::signals::Signals;
 use rustix::fs::OFlags;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+/// The largest store: what the largest output of a node becomes has room in it.
+pub(crate) const LARGEST_STORE: u64 = 2 * files::LARGEST_INPUT;
 
 /// A store that is a file.
 #[derive(Clone, Debug)]
@@ -40,11 +43,10 @@ impl StoreFile {
     /// # Errors
     /// A line is no item, or the system's.
     pub(crate) fn items(&self, signals: &Signals) -> Result<Vec<MemoryItem>> {
-        let Some(mut file) = self.lock(LockMode::Shared, signals)? else {
+        let Some(file) = self.lock(LockMode::Shared, signals)? else {
             return Ok(Vec::new());
         };
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).at("read", &self.path)?;
+        let bytes = files::read_limited(file, LARGEST_STORE).at("read", &self.path)?;
         let mut items = parse_items(&bytes, &self.path)?;
         self.forget_oldest(&mut items);
         Ok(items)
@@ -68,7 +70,9 @@ impl StoreFile {
         // The end is checked: its writer may have died.
         let ends = files::read_part(&file, len.saturating_sub(1), 1).at("read", &self.path)?;
         if once || self.max_items.is_some() || ends != b"\n" {
-            file.read_to_end(&mut bytes).at("read", &self.path)?;
+            let read = file.try_clone();
+            let read = read.and_then(|file| files::read_limited(file, LARGEST_STORE));
+            bytes = read.at("read", &self.path)?;
         }
         let mut known = parse_items(&bytes, &self.path)?;
         let there: HashSet<&str> = known.iter().map(|item| item.id.as_str()).collect();
@@ -89,6 +93,7 @@ impl StoreFile {
             None if !bytes.is_empty() && !bytes.ends_with(b"\n") => lines.insert(0, b'\n'),
             None => {}
         }
+        check_length(whole.saturating_add(lines.len() as u64)).at("append to", &self.path)?;
         if whole < len {
             file.set_len(whole).at("cut", &self.path)?;
         }
@@ -105,7 +110,9 @@ impl StoreFile {
         // A link stays one.
         let path = fs::canonicalize(&self.path).at("resolve", &self.path)?;
         let permissions = old.metadata().at("read", &path)?.permissions();
-        files::replace(&path, &item::item_lines(items))?;
+        let lines = item::item_lines(items);
+        check_length(lines.len() as u64).at("write", &path)?;
+        files::replace(&path, &lines)?;
         fs::set_permissions(&path, permissions).at("write", &path)?;
         let new = File::open(&path).at("open", &path)?;
         new.sync_all().at("sync", &path)
@@ -153,6 +160,14 @@ impl StoreFile {
                 _ => {}
             }
         }
+    }
+}
+
+/// What is written must be readable.
+fn check_length(len: u64) -> io::Result<()> {
+    match len > LARGEST_STORE {
+        true => Err(files::too_large(LARGEST_STORE)),
+        false => Ok(()),
     }
 }
 

@@ -11,6 +11,7 @@ use super::{Need, RunPlace, SuspendedStep};
 use crate::error::{At, Error, Result};
 use crate::flow::context::recall::find_lacking;
 use crate::flow::context::select::AssembledContext;
+use crate::flow::context::store::LARGEST_STORE;
 use crate::flow::graph::{
     Failure, FailureCode, NodeIx, Payload, Role, StepRef, choose_route, edge_names, edge_words,
 };
@@ -188,7 +189,7 @@ pub(super) fn send_back(
     }
     // The context of its first answer.
     let path = io.join("context.json");
-    let context = std::fs::read_to_string(&path).at("read", &path)?;
+    let context = files::read_text_limited(&path, LARGEST_STORE).at("read", &path)?;
     let again = match flow.schema_out(step.node) {
         Some(_) => "Answer again, with the whole JSON value and nothing else.",
         None => "Answer again.",

@@ -8,6 +8,7 @@ use super::programs::{ActiveProgram, ProgramRole, StepLook};
 use super::{FlowEngine, SuspendedStep};
 use crate::engine::later::{self, ChosenTimes, ENDED_BADLY, NOT_YET};
 use crate::error::Result;
+use crate::flow::context::store::LARGEST_STORE;
 use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
 use crate::flow::manifest::fill;
 use crate::flow::record::attempt::{self, LOOK, PrintedOutput};
@@ -99,7 +100,8 @@ pub(super) fn look(engine: &mut FlowEngine<'_>, beginning: &BeginningStep) -> Re
     let dir = place.task_dir(step)?;
     let argv = fill(&rule.check, &flow.home, &dir);
     let context = Path::new(&deferred.reference).join("context.json");
-    let context = files::read_text_below(&place.run.path, &context).ok();
+    let context = files::read_below(&place.run.path, &context, LARGEST_STORE).ok();
+    let context = context.and_then(|bytes| String::from_utf8(bytes).ok());
     let text = text_of(&beginning.input, settings.input);
     let given = ProgramInput {
         argv: [engine.options.launch.clone(), argv].concat(),

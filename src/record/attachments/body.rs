@@ -17,6 +17,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+/// The largest list of places.
+const LARGEST_PLACES: u64 = 1 << 20;
+
 /// Precedes the digest in place of the base64 of a blob.
 pub(crate) const MARK: &str = "$blob:";
 
@@ -69,7 +72,7 @@ pub(crate) fn write_places(dir: &Path, gaps: &[Gap]) -> Result<()> {
 /// They cannot be read, or a blob is gone: its length is not known then.
 pub(crate) fn read_places(dir: &Path, len: usize) -> Result<Vec<Gap>> {
     let path = dir.join(PLACES);
-    let text = match files::read_regular(&path) {
+    let text = match files::read_regular_limited(&path, LARGEST_PLACES) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         text => text.at("read", &path)?,
     };

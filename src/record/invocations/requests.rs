@@ -1,5 +1,6 @@
 //! Requests read back, kept whole or as an addition to the one before.
 
+use super::LARGEST_REQUEST;
 use crate::error::{At, Error, Result};
 use crate::record::attachments::blobs::Blobs;
 use crate::record::attachments::body::{Body, read_places, with_marks};
@@ -89,7 +90,7 @@ impl Requests {
                 break bytes;
             }
             let path = entry.join("request.tail.json");
-            let text = files::read_regular(&path).at("read", &path)?;
+            let text = files::read_regular_limited(&path, LARGEST_REQUEST).at("read", &path)?;
             let tail: RequestTail = serde_json::from_slice(&text).map_err(|e| {
                 Error::failure(format!("{}: {}", path.display(), parser_message(&e)))
             })?;
@@ -119,14 +120,14 @@ pub(crate) fn request_len(dir: &Path) -> Option<usize> {
     if let Ok(whole) = dir.join("request.json").metadata() {
         return Some(whole.len() as usize);
     }
-    let text = files::read_regular(&dir.join("request.tail.json")).ok()?;
+    let text = files::read_regular_limited(&dir.join("request.tail.json"), LARGEST_REQUEST).ok()?;
     let tail: RequestTail = serde_json::from_slice(&text).ok()?;
     Some(tail.bytes.saturating_add(tail.text.len()))
 }
 
 /// A request that is whole, if there is one.
 fn whole(path: &Path) -> Result<Option<Vec<u8>>> {
-    match files::read_regular(path) {
+    match files::read_regular_limited(path, LARGEST_REQUEST) {
         // A run that is live may have begun to use the file for another request.
         Ok(bytes) => Ok(path.exists().then_some(bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
