@@ -28,10 +28,10 @@ use crate::unix::process::Variable;
 use programs::decides_what_runs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// The largest `.env`.
 const LARGEST: u64 = 1 << 20;
-use std::sync::OnceLock;
 
 /// How deep a process is nested in runs; 0 for one that a person started.
 pub(crate) const DEPTH: &str = "DELTA_DEPTH";
