@@ -7,7 +7,7 @@
 //! Architecture invariant: everything is decided before anything is changed, and every step is one
 //! call of the system that happens or does not. Wherever the steps end, deciding again finds those
 //! that are left. The marks of the old layout go last, so that until then no other command takes the
-//! workspace to be finished.
+//! workspace to be finished. A directory that is a link is refused: steps change the workspace alone.
 
 use crate::error::{At, Error, Exit, Result};
 use crate::record::journal::Journal;
@@ -37,6 +37,9 @@ const PARTS: [&str; 6] = [
     "journal.jsonl",
     "metadata.json",
 ];
+
+/// Names in a run's directory that no file of `execution` can have: a migration uses them itself.
+const RESERVED: [&str; 3] = ["runtime_io", "io", "metadata.json.damaged"];
 
 /// One change that happens at once or not at all.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,12 +76,14 @@ pub(crate) struct MigrationPlan {
 pub(crate) fn plan(workspace: &Workspace) -> Result<MigrationPlan> {
     let control = &workspace.control;
     let (runs_dir, schema) = (control.join("runs"), control.join("schema_version.txt"));
+    check_dir(control)?;
     check_numbers(control, &schema)?;
     let mut plan = MigrationPlan::default();
-    let has_schema = schema.exists();
-    if !runs_dir.exists() && !has_schema {
+    let has_schema = is_there(&schema);
+    if !is_there(&runs_dir) && !has_schema {
         return Ok(plan);
     }
+    check_dir(&runs_dir)?;
     if let Some((pid, file)) = procfs::writer_below(&runs_dir) {
         return Err(busy(format!("process {pid} writes {}", file.display())));
     }
@@ -89,7 +94,7 @@ pub(crate) fn plan(workspace: &Workspace) -> Result<MigrationPlan> {
         }
         let run = run_id(&runs_dir, &name)?;
         let (old, new) = (runs_dir.join(&name), workspace.run_path(&run));
-        if new.exists() {
+        if is_there(&new) {
             return Err(both_exist_error(&old, &new));
         }
         flatten(&mut plan.steps, workspace, &run, &old)?;
@@ -97,8 +102,8 @@ pub(crate) fn plan(workspace: &Workspace) -> Result<MigrationPlan> {
         plan.steps.push(MigrationStep::Move(old, new));
         plan.runs.push(run);
     }
-    latest(&mut plan, workspace, &runs_dir);
-    if runs_dir.exists() {
+    latest(&mut plan, workspace, &runs_dir)?;
+    if is_there(&runs_dir) {
         plan.steps.push(MigrationStep::RemoveDir(runs_dir));
     }
     let ignore = control.join(".gitignore");
@@ -123,7 +128,7 @@ pub(crate) fn perform(step: &MigrationStep) -> Result<()> {
         MigrationStep::Make(dir) => files::make_dir(dir),
         MigrationStep::Stamp(dir) => stamp_dir(dir),
         MigrationStep::Move(from, to) => {
-            if from.is_dir() {
+            if is_dir(from) {
                 // What is done inside is on the disk before it is seen in its new place.
                 files::sync_dir(from)?;
             }
@@ -170,6 +175,7 @@ fn run_id(runs_dir: &Path, name: &str) -> Result<RunId> {
     let is_part = |name: &String| PARTS.contains(&name.as_str()) || name == "io";
     let objection = match RunId::parse(name) {
         Err(why) => why,
+        Ok(_) if path.is_symlink() => "it is a link".to_owned(),
         Ok(_) if !path.is_dir() => "it is not a directory".to_owned(),
         Ok(id) => {
             let names = files::names(&path)?;
@@ -193,33 +199,42 @@ fn flatten(
     id: &RunId,
     dir: &Path,
 ) -> Result<()> {
+    for part in ["execution", "runtime_io", "io", "configuration"] {
+        check_dir(&dir.join(part))?;
+    }
     let execution = dir.join("execution");
     // Before or after a move that was interrupted.
     let place = |name: &str| {
         let old = execution.join(name);
-        if old.exists() { old } else { dir.join(name) }
+        if is_there(&old) { old } else { dir.join(name) }
     };
     let journal = place("journal.jsonl");
     check_idle(id, &journal, &place("metadata.json"))?;
-    if execution.exists() {
+    if is_there(&execution) {
         for name in files::names(&execution)? {
             let (from, to) = (execution.join(&name), dir.join(&name));
-            if to.exists() {
+            if is_there(&to) {
                 return Err(both_exist_error(&from, &to));
+            }
+            if RESERVED.contains(&&*name) {
+                return Err(Error::failure(format!(
+                    "{} belongs to no run of any known engine; nothing has been changed, move it away and try again",
+                    from.display()
+                )));
             }
             steps.push(MigrationStep::Move(from, to));
         }
         steps.push(MigrationStep::RemoveDir(execution.clone()));
     }
     let (old_io, io) = (dir.join("runtime_io"), dir.join("io"));
-    match (old_io.exists(), io.exists()) {
+    match (is_there(&old_io), is_there(&io)) {
         (true, true) => return Err(both_exist_error(&old_io, &io)),
         (true, false) => steps.push(MigrationStep::Move(old_io.clone(), io.clone())),
         (false, false) => steps.push(MigrationStep::Make(io.clone())),
         (false, true) => {}
     }
     for kind in ["invocations", "tool_executions", "hooks"] {
-        if !old_io.join(kind).exists() && !io.join(kind).exists() {
+        if !is_there(&old_io.join(kind)) && !is_there(&io.join(kind)) {
             steps.push(MigrationStep::Make(io.join(kind)));
         }
     }
@@ -235,7 +250,7 @@ fn flatten(
     let metadata = dir.join("metadata.json");
     if is_damaged {
         let aside = dir.join("metadata.json.damaged");
-        if aside.exists() {
+        if is_there(&aside) {
             return Err(both_exist_error(&old_metadata, &aside));
         }
         steps.push(MigrationStep::Move(metadata.clone(), aside));
@@ -326,10 +341,13 @@ fn snapshot_name(dir: &Path) -> Option<String> {
 }
 
 /// The steps that let LATEST name the newest run at its present place.
-fn latest(plan: &mut MigrationPlan, workspace: &Workspace, runs_dir: &Path) {
+fn latest(plan: &mut MigrationPlan, workspace: &Workspace, runs_dir: &Path) -> Result<()> {
     let old = runs_dir.join("LATEST");
-    if fs::symlink_metadata(&old).is_err() {
-        return;
+    if !is_there(&old) {
+        return Ok(());
+    }
+    if is_dir(&old) {
+        return Err(files::not_regular()).at("use", &old);
     }
     let target = fs::read_link(&old).ok();
     let named = match &target {
@@ -347,6 +365,25 @@ fn latest(plan: &mut MigrationPlan, workspace: &Workspace, runs_dir: &Path) {
             .push(MigrationStep::Write(path, format!("{id}\n").into_bytes()));
     }
     plan.steps.push(MigrationStep::Remove(old));
+    Ok(())
+}
+
+/// True if something has this path, a link that leads nowhere included.
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
+}
+
+/// True for a directory, and not for a link to one.
+fn is_dir(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|it| it.is_dir())
+}
+
+/// Refuses what is there and no directory: what a step does in it would be done where a link leads.
+fn check_dir(path: &Path) -> Result<()> {
+    match is_there(path) && !is_dir(path) {
+        true => Err(files::no_directory()).at("use", path),
+        false => Ok(()),
+    }
 }
 
 fn both_exist_error(one: &Path, other: &Path) -> Error {

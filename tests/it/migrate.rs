@@ -5,6 +5,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -437,6 +438,83 @@ fn a_layout_that_is_not_known_is_refused() {
     change("both ", &put(&format!("{ID}/journal.jsonl"), ""));
     change("both ", &put(&format!("runs/{ID}/journal.jsonl"), ""));
     change("both ", &put(&format!("runs/{ID}/io/x"), ""));
+}
+
+/// Migrating is refused when this path of the control plane is a link to where it has been moved, with the words behind
+/// the path, and nothing has been changed on either side.
+#[track_caller]
+fn refuses_link(path: &str, words: &str) {
+    let world = World::new();
+    world.old_workspace(&world.old_events(), None);
+    fs::create_dir_all(world.path("elsewhere")).unwrap();
+    let (there, elsewhere) = (
+        world.path(&format!("ws/.delta/{path}")),
+        world.path("elsewhere/moved"),
+    );
+    // An engine in the middle of a migration has made it.
+    if path.ends_with("/io") {
+        let old = there.with_file_name("runtime_io");
+        fs::rename(old, &there).unwrap();
+    }
+    fs::rename(&there, &elsewhere).unwrap();
+    symlink(&elsewhere, &there).unwrap();
+    let before = files_below(&elsewhere);
+    refuses(&world, 1, &format!("{path}{words}"));
+    assert_eq!(files_below(&elsewhere), before);
+    // A link that leads nowhere is there, too.
+    fs::remove_dir_all(&elsewhere).unwrap();
+    refuses(&world, 1, &format!("{path}{words}"));
+}
+
+#[test]
+fn no_link_leads_a_migration_out_of_the_workspace() {
+    let no_directory = ": it is a link, or is no directory";
+    refuses_link("runs", no_directory);
+    refuses_link(
+        &format!("runs/{ID}"),
+        " is not a run of any known engine: it is a link",
+    );
+    for part in ["execution", "runtime_io", "io", "configuration"] {
+        refuses_link(&format!("runs/{ID}/{part}"), no_directory);
+    }
+}
+
+#[test]
+fn what_a_step_could_not_replace_is_found_before_the_first_step() {
+    let refuses_dir = |path: &str, words: &str| {
+        let world = World::new();
+        world.old_workspace(&world.old_events(), None);
+        let path = world.path(&format!("ws/.delta/{path}"));
+        fs::remove_file(&path).ok();
+        fs::create_dir(&path).unwrap();
+        refuses(&world, 1, words);
+    };
+    refuses_dir("runs/LATEST", "runs/LATEST: it is not a regular file");
+    for name in ["io", "runtime_io", "metadata.json.damaged"] {
+        refuses_dir(
+            &format!("runs/{ID}/execution/{name}"),
+            &format!("execution/{name} belongs to no run"),
+        );
+    }
+    let world = World::new();
+    world.old_workspace(&world.old_events(), None);
+    symlink("nowhere", world.path(&format!("ws/.delta/{ID}"))).unwrap();
+    refuses(&world, 1, "both ");
+}
+
+#[test]
+fn links_that_no_step_goes_through_are_moved_with_the_run() {
+    let world = World::new();
+    world.old_workspace(&world.old_events(), None);
+    let runs = world.path("ws/.delta/runs");
+    fs::remove_file(runs.join("LATEST")).unwrap();
+    symlink(ID, runs.join("LATEST")).unwrap();
+    symlink("/root", runs.join(ID).join("execution/results")).unwrap();
+    world.migrated();
+    let run = world.latest();
+    assert_eq!(run.id(), ID);
+    let target = fs::read_link(run.path("results")).unwrap();
+    assert_eq!(target, Path::new("/root"));
 }
 
 #[test]
