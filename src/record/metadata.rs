@@ -259,7 +259,7 @@ impl Metadata {
 }
 
 /// The largest file that counts as metadata.
-const LARGEST: u64 = 64 << 20;
+pub(super) const LARGEST: u64 = 64 << 20;
 
 /// The metadata of a run; `None` if the file is missing, torn or a link.
 pub(crate) fn read(run_dir: &Path) -> Option<Metadata> {

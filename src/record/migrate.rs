@@ -11,7 +11,8 @@
 
 use crate::error::{At, Error, Exit, Result};
 use crate::record::journal::Journal;
-use crate::record::metadata::Metadata;
+use crate::record::metadata::{self, Metadata};
+use crate::record::reader::read_whole;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::{LAYOUT, Workspace, is_known_layout};
 use crate::text::ids::RunId;
@@ -21,7 +22,8 @@ use crate::unix::locks::describe_holder;
 use crate::unix::origin::stamp_dir;
 use crate::unix::procfs;
 use serde_json::{Map, Value};
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +39,9 @@ const PARTS: [&str; 6] = [
     "journal.jsonl",
     "metadata.json",
 ];
+
+/// No configuration has more bytes.
+const LARGEST_CONFIG: u64 = 16 << 20;
 
 /// Names in a run's directory that no file of `execution` can have: a migration uses them itself.
 const RESERVED: [&str; 3] = ["runtime_io", "io", "metadata.json.damaged"];
@@ -208,8 +213,19 @@ fn flatten(
         let old = execution.join(name);
         if is_there(&old) { old } else { dir.join(name) }
     };
-    let journal = place("journal.jsonl");
-    check_idle(id, &journal, &place("metadata.json"))?;
+    let (journal, old_metadata) = (place("journal.jsonl"), place("metadata.json"));
+    let journal_file = open_if_there(&journal)?;
+    let (known, is_damaged) = match open_if_there(&old_metadata)? {
+        Some(file) => {
+            let bytes = files::read_limited(file, metadata::LARGEST).at("read", &old_metadata)?;
+            match serde_json::from_slice(&bytes) {
+                Ok(Value::Object(known)) => (known, false),
+                _ => (Map::new(), true),
+            }
+        }
+        None => (Map::new(), false),
+    };
+    check_idle(id, &journal, &known)?;
     if is_there(&execution) {
         for name in files::names(&execution)? {
             let (from, to) = (execution.join(&name), dir.join(&name));
@@ -238,15 +254,11 @@ fn flatten(
             steps.push(MigrationStep::Make(io.join(kind)));
         }
     }
-    let old_metadata = place("metadata.json");
-    let (known, is_damaged) = match fs::read(&old_metadata) {
-        Ok(bytes) => match serde_json::from_slice(&bytes) {
-            Ok(Value::Object(known)) => (known, false),
-            _ => (Map::new(), true),
-        },
-        Err(_) => (Map::new(), false),
+    let events = match journal_file {
+        Some(file) => Some(read_whole(file).at("read", &journal)?),
+        None => None,
     };
-    let complete = complete(workspace, id, dir, &journal, &known)?;
+    let complete = complete(workspace, id, dir, events.as_deref(), &known);
     let metadata = dir.join("metadata.json");
     if is_damaged {
         let aside = dir.join("metadata.json.damaged");
@@ -264,9 +276,8 @@ fn flatten(
 }
 
 /// Refuses a run that an engine works on. Engines of that time hold no lock.
-fn check_idle(id: &RunId, journal: &Path, metadata: &Path) -> Result<()> {
+fn check_idle(id: &RunId, journal: &Path, metadata: &Map<String, Value>) -> Result<()> {
     let pid = || {
-        let metadata: Value = serde_json::from_slice(&fs::read(metadata).ok()?).ok()?;
         let host = metadata.get("hostname").and_then(Value::as_str);
         let is_here = host.is_none_or(|host| host == procfs::hostname());
         let is_running = metadata.get("status").and_then(Value::as_str) == Some("RUNNING");
@@ -297,9 +308,9 @@ fn complete(
     workspace: &Workspace,
     id: &RunId,
     dir: &Path,
-    journal: &Path,
+    events: Option<&[u8]>,
     known: &Map<String, Value>,
-) -> Result<Map<String, Value>> {
+) -> Map<String, Value> {
     let mut rebuilt = Metadata {
         run_id: id.to_string(),
         workspace_id: workspace.id(),
@@ -307,21 +318,20 @@ fn complete(
         work_dir: workspace.root.to_string_lossy().into_owned(),
         ..Metadata::default()
     };
-    if journal.exists() {
-        let bytes = fs::read(journal).at("read", journal)?;
+    if let Some(events) = events {
         let reading = Reading {
             lenient: true,
             window: None,
         };
-        if let Ok(run) = state::read(&bytes, reading) {
+        if let Ok(run) = state::read(events, reading) {
             rebuilt.correct(&run);
         }
     } else if known.is_empty() {
         // A run that died before it began. Nothing is known of it.
-        return Ok(Map::new());
+        return Map::new();
     }
     let Ok(Value::Object(mut complete)) = serde_json::to_value(&rebuilt) else {
-        return Ok(known.clone());
+        return known.clone();
     };
     for (key, value) in known {
         if !value.is_null() {
@@ -330,13 +340,14 @@ fn complete(
     }
     // Old keys may hold other types, which would make the whole file unreadable.
     let is_readable = serde_json::from_value::<Metadata>(complete.clone().into()).is_ok();
-    Ok(if is_readable { complete } else { known.clone() })
+    if is_readable { complete } else { known.clone() }
 }
 
 /// The agent's name in the configuration that was kept with a run.
 fn snapshot_name(dir: &Path) -> Option<String> {
-    let text = fs::read_to_string(dir.join("configuration/resolved_config.yaml")).ok()?;
-    let config = yaml::parse(&text).ok()?;
+    let path = Path::new("configuration/resolved_config.yaml");
+    let text = files::read_below(dir, path, LARGEST_CONFIG).ok()?;
+    let config = yaml::parse(str::from_utf8(&text).ok()?).ok()?;
     config.get("name")?.as_str().map(str::to_owned)
 }
 
@@ -366,6 +377,14 @@ fn latest(plan: &mut MigrationPlan, workspace: &Workspace, runs_dir: &Path) -> R
     }
     plan.steps.push(MigrationStep::Remove(old));
     Ok(())
+}
+
+/// The file of a path; none if nothing is there. A link, a pipe and a device are refused.
+fn open_if_there(path: &Path) -> Result<Option<File>> {
+    match files::open_unlinked(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+        opened => opened.at("read", path).map(Some),
+    }
 }
 
 /// True if something has this path, a link that leads nowhere included.

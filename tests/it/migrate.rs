@@ -1,7 +1,7 @@
 //! Workspaces and journals of older engines: migrated, read, continued.
 
 use crate::harness::*;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, Mode, flock, mkfifoat};
 use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Read;
@@ -500,6 +500,36 @@ fn what_a_step_could_not_replace_is_found_before_the_first_step() {
     world.old_workspace(&world.old_events(), None);
     symlink("nowhere", world.path(&format!("ws/.delta/{ID}"))).unwrap();
     refuses(&world, 1, "both ");
+}
+
+#[test]
+fn neither_a_pipe_nor_a_device_nor_a_link_is_read_in_place_of_a_file() {
+    for name in ["metadata.json", "journal.jsonl"] {
+        let world = World::new();
+        world.old_workspace(&world.old_events(), Some(&json!({"run_id": ID})));
+        let path = world.path(&format!("ws/.delta/runs/{ID}/execution/{name}"));
+        let words = format!("execution/{name}: it is not a regular file");
+        fs::remove_file(&path).unwrap();
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+        refuses(&world, 1, &words);
+        for target in ["/dev/zero", "../../../../data.csv", "nowhere"] {
+            fs::remove_file(&path).unwrap();
+            symlink(target, &path).unwrap();
+            refuses(&world, 1, &words);
+        }
+        fs::remove_file(&path).unwrap();
+        File::create(&path).unwrap().set_len(1 << 40).unwrap();
+        refuses(&world, 1, &format!("execution/{name}: it is larger than"));
+    }
+    // The name in a configuration is not needed.
+    let world = World::new();
+    world.old_workspace(&world.old_events(), None);
+    let path = world.path(&format!(
+        "ws/.delta/runs/{ID}/configuration/resolved_config.yaml"
+    ));
+    fs::remove_file(&path).unwrap();
+    mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).unwrap();
+    world.migrated();
 }
 
 #[test]
