@@ -14,7 +14,7 @@ use crate::record::journal::Journal;
 use crate::record::metadata::{self, Metadata};
 use crate::record::reader::read_whole;
 use crate::record::state::{self, Reading};
-use crate::record::workspace::{LAYOUT, Workspace, is_known_layout};
+use crate::record::workspace::{LAYOUT, Workspace, is_known_layout, read_layout};
 use crate::text::ids::RunId;
 use crate::text::yaml;
 use crate::unix::files;
@@ -117,7 +117,7 @@ pub(crate) fn plan(workspace: &Workspace) -> Result<MigrationPlan> {
             .push(MigrationStep::Write(ignore, b"*\n".to_vec()));
     }
     let version = control.join("VERSION");
-    if !files::read_line(&version).is_some_and(|version| is_known_layout(&version)) {
+    if !read_layout(&version).is_ok_and(|version| is_known_layout(&version)) {
         let layout = LAYOUT.as_bytes().to_vec();
         plan.steps.push(MigrationStep::Write(version, layout));
     }
@@ -156,18 +156,18 @@ pub(crate) fn perform(step: &MigrationStep) -> Result<()> {
 fn check_numbers(control: &Path, schema: &Path) -> Result<()> {
     let version = control.join("VERSION");
     for path in [schema, &version] {
-        let Some(text) = files::read_lossy(path)? else {
-            continue;
+        let number = match read_layout(path) {
+            Err(e) if e.kind() == ErrorKind::NotFound => continue,
+            number => number.at("read", path)?,
         };
         let is_known = match path == version {
-            true => is_known_layout(text.trim()),
-            false => KNOWN.contains(&text.trim()),
+            true => is_known_layout(&number),
+            false => KNOWN.contains(&&*number),
         };
         if !is_known {
             return Err(Error::failure(format!(
-                "{} names layout '{}', which this delta does not know; nothing has been changed",
-                path.display(),
-                text.trim().escape_debug()
+                "{} names layout '{number}', which this delta does not know; nothing has been changed",
+                path.display()
             )));
         }
     }

@@ -13,7 +13,7 @@ use crate::unix::locks::wait_for_lock;
 use crate::unix::origin::{Origin, check_origin, make_stamped_dir};
 use crate::unix::signals::Signals;
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -28,6 +28,25 @@ pub(super) fn is_known_layout(version: &str) -> bool {
     [LAYOUT, LATER_LAYOUT]
         .iter()
         .any(|known| known.trim_end() == version)
+}
+
+/// The most bytes of a layout's number.
+const LONGEST_NUMBER: u64 = 16;
+
+/// The number of a layout in a file's first line, empty if that is; only digits and dots, so that no text of another
+/// file is ever shown in its place. A link is not followed.
+pub(super) fn read_layout(path: &Path) -> io::Result<String> {
+    let mut text = Vec::new();
+    let file = files::open_unlinked(path)?;
+    file.take(LONGEST_NUMBER + 1).read_to_end(&mut text)?;
+    let is_whole = text.len() as u64 <= LONGEST_NUMBER || text.contains(&b'\n');
+    let line = text.split(|byte| *byte == b'\n').next();
+    let number = line.unwrap_or_default().trim_ascii();
+    let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
+    match is_whole && number.iter().all(is_part) {
+        true => Ok(String::from_utf8_lossy(number).into_owned()),
+        false => Err(io::Error::other("it does not name a layout")),
+    }
 }
 
 /// A directory that an agent works in.
@@ -141,14 +160,17 @@ impl Workspace {
                 shell_quoted(&[root.to_string()])
             )));
         }
-        match files::read_line(&self.control.join("VERSION")) {
-            Some(version) if !is_known_layout(&version) => {
+        let path = self.control.join("VERSION");
+        match read_layout(&path) {
+            Ok(version) if !version.is_empty() && !is_known_layout(&version) => {
                 let root = self.root.display();
                 let [known, later] = [LAYOUT, LATER_LAYOUT].map(str::trim_end);
                 Err(Error::failure(format!(
                     "workspace {root} is in layout {version}, which this engine does not know; it knows {known} and {later}"
                 )))
             }
+            // Not what keeps the file from being opened: what else is in the way names that.
+            Err(cause) if cause.kind() == io::ErrorKind::Other => Err(cause).at("read", &path),
             _ => Ok(()),
         }
     }
@@ -156,7 +178,7 @@ impl Workspace {
     /// Marks the workspace before an event is recorded that older engines would misread.
     pub(crate) fn raise_layout(&self) -> Result<()> {
         let path = self.control.join("VERSION");
-        match files::read_line(&path).as_deref() == Some(LATER_LAYOUT.trim_end()) {
+        match read_layout(&path).is_ok_and(|version| version == LATER_LAYOUT.trim_end()) {
             true => Ok(()),
             false => files::replace_shared(&path, LATER_LAYOUT.as_bytes()),
         }

@@ -447,15 +447,6 @@ pub(crate) fn read_text_limited(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read_regular_limited(path, limit)?).map_err(|_| not_utf8())
 }
 
-/// The text of a file, what is not UTF-8 in it as U+FFFD; `None` if there is no such file.
-pub(crate) fn read_lossy(path: &Path) -> Result<Option<String>> {
-    match read_regular(path) {
-        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e).at("read", path),
-    }
-}
-
 /// The first line of a file without its white space; `None` if there is no file, nothing in it, or more
 /// than [`LONGEST_LINE`]. No more of the file is read.
 pub(crate) fn read_line(path: &Path) -> Option<String> {

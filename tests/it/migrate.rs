@@ -490,7 +490,7 @@ fn what_a_step_could_not_replace_is_found_before_the_first_step() {
         refuses(&world, 1, words);
     };
     refuses_dir("runs/LATEST", "runs/LATEST: it is not a regular file");
-    for name in ["io", "runtime_io", "metadata.json.damaged"] {
+    for name in ["io", "metadata.json.damaged"] {
         refuses_dir(
             &format!("runs/{ID}/execution/{name}"),
             &format!("execution/{name} belongs to no run"),

@@ -731,3 +731,48 @@ fn of_a_control_planes_version_only_the_first_line_is_read_however_large_the_fil
     let words = ["run", "-a", "agent", "-w", "ws", "-m", "go"];
     world.delta(words).refuses(1, "is in layout 9.9");
 }
+
+#[test]
+fn no_file_is_shown_in_place_of_a_control_planes_version() {
+    let world = World::new();
+    forged(&world);
+    let key = "sk-none-11111111";
+    let secret = world.write("secret", format!("{key}\n"));
+    let version = world.path("ws/.delta/VERSION");
+    let no_text = "VERSION: it does not name a layout";
+    let no_file = "VERSION: it is not a regular file";
+    let places: [(&str, &dyn Fn()); 5] = [
+        (no_file, &|| symlink(&secret, &version).unwrap()),
+        (no_file, &|| symlink("/dev/zero", &version).unwrap()),
+        (no_file, &|| symlink("nowhere", &version).unwrap()),
+        (no_text, &|| fs::copy(&secret, &version).map(drop).unwrap()),
+        (no_text, &|| fs::write(&version, "1".repeat(17)).unwrap()),
+    ];
+    for (words, place) in places {
+        fs::remove_file(&version).unwrap();
+        place();
+        for command in [
+            &["log", "-w", "ws"][..],
+            &["list-runs", "-w", "ws"],
+            &["stats", "-w", "ws"],
+            &["tell", "-w", "ws", "hello"],
+            &["migrate", "-w", "ws", "--adopt"],
+            &["run", "-a", "agent", "-w", "ws", "-m", "go"],
+        ] {
+            let outcome = world.delta(command.iter().copied()).refuses(1, words);
+            assert!(!outcome.stderr.contains(key), "{}", outcome.stderr);
+        }
+        let prune = world.delta(["prune", "--older-than", "1d", "-r", "ws"]);
+        let outcome = prune.exits(0).says(words);
+        assert!(!outcome.stderr.contains(key), "{}", outcome.stderr);
+        let run = world.run("go").json().exits(1);
+        let shown = String::from_utf8(run.stdout).unwrap();
+        assert!(shown.contains(words) && !shown.contains(key), "{shown}");
+    }
+    let version = world.write("ws/.delta/schema_version.txt", format!("{key}\n"));
+    world.write("ws/.delta/VERSION", "1.2\n");
+    let outcome = world.delta(["migrate", "-w", "ws", "--adopt"]);
+    let outcome = outcome.refuses(1, "schema_version.txt: it does not name a layout");
+    assert!(!outcome.stderr.contains(key), "{}", outcome.stderr);
+    assert!(version.exists());
+}
