@@ -20,7 +20,8 @@ const MOST: usize = 100;
 /// How long another process may keep the inbox from being closed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-const NAME: &str = "inbox";
+/// The inbox in the run's directory.
+const BELOW: &str = "interaction/inbox";
 
 /// A message that has arrived.
 #[derive(Debug)]
@@ -39,16 +40,14 @@ impl ArrivedMessage {
 }
 
 fn inbox(run: &RunDir) -> PathBuf {
-    run.interaction().join(NAME)
+    run.path.join(BELOW)
 }
 
 /// The messages that lie there, by name.
 pub(crate) fn arrived(run: &RunDir) -> Result<Vec<ArrivedMessage>> {
     let dir = inbox(run);
     // Most runs have none.
-    if dir.symlink_metadata().is_err()
-        || !files::is_dir_below(&run.path, Path::new("interaction/inbox"))
-    {
+    if dir.symlink_metadata().is_err() || !files::is_dir_below(&run.path, Path::new(BELOW)) {
         return Ok(Vec::new());
     }
     let names = files::names(&dir)?.into_iter();
@@ -73,8 +72,7 @@ fn read(path: &Path) -> Option<String> {
 pub(crate) fn put(run: &RunDir, text: &str) -> Result<PathBuf> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let name = format!("{:020}_{}", since.unwrap_or_default().as_nanos(), hex(8));
-    let dir = inbox(run);
-    files::make_dirs(&dir)?;
+    let dir = files::make_dirs_below(&run.path, Path::new(BELOW))?;
     let path = dir.join(name);
     files::replace_durably(&path, text.as_bytes())?;
     Ok(path)

@@ -93,6 +93,23 @@ fn a_run_that_is_not_live_reads_the_message_at_its_next_start() {
 }
 
 #[test]
+fn a_message_that_the_run_could_not_read_is_refused() {
+    for link in ["interaction", "interaction/inbox"] {
+        let world = World::new();
+        world.model_says([call("call_1", "ask_human", &json!({"prompt": "?"}))]);
+        world.run("go").exits(101);
+        let elsewhere = world.path("elsewhere");
+        fs::create_dir(&elsewhere).unwrap();
+        let link = world.latest().path(link);
+        fs::remove_dir_all(&link).ok();
+        symlink(&elsewhere, &link).unwrap();
+        let told = tell(&world, ["by the way"]);
+        told.refuses(1, "interaction/inbox: it is a link, or is no directory");
+        assert_eq!(fs::read_dir(elsewhere).unwrap().count(), 0);
+    }
+}
+
+#[test]
 fn a_run_that_has_ended_takes_no_message() {
     let world = World::new();
     world.model_says([text("done")]);
