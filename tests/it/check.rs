@@ -380,3 +380,16 @@ fn an_unknown_kind_and_a_path_that_is_no_parameter_are_warned_of_and_harmless() 
     assert_eq!(config["tools"][1]["kind"], "other");
     assert_eq!(config["tools"][1]["path"], "f");
 }
+
+#[test]
+fn a_name_does_not_control_the_terminal() {
+    let world = World::new();
+    let yaml = world.read("agent/agent.yaml");
+    let name = "name: \"\\e]0;PWN\\a\\u202e\\x9b31m\\nnext: ok\"";
+    world.write("agent/agent.yaml", yaml.replace("name: probe", name));
+    let outcome = world.delta(["check", "agent"]).exits(0);
+    let shown = String::from_utf8(outcome.stdout).unwrap();
+    let name = "\u{fffd}]0;PWN\u{fffd}\u{fffd}\u{fffd}31m\u{fffd}next: ok: ok, ";
+    assert!(shown.starts_with(name), "{shown:?}");
+    assert_eq!(shown.lines().count(), 1);
+}

@@ -10,6 +10,7 @@ use crate::error::{Exit, Result};
 use crate::runs::preflight::{install_signals, schema_problem};
 use crate::runs::preview;
 use crate::text::amounts::counted;
+use crate::text::disguise::printable_line;
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
 use crate::unix::terminal::{Screen, print, print_json};
@@ -42,7 +43,8 @@ pub(crate) fn check_agent(dir: &Path, format: OutputFormat) -> Result<Exit> {
                 let environment = environment.as_ref().map(|(environment, _)| environment);
                 let window = preview::window_in_words(agent, environment, None);
                 let window = window.map_or_else(String::new, |it| format!(", window {it}"));
-                format!("{}: ok, {tools}, {sources}{window}\n", agent.name)
+                let name = printable_line(&agent.name);
+                format!("{name}: ok, {tools}, {sources}{window}\n")
             })
         }
         OutputFormat::Json => {
