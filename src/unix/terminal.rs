@@ -244,11 +244,16 @@ pub(crate) fn print_value(value: &serde_json::Value) -> Result<()> {
 
 /// Prints JSON on stdout; on a terminal without characters that control it.
 pub(crate) fn print_json(bytes: &[u8]) -> Result<()> {
+    print_json_while_read(bytes).map(|_| ())
+}
+
+/// The same. False if the reader is gone.
+pub(crate) fn print_json_while_read(bytes: &[u8]) -> Result<bool> {
     if io::stdout().is_terminal() {
         let text = String::from_utf8_lossy(bytes);
-        return print(printable_json(&text).as_bytes());
+        return print_while_read(printable_json(&text).as_bytes());
     }
-    print(bytes)
+    print_while_read(bytes)
 }
 
 /// Writes to stdout. False if the reader is gone.

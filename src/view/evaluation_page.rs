@@ -10,6 +10,7 @@ use crate::record::event::{EvaluationEvent, EventKind};
 use crate::record::reader::{JournalReader, Next};
 use crate::record::run_dir::RunDir;
 use crate::text::amounts::format_millis;
+use crate::text::disguise::disguises;
 use crate::text::ids::RunId;
 use crate::text::order::sort_by;
 use serde::Deserialize;
@@ -350,6 +351,7 @@ fn escaped(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             c if c.is_control() => out.push(' '),
+            c if disguises(c) => out.push_str(&format!("&#{};", u32::from(c))),
             c => out.push(c),
         }
     }

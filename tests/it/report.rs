@@ -131,6 +131,41 @@ fn nothing_of_a_run_can_become_markup() {
 }
 
 #[test]
+fn a_page_on_a_terminal_does_not_control_it_and_says_the_same() {
+    let world = World::with_tools(ECHO);
+    let words = "a\u{9b}2Jb \u{202e}txt\u{2066} \u{7f}c";
+    let yaml = world.read("agent/agent.yaml");
+    let name = "name: \"a\\u009b2Jb \\u202etxt\\u2066 \\u007fc\"";
+    world.write("agent/agent.yaml", yaml.replace("name: probe", name));
+    one_call(&world, "a few words");
+    let written = page(&world, "ws");
+    assert!(written.contains(words), "a file gets it as it is");
+    let mut terminal = Terminal::new();
+    let delta = world
+        .delta(["report", "-w", "ws"])
+        .all_at(&terminal)
+        .spawn();
+    let shown = terminal.shows("</html>");
+    delta.wait().exits(0);
+    let is_plain = |c: char| c == '\n' || !(c.is_control() || matches!(c, '\u{202e}' | '\u{2066}'));
+    let odd = shown.chars().find(|c| !is_plain(*c));
+    assert_eq!(odd, None);
+    let agent = |page: &str| records(page)[0]["agent"].clone();
+    assert_eq!(
+        (agent(&shown), agent(&written)),
+        (words.into(), words.into())
+    );
+    let script = |page: &str| {
+        page.rsplit_once("<script>")
+            .unwrap()
+            .1
+            .trim_end()
+            .to_owned()
+    };
+    assert_eq!(script(&shown), script(&written));
+}
+
+#[test]
 fn a_page_names_no_other_place_and_forbids_all() {
     let world = World::new();
     world.model_says([text("done")]);

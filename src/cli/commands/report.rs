@@ -7,7 +7,7 @@ use crate::record::run_dir::RunDir;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::{find, inspect};
 use crate::unix::files;
-use crate::unix::terminal::print_while_read;
+use crate::unix::terminal::{print_json_while_read, print_while_read};
 use crate::view::evaluation_page::EvaluationPage;
 use crate::view::report;
 use std::path::Path;
@@ -17,7 +17,8 @@ pub(crate) fn print_report(options: &ReportArgs) -> Result<Exit> {
     warn_if_foreign_run(&run)?;
     let evaluation = EvaluationPage::read(&run)?;
     match (&options.output, evaluation) {
-        (None, None) => write_page(&run, &mut |piece| print_while_read(piece))?,
+        // Outside of its JSON no piece has what is escaped there.
+        (None, None) => write_page(&run, &mut |piece| print_json_while_read(piece))?,
         (None, Some(page)) => {
             print_while_read(page.html(&run, None).as_bytes())?;
         }
