@@ -93,7 +93,7 @@ pub(crate) fn plan(workspace: &Workspace) -> Result<MigrationPlan> {
         return Err(busy(format!("process {pid} writes {}", file.display())));
     }
     plan.steps.push(MigrationStep::Hide(control.clone()));
-    for name in files::names(&runs_dir)? {
+    for name in all_names(&runs_dir)? {
         if name == "LATEST" {
             continue;
         }
@@ -227,7 +227,7 @@ fn flatten(
     };
     check_idle(id, &journal, &known)?;
     if is_there(&execution) {
-        for name in files::names(&execution)? {
+        for name in all_names(&execution)? {
             let (from, to) = (execution.join(&name), dir.join(&name));
             if is_there(&to) {
                 return Err(both_exist_error(&from, &to));
@@ -384,6 +384,19 @@ fn open_if_there(path: &Path) -> Result<Option<File>> {
     match files::open_unlinked(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
         opened => opened.at("read", path).map(Some),
+    }
+}
+
+/// The names in a directory that is removed when all of them have been moved; none if it is not there.
+fn all_names(dir: &Path) -> Result<Vec<String>> {
+    let names = files::names(dir)?;
+    let count = fs::read_dir(dir).map_or(0, Iterator::count);
+    match count == names.len() {
+        true => Ok(names),
+        false => Err(Error::failure(format!(
+            "{} has an entry whose name is not UTF-8; nothing has been changed, move it away and try again",
+            dir.display()
+        ))),
     }
 }
 

@@ -3,8 +3,10 @@
 use crate::harness::*;
 use rustix::fs::{CWD, FlockOperation, Mode, flock, mkfifoat};
 use serde_json::{Value, json};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -495,6 +497,13 @@ fn what_a_step_could_not_replace_is_found_before_the_first_step() {
             &format!("runs/{ID}/execution/{name}"),
             &format!("execution/{name} belongs to no run"),
         );
+    }
+    for dir in ["runs".to_owned(), format!("runs/{ID}/execution")] {
+        let world = World::new();
+        world.old_workspace(&world.old_events(), None);
+        let dir = world.path(&format!("ws/.delta/{dir}"));
+        fs::write(dir.join(OsStr::from_bytes(b"\xff")), "").unwrap();
+        refuses(&world, 1, "has an entry whose name is not UTF-8");
     }
     let world = World::new();
     world.old_workspace(&world.old_events(), None);
