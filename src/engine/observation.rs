@@ -4,7 +4,7 @@
 
 use crate::config::environment::Secret;
 use crate::error::{At, Result};
-use crate::unix::files::{open_regular, read_part};
+use crate::unix::files::{open_below, open_regular, read_part};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -20,6 +20,18 @@ pub(crate) struct Ends {
 /// Reads the ends of a file at a path, together at most `max` bytes: 60 % from the head, 40 % from the tail.
 pub(crate) fn read_ends(path: &Path, max: u64, secrets: &[Secret]) -> Result<Ends> {
     ends_of(&open_regular(path)?, max, secrets).at("read", path)
+}
+
+/// The same of a file below a directory. No link is followed on the way.
+pub(crate) fn read_ends_below(
+    dir: &Path,
+    path: &Path,
+    max: u64,
+    secrets: &[Secret],
+) -> Result<Ends> {
+    let opened = open_below(dir, path);
+    let ends = opened.and_then(|file| ends_of(&file, max, secrets));
+    ends.at("read", &dir.join(path))
 }
 
 /// Reads the ends of a file that is open.

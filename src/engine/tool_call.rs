@@ -7,7 +7,7 @@ use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::{EffectCheck, LaterRule, Tool};
 use crate::engine::attached::{self, Store, collect};
 use crate::engine::later::{self, LookInput};
-use crate::engine::observation::{Ends, ends_of, observation, on_new_line, read_ends};
+use crate::engine::observation::{Ends, ends_of, observation, on_new_line, read_ends_below};
 use crate::engine::run_context::RunContext;
 use crate::error::{At, Result};
 use crate::record::attachments::Attachment;
@@ -219,7 +219,7 @@ pub(crate) fn run_check(
 ) -> Result<(CheckFinding, Done)> {
     const ABSENT: i32 = 10;
     let timeout = timeout(ctx, check.timeout_ms.or(tool.timeout_ms));
-    let dir = prepared.dir.clone();
+    let reference = prepared.reference.clone();
     let too_long = || "the command of the check is too long for the system".to_owned();
     let mut done = execute(ctx, tool, (prepared, timeout), call_id, too_long)?;
     let finding = match done.exit_code {
@@ -229,7 +229,7 @@ pub(crate) fn run_check(
         _ => CheckFinding::Unknown,
     };
     if finding == CheckFinding::Happened {
-        done.observation = shown_stdout(ctx, tool, &dir, &done.attachment_lines)?;
+        done.observation = shown_stdout(ctx, tool, &reference, &done.attachment_lines)?;
     }
     Ok((finding, done))
 }
@@ -242,23 +242,33 @@ pub(crate) fn run_look(
     call_id: &str,
 ) -> Result<Done> {
     let timeout = timeout(ctx, tool.timeout_ms);
-    let dir = prepared.dir.clone();
+    let reference = prepared.reference.clone();
     let too_long = || "the command of the check is too long for the system".to_owned();
     let mut done = execute(ctx, tool, (prepared, timeout), call_id, too_long)?;
     match done.exit_code {
-        Some(0) => done.observation = shown_stdout(ctx, tool, &dir, &done.attachment_lines)?,
+        Some(0) => done.observation = shown_stdout(ctx, tool, &reference, &done.attachment_lines)?,
         Some(later::ENDED_BADLY) => {
-            done.observation = show_output(ctx, tool, &dir, &done.attachment_lines)?;
+            done.observation = show_output(ctx, tool, &reference, &done.attachment_lines)?;
         }
         _ => {}
     }
     Ok(done)
 }
 
-fn shown_stdout(ctx: &RunContext<'_>, tool: &Tool, dir: &Path, notes: &[String]) -> Result<String> {
-    let (path, max) = (dir.join("stdout.log"), shown_bytes(ctx, tool));
-    let stdout = read_ends(&path, max, &ctx.environment.secrets())?;
+fn shown_stdout(
+    ctx: &RunContext<'_>,
+    tool: &Tool,
+    reference: &str,
+    notes: &[String],
+) -> Result<String> {
+    let stdout = read_stream(ctx, tool, reference, "stdout.log")?;
     Ok(observation(&stdout, &Ends::default(), notes))
+}
+
+/// The ends of a stream in a call's directory, which may be one that the workspace brought.
+fn read_stream(ctx: &RunContext<'_>, tool: &Tool, reference: &str, name: &str) -> Result<Ends> {
+    let (path, max) = (Path::new(reference).join(name), shown_bytes(ctx, tool));
+    read_ends_below(&ctx.run.path, &path, max, &ctx.environment.secrets())
 }
 
 /// A limit of time; none: the agent's.
@@ -454,17 +464,15 @@ fn shown_bytes(ctx: &RunContext<'_>, tool: &Tool) -> u64 {
     tool.max_output_bytes.unwrap_or(ctx.agent.max_output_bytes)
 }
 
-/// The observation of the output in a call's directory.
+/// The observation of the output in a call's directory, which `reference` names from the run's.
 pub(crate) fn show_output(
     ctx: &RunContext<'_>,
     tool: &Tool,
-    dir: &Path,
+    reference: &str,
     notes: &[String],
 ) -> Result<String> {
-    let max = shown_bytes(ctx, tool);
-    let secrets = ctx.environment.secrets();
-    let stdout = read_ends(&dir.join("stdout.log"), max, &secrets)?;
-    let stderr = read_ends(&dir.join("stderr.log"), max, &secrets)?;
+    let stdout = read_stream(ctx, tool, reference, "stdout.log")?;
+    let stderr = read_stream(ctx, tool, reference, "stderr.log")?;
     Ok(observation(&stdout, &stderr, notes))
 }
 

@@ -3,7 +3,7 @@
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, symlink};
 
 /// Values that a shell, a template or an option parser would not leave alone.
 fn hostile_values() -> Vec<String> {
@@ -931,6 +931,73 @@ fn output_that_became_a_pipe_or_a_link_does_not_hang_the_next_start() {
         let told = world.server.last().observation("a");
         assert!(!told.contains("not for the model"), "{told}");
     }
+}
+
+#[test]
+fn a_link_among_the_records_of_a_call_that_was_cut_brings_the_model_nothing() {
+    let tools = "- {name: wait, shell: 'echo said; echo up > ../ready; exec sleep 600'}";
+    let cut = || {
+        let world = World::with_tools(tools);
+        let mut ready = world.fifo("ready");
+        world.model_says([call("a", "wait", &json!({}))]);
+        let delta = world.run("go").spawn();
+        ready.line();
+        delta.kill();
+        world.model_says([text("done")]);
+        for name in ["stdout.log", "stderr.log", "exit_code.txt"] {
+            world.write(&format!("private/{name}"), "not for the model\n");
+        }
+        world
+    };
+    let execution = |world: &World| {
+        let all = world.latest().path("io/tool_executions");
+        let mut entries = fs::read_dir(all).unwrap();
+        entries.next().unwrap().unwrap().path()
+    };
+    let told = |world: &World| {
+        world.run("go").exits(0).prints("done\n");
+        let told = world.server.last().observation("a");
+        assert!(!told.contains("not for the model"), "{told}");
+        let journal = fs::read_to_string(world.latest().path("journal.jsonl")).unwrap();
+        assert!(!journal.contains("not for the model"), "{journal}");
+        told
+    };
+    let unknown = "whether it finished is unknown";
+
+    let world = cut();
+    let dir = execution(&world);
+    symlink(
+        world.path("private/exit_code.txt"),
+        dir.join("exit_code.txt"),
+    )
+    .unwrap();
+    let shown = told(&world);
+    assert!(
+        shown.contains("said\n") && shown.contains(unknown),
+        "{shown}"
+    );
+
+    // Whatever the file has that is no code.
+    let world = cut();
+    let code = execution(&world).join("exit_code.txt");
+    fs::write(code, "not for the model\n").unwrap();
+    assert!(told(&world).contains(unknown));
+
+    let world = cut();
+    let dir = execution(&world);
+    fs::write(dir.join("exit_code.txt"), "-7\n").unwrap();
+    assert!(told(&world).contains("it had ended with exit code -7"));
+
+    // A hook is not given it either.
+    let world = cut();
+    let hooks = "post_tool_execution: {command: [sh, -c, 'cat > ../given']}\n";
+    world.write("agent/hooks.yaml", hooks);
+    let dir = execution(&world);
+    fs::remove_dir_all(&dir).unwrap();
+    symlink(world.path("private"), &dir).unwrap();
+    told(&world);
+    let given = world.read("given");
+    assert!(!given.contains("not for the model"), "{given}");
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(super) fn defer(
             done.observation = tool_call::show_output(
                 engine.ctx,
                 tool,
-                &dir,
+                reference,
                 &["[exit code: 75]".to_owned(), format!("[{why}]")],
             )?;
             return record_observation(engine, call, done, "exit code 75, no handle", reference);

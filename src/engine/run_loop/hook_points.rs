@@ -9,7 +9,7 @@ use crate::config::tool::bind::{BoundCall, bind_arguments};
 use crate::config::tool::definition::Tool;
 use crate::engine::attached::Store;
 use crate::engine::hooks::{self, Execution, Input};
-use crate::engine::observation::read_ends;
+use crate::engine::observation::read_ends_below;
 use crate::engine::question;
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
@@ -24,6 +24,7 @@ use crate::text::json::{self, Object};
 use crate::text::shell::shell_quoted;
 use crate::unix::files;
 use serde_json::Value;
+use std::path::Path;
 
 /// A guard's verdict on a call.
 pub(super) enum GuardVerdict {
@@ -372,12 +373,12 @@ pub(super) fn after_tool(
     if !has_hook(engine.ctx, EVENT) {
         return Ok(false);
     }
-    let dir = engine.ctx.run.path.join(reference);
+    let run = &engine.ctx.run.path;
     let secrets = engine.ctx.environment.secrets();
     let [stdout, stderr] = ["stdout", "stderr"].map(|stream| {
-        let path = dir.join(format!("{stream}.log"));
-        let ends = read_ends(&path, hooks::LONGEST_RESULT as u64, &secrets).unwrap_or_default();
-        (path, ends.text())
+        let path = Path::new(reference).join(format!("{stream}.log"));
+        let ends = read_ends_below(run, &path, hooks::LONGEST_RESULT as u64, &secrets);
+        (run.join(path), ends.unwrap_or_default().text())
     });
     let observed = |done: &Done| {
         let mut out = Vec::new();

@@ -17,9 +17,10 @@ use crate::record::stop_reason::{StopReason, Suspension};
 use crate::record::subruns;
 use crate::text::amounts::{counted, format_duration};
 use crate::text::shorten::in_short;
+use crate::unix::files;
 use crate::unix::process;
 use crate::unix::terminal::Tone;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What becomes of a call that an earlier process started.
 pub(super) enum Recovered<'t> {
@@ -162,14 +163,13 @@ fn report_interruption<'a>(
     started: &StartedCall,
     checked: Option<String>,
 ) -> Step<Recovered<'a>> {
-    let dir: Option<PathBuf> = started
-        .execution_ref
-        .as_ref()
-        .map(|reference| engine.ctx.run.path.join(reference));
-    let note = interruption(dir.as_deref());
+    let reference = started.execution_ref.as_deref();
+    let note = interruption(&engine.ctx.run.path, reference);
     let notes: Vec<String> = [note.clone()].into_iter().chain(checked).collect();
-    let shown = match (tool, &dir) {
-        (Some(tool), Some(dir)) => tool_call::show_output(engine.ctx, tool, dir, &notes),
+    let shown = match (tool, reference) {
+        (Some(tool), Some(reference)) => {
+            tool_call::show_output(engine.ctx, tool, reference, &notes)
+        }
         _ => Ok(notes.join("\n")),
     };
     let observation = shown.unwrap_or_else(|error| format!("{note}\n({error})"));
@@ -178,7 +178,7 @@ fn report_interruption<'a>(
         (Tone::Bad, " was interrupted; reporting that to the model"),
     ]);
     let done = Done::not_run(observation);
-    match &started.execution_ref {
+    match reference {
         // What it had printed is for the hook's eyes, too.
         Some(reference) => record_observation(engine, call, done, "not run again", reference)?,
         None => record_result(engine, call, done, None, false)?,
@@ -230,14 +230,20 @@ pub(super) fn suspended_by(
 }
 
 /// The observation of a call that was running when the engine died.
-fn interruption(dir: Option<&Path>) -> String {
-    let recorded =
-        dir.and_then(|dir| crate::unix::files::read_text(&dir.join("exit_code.txt")).ok());
-    let end = match recorded.as_deref().and_then(|text| text.strip_suffix('\n')) {
+fn interruption(run: &Path, reference: Option<&str>) -> String {
+    let end = match reference.and_then(|reference| recorded_code(run, reference)) {
         Some(code) => format!("it had ended with exit code {code}"),
         None => "whether it finished is unknown".to_owned(),
     };
     format!(
         "[the engine stopped before it recorded the result of this call: {end}; it has not been run again]"
     )
+}
+
+/// The exit code in a call's directory. Whatever else is there is not for the model.
+fn recorded_code(run: &Path, reference: &str) -> Option<i32> {
+    const LONGEST: u64 = "-2147483648\n".len() as u64;
+    let path = Path::new(reference).join("exit_code.txt");
+    let text = String::from_utf8(files::read_below(run, &path, LONGEST).ok()?).ok()?;
+    text.strip_suffix('\n')?.parse().ok()
 }
