@@ -4,6 +4,7 @@ use crate::flow_run::{chain, run};
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::symlink;
 
 pub fn memory(world: &World, args: &[&str]) -> Delta {
     Delta::flow(world.home()).arg("memory").args(args)
@@ -319,4 +320,52 @@ fn a_store_that_is_too_large_is_neither_read_nor_appended_to() {
         .end()
         .says("project.jsonl: it is larger than 512 MiB");
     assert_eq!(fs::metadata(&path).unwrap().len(), 512 << 20);
+}
+
+#[test]
+fn what_a_store_held_is_neither_written_nor_read_through_a_link() {
+    let world = World::new();
+    let shell = json!("cat \"$FLOW_CONTEXT\" >>../given; test -e fixed && cat");
+    let node =
+        node("a", "linear", &format!(", shell: {shell}")).replace("context: none", "context: p");
+    world.write("f/workflow.yaml", around(&node));
+    world.write(
+        "f/memory.yaml",
+        "project_store: {type: jsonl, file_path: project.jsonl}\n\
+         context_profiles:\n- {id: p, sources: [{store: project}]}\n",
+    );
+    let item = |text: &str| {
+        let time = "2026-01-01T00:00:00Z";
+        format!(
+            "{}\n",
+            json!({"id": text, "timestamp": time, "content": text})
+        )
+    };
+    world.write("f/project.jsonl", item("mine"));
+    let start = || run(&world).args(["--run-id", "r", "-m", "x"]);
+    start().exits(1);
+    let memory = world.path("ws/.delta/r/memory");
+    assert!(memory.join("project.jsonl").exists());
+    world.write("ws/fixed", "");
+
+    fs::create_dir(world.path("elsewhere")).unwrap();
+    fs::remove_dir_all(&memory).unwrap();
+    symlink(world.path("elsewhere"), &memory).unwrap();
+    start().arg("--retry").exits(1).says("is a link");
+    assert_eq!(fs::read_dir(world.path("elsewhere")).unwrap().count(), 0);
+
+    world.write("elsewhere/project.jsonl", item("SECRET"));
+    start().arg("--retry").exits(1).says("is a link");
+    fs::remove_file(&memory).unwrap();
+    fs::create_dir(&memory).unwrap();
+    symlink(
+        world.path("elsewhere/project.jsonl"),
+        memory.join("project.jsonl"),
+    )
+    .unwrap();
+    start().arg("--retry").exits(1).says("not a regular file");
+    assert!(!world.read("given").contains("SECRET"));
+
+    fs::remove_file(memory.join("project.jsonl")).unwrap();
+    start().arg("--retry").exits(0);
 }

@@ -9,7 +9,7 @@
 
 use super::item::{self, MemoryItem};
 use super::select::Candidate;
-use super::store::StoreFile;
+use super::store::{StoreFile, parse_items};
 use crate::error::{At, Result};
 use crate::flow::graph::{Failure, FailureCode, Note, Payload, StepRef};
 use crate::flow::manifest::{
@@ -24,7 +24,7 @@ use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::Path;
 
 /// An item and its store.
@@ -111,11 +111,7 @@ impl Recall {
             else {
                 continue;
             };
-            let copy = run
-                .path
-                .join("memory")
-                .join(format!("{}.jsonl", which.name()));
-            match read_copy(&store, &copy, signals) {
+            match read_copy(&store, (&run.path, which), signals) {
                 Ok(items) => before.extend(items.into_iter().map(|item| (which, item))),
                 Err(error) if error.disk_full || signals.stop().is_some() => return Err(error),
                 Err(error) => self.unreadable[which as usize] = Some(error.message),
@@ -269,17 +265,21 @@ fn run_key(journal: &Path) -> Result<String> {
 }
 
 /// The items that a store held when the run began.
-fn read_copy(store: &StoreFile, copy: &Path, signals: &Signals) -> Result<Vec<MemoryItem>> {
-    let copied = StoreFile {
-        path: copy.to_owned(),
-        max_items: None,
-    };
-    if copy.exists() {
-        return copied.items(signals);
+fn read_copy(
+    store: &StoreFile,
+    (run, which): (&Path, StoreName),
+    signals: &Signals,
+) -> Result<Vec<MemoryItem>> {
+    let dir = Path::new("memory");
+    let below = dir.join(format!("{}.jsonl", which.name()));
+    let copy = run.join(&below);
+    match files::read_below(run, &below, files::LARGEST) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {}
+        bytes => return parse_items(&bytes.at("read", &copy)?, &copy),
     }
     let items = store.items(signals)?;
-    files::make_dirs(copy.parent().unwrap_or(Path::new(".")))?;
-    files::replace(copy, &item::item_lines(&items))?;
+    files::make_dirs_below(run, dir)?;
+    files::replace(&copy, &item::item_lines(&items))?;
     Ok(items)
 }
 

@@ -185,8 +185,8 @@ fn open_file(path: &Path, how: LockMode) -> io::Result<File> {
     Ok(file)
 }
 
-/// The items of a file, without a last line that was torn.
-fn parse_items(bytes: &[u8], path: &Path) -> Result<Vec<MemoryItem>> {
+/// The items of a file's bytes, without a last line that was torn.
+pub(crate) fn parse_items(bytes: &[u8], path: &Path) -> Result<Vec<MemoryItem>> {
     let end = bytes.len() - torn_length(bytes).unwrap_or(0);
     let mut items = Vec::new();
     for (number, line) in bytes[..end].split(|byte| *byte == b'\n').enumerate() {
