@@ -4,7 +4,7 @@
 
 use crate::config::environment::Secret;
 use crate::error::{At, Result};
-use crate::unix::files::{open_below, open_regular, read_part};
+use crate::unix::files::{open_below, read_part};
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -17,12 +17,8 @@ pub(crate) struct Ends {
     total: u64,
 }
 
-/// Reads the ends of a file at a path, together at most `max` bytes: 60 % from the head, 40 % from the tail.
-pub(crate) fn read_ends(path: &Path, max: u64, secrets: &[Secret]) -> Result<Ends> {
-    ends_of(&open_regular(path)?, max, secrets).at("read", path)
-}
-
-/// The same of a file below a directory. No link is followed on the way.
+/// Reads the ends of a file below a directory, together at most `max` bytes: 60 % from the head, 40 % from the tail.
+/// No link is followed on the way.
 pub(crate) fn read_ends_below(
     dir: &Path,
     path: &Path,
@@ -165,14 +161,12 @@ mod tests {
     use super::*;
 
     fn ends(bytes: &[u8], max: u64) -> Ends {
-        let path = std::env::temp_dir().join(format!(
-            "delta-ends-{}-{}",
-            std::process::id(),
-            fastrand::u64(..)
-        ));
+        let dir = std::env::temp_dir();
+        let name = format!("delta-ends-{}-{}", std::process::id(), fastrand::u64(..));
+        let path = dir.join(&name);
         std::fs::write(&path, bytes).unwrap();
         let key = Secret::new("sk-0123456789").unwrap();
-        let ends = read_ends(&path, max, &[key]).unwrap();
+        let ends = read_ends_below(&dir, Path::new(&name), max, &[key]).unwrap();
         std::fs::remove_file(&path).unwrap();
         ends
     }

@@ -169,8 +169,19 @@ pub(crate) const LARGEST_REQUEST: u64 = files::LARGEST_INPUT;
 
 /// The metadata of an invocation; none while it is under way, or when its engine died.
 pub(crate) fn metadata(dir: &Path) -> Option<InvocationMetadata> {
-    let text = files::read_regular_limited(&dir.join("metadata.json"), LARGEST_METADATA).ok()?;
+    let text = read(dir, "metadata.json", LARGEST_METADATA).ok()?;
     serde_json::from_slice(&text).ok()
+}
+
+/// Opens a file of an invocation. The directory is in `io/invocations` of its run, out of which no link leads.
+fn open(dir: &Path, name: &str) -> io::Result<File> {
+    let run = dir.ancestors().nth(3).unwrap_or(dir);
+    let below = dir.strip_prefix(run).unwrap_or(dir).join(name);
+    files::open_below(run, &below)
+}
+
+fn read(dir: &Path, name: &str, limit: u64) -> io::Result<Vec<u8>> {
+    files::read_limited(open(dir, name)?, limit)
 }
 
 impl Invocations {
@@ -187,8 +198,7 @@ impl Invocations {
         let names = in_order(dir)?;
         if let Some(newest) = names.last() {
             let (name, dir) = (newest.clone(), dir.join(newest));
-            let request =
-                files::read_regular_limited(&dir.join("request.json"), LARGEST_REQUEST).ok();
+            let request = read(&dir, "request.json", LARGEST_REQUEST).ok();
             let record = metadata(&dir).unwrap_or_default();
             if record.open.is_some() && request.is_some() {
                 let begun = Begun {
@@ -201,7 +211,7 @@ impl Invocations {
             }
             invocations.previous = request.map(|request| (name, request));
         }
-        let is_whole = |name: &String| dir.join(name).join("request.json").exists();
+        let is_whole = |name: &String| open(&dir.join(name), "request.json").is_ok();
         let whole = names.into_iter().filter(is_whole);
         invocations.whole = whole
             .map(|name| Whole {
@@ -353,7 +363,7 @@ fn retire(dir: &Path) -> Result<()> {
 /// Replaces a request by what it added to the one before, if it shares most of its bytes with it.
 fn shorten(dir: &Path, extends: &Extends) -> Result<()> {
     let path = dir.join("request.json");
-    let file = File::open(&path).at("read", &path)?;
+    let file = open(dir, "request.json").at("read", &path)?;
     let len = file.metadata().at("read", &path)?.len() as usize;
     let Some(tail) = tail(&file, len, extends).at("read", &path)? else {
         return Ok(());

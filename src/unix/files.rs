@@ -450,8 +450,17 @@ pub(crate) fn read_text_limited(path: &Path, limit: u64) -> io::Result<String> {
 /// The first line of a file without its white space; `None` if there is no file, nothing in it, or more
 /// than [`LONGEST_LINE`]. No more of the file is read.
 pub(crate) fn read_line(path: &Path) -> Option<String> {
+    first_line(open_readable(path).ok()?)
+}
+
+/// The same of a file that [`open_below`] opens.
+pub(crate) fn read_line_below(dir: &Path, path: &Path) -> Option<String> {
+    first_line(open_below(dir, path).ok()?)
+}
+
+fn first_line(file: File) -> Option<String> {
     let mut bytes = Vec::new();
-    let mut reader = BufReader::new(open_readable(path).ok()?).take(LONGEST_LINE);
+    let mut reader = BufReader::new(file).take(LONGEST_LINE);
     reader.read_until(b'\n', &mut bytes).ok()?;
     let is_whole = bytes.ends_with(b"\n") || (bytes.len() as u64) < LONGEST_LINE;
     let line = String::from_utf8(bytes).ok()?;

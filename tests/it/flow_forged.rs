@@ -249,3 +249,25 @@ fn an_observer_writes_nothing_through_a_link() {
         assert_eq!(fs::read_dir(world.path("elsewhere")).unwrap().count(), 0);
     }
 }
+
+#[test]
+fn no_link_among_the_records_brings_a_file_into_the_report() {
+    let world = ran("echo said >&2; cat", "");
+    for name in ["input.json", "context.json", "stderr.log", "stdout.log"] {
+        world.write(&format!("secret/{name}"), "\"SECRET\"");
+    }
+    let report = || printed(&world.delta(["report", "-w", "ws", "r"]).exits(0));
+    assert!(report().contains("said"));
+    let io = world.path("ws/.delta/r/io/nodes/T1/a");
+    fs::remove_dir_all(&io).unwrap();
+    symlink(world.path("secret"), &io).unwrap();
+    assert!(!report().contains("SECRET"));
+    forge(&world, |event| {
+        if event["type"] == "NODE_END" && event["node_id"] == "a" {
+            event.as_object_mut().unwrap().remove("output");
+            event["output_ref"] = "io/nodes/T1/a/stdout.log".into();
+        }
+        true
+    });
+    assert!(!report().contains("SECRET"));
+}

@@ -3,6 +3,7 @@
 use crate::harness::*;
 use serde_json::{Value, json};
 use std::fs;
+use std::os::unix::fs::symlink;
 
 const ECHO: &str = "- {name: echo, exec: 'echo ${words}'}";
 
@@ -573,4 +574,29 @@ fn a_request_that_builds_on_one_that_was_cut_is_not_made_up() {
         ended.stderr
     );
     assert!(ended.stdout.is_empty());
+}
+
+#[test]
+fn no_link_in_the_place_of_a_request_is_followed() {
+    let world = World::new();
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
+    let dir = world.latest().invocations().remove(0);
+    world.write("secret/request.json", "SECRET");
+    let refused = |says: &str| {
+        for command in ["request", "replay", "report"] {
+            let outcome = world.delta([command, "-w", "ws", "LATEST"]).end();
+            let shown = outcome.describe();
+            assert!(!shown.contains("SECRET"), "{command}: {shown}");
+            assert!(command != "request" || shown.contains(says), "{shown}");
+        }
+        // The answer is in the journal.
+        world.delta(["log", "-w", "ws"]).exits(0).says("");
+    };
+    fs::remove_file(dir.join("request.json")).unwrap();
+    symlink(world.path("secret/request.json"), dir.join("request.json")).unwrap();
+    refused("not a regular file");
+    fs::remove_dir_all(&dir).unwrap();
+    symlink(world.path("secret"), &dir).unwrap();
+    refused("is a link");
 }

@@ -153,7 +153,8 @@ pub(crate) fn read_calls(io: &Path) -> Result<Vec<(String, NodeToolCall)>> {
     names.retain(|name| !name.starts_with('.'));
     names.sort_by_key(|name| number_of(name));
     let read = |name: String| {
-        let bytes = files::read_regular(&all.join(&name).join(RESULT)).ok()?;
+        let result = Path::new(&name).join(RESULT);
+        let bytes = files::read_below(&all, &result, files::LARGEST).ok()?;
         // The program can write there, too.
         Some((name, serde_json::from_slice(&bytes).ok()?))
     };

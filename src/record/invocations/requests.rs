@@ -1,11 +1,10 @@
 //! Requests read back, kept whole or as an addition to the one before.
 
-use super::LARGEST_REQUEST;
+use super::{LARGEST_REQUEST, open, read};
 use crate::error::{At, Error, Result};
 use crate::record::attachments::blobs::Blobs;
 use crate::record::attachments::body::{Body, read_places, with_marks};
 use crate::text::json::parser_message;
-use crate::unix::files;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::io;
@@ -86,11 +85,11 @@ impl Requests {
                 break bytes;
             }
             let entry = self.dir.join(&at);
-            if let Some(bytes) = whole(&entry.join("request.json"))? {
+            if let Some(bytes) = whole(&entry)? {
                 break bytes;
             }
             let path = entry.join("request.tail.json");
-            let text = files::read_regular_limited(&path, LARGEST_REQUEST).at("read", &path)?;
+            let text = read(&entry, "request.tail.json", LARGEST_REQUEST).at("read", &path)?;
             let tail: RequestTail = serde_json::from_slice(&text).map_err(|e| {
                 Error::failure(format!("{}: {}", path.display(), parser_message(&e)))
             })?;
@@ -117,20 +116,21 @@ impl Requests {
 
 /// How long an invocation's request is; none if it is not there.
 pub(crate) fn request_len(dir: &Path) -> Option<usize> {
-    if let Ok(whole) = dir.join("request.json").metadata() {
-        return Some(whole.len() as usize);
+    if let Ok(whole) = open(dir, "request.json") {
+        return Some(whole.metadata().ok()?.len() as usize);
     }
-    let text = files::read_regular_limited(&dir.join("request.tail.json"), LARGEST_REQUEST).ok()?;
+    let text = read(dir, "request.tail.json", LARGEST_REQUEST).ok()?;
     let tail: RequestTail = serde_json::from_slice(&text).ok()?;
     Some(tail.bytes.saturating_add(tail.text.len()))
 }
 
 /// A request that is whole, if there is one.
-fn whole(path: &Path) -> Result<Option<Vec<u8>>> {
-    match files::read_regular_limited(path, LARGEST_REQUEST) {
+fn whole(dir: &Path) -> Result<Option<Vec<u8>>> {
+    let path = dir.join("request.json");
+    match read(dir, "request.json", LARGEST_REQUEST) {
         // A run that is live may have begun to use the file for another request.
         Ok(bytes) => Ok(path.exists().then_some(bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e).at("read", path),
+        Err(e) => Err(e).at("read", &path),
     }
 }

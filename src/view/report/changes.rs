@@ -3,8 +3,9 @@
 //! Unaware of the effect. JSON is compared in a form in which each line of a text has a line of
 //! its own.
 
-use crate::unix::files::read_regular;
+use crate::unix::files::{open_below, read_limited};
 use serde_json::Value;
+use std::fs::File;
 use std::path::Path;
 
 /// Larger payloads are not compared.
@@ -29,26 +30,25 @@ pub(super) enum PayloadChange {
 
 /// The change made by the execution in a directory.
 pub(super) fn of(dir: &Path, event: &str) -> PayloadChange {
-    let output = ["final_payload.json", "payload_override.dat"]
-        .map(|name| dir.join("output").join(name))
-        .into_iter()
-        .find(|path| path.is_file());
+    let open = |name: &str| open_below(dir, Path::new(name)).ok();
+    let mut outputs = ["output/final_payload.json", "output/payload_override.dat"].into_iter();
     let input = match event {
         "pre_llm_request" => "input/proposed_payload.json",
         _ => "input/payload.json",
     };
-    let (Some(output), input) = (output, dir.join(input)) else {
+    let (Some(output), Some(input)) = (outputs.find_map(open), open(input)) else {
         return PayloadChange::None;
     };
-    let is_large = |path: &Path| {
-        path.metadata()
+    let is_large = |file: &File| {
+        file.metadata()
             .is_ok_and(|meta| meta.len() > COMPARED_BYTES)
     };
     if is_large(&input) || is_large(&output) {
         return PayloadChange::TooLarge;
     }
-    let read = |path: &Path| -> Option<Value> {
-        let value: Value = serde_json::from_slice(&read_regular(path).ok()?).ok()?;
+    let read = |file: File| -> Option<Value> {
+        let bytes = read_limited(file, COMPARED_BYTES).ok()?;
+        let value: Value = serde_json::from_slice(&bytes).ok()?;
         // Of these two, only this part counts.
         match event {
             "pre_tool_execution" => value.get("tool_args").cloned(),
@@ -56,7 +56,7 @@ pub(super) fn of(dir: &Path, event: &str) -> PayloadChange {
             _ => Some(value),
         }
     };
-    let (Some(before), Some(after)) = (read(&input), read(&output)) else {
+    let (Some(before), Some(after)) = (read(input), read(output)) else {
         return PayloadChange::None;
     };
     if before == after {

@@ -4,9 +4,9 @@
 
 use super::changes::{self, PayloadChange};
 use super::flow_steps::Attempts;
-use super::source::{SourceEvent, record_dir};
+use super::source::{SourceEvent, record_dir, size_in};
 use super::writer::PageRecord;
-use crate::engine::observation::read_ends;
+use crate::engine::observation::read_ends_below;
 use crate::record::attachments::read_list;
 use crate::record::event::{ActionStatus, EventKind, FinishReason, FlowEvent, Line};
 use crate::record::invocations;
@@ -19,6 +19,7 @@ use crate::view::shown_answers::{NOT_SHOWN, ShownAnswers};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
+use std::path::Path;
 
 /// As much is shown of what a hook printed, on each stream.
 const HOOK_OUTPUT: u64 = 4 << 10;
@@ -334,7 +335,7 @@ fn result(
     place: &str,
 ) {
     let dir = record_dir(run, line.execution_ref.as_deref());
-    let size = |name: &str| Some(dir.as_ref()?.join(name).metadata().ok()?.len());
+    let size = |name: &str| size_in(dir.as_ref()?, name);
     record
         .maybe("id", line.action_id.as_deref())
         .maybe("tool", line.tool_name.as_deref())
@@ -358,7 +359,7 @@ fn result(
 /// A check of a final answer, as the result of a tool without arguments.
 fn acceptance(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir, place: &str) {
     let dir = record_dir(run, line.execution_ref.as_deref());
-    let size = |name: &str| Some(dir.as_ref()?.join(name).metadata().ok()?.len());
+    let size = |name: &str| size_in(dir.as_ref()?, name);
     let is_good = line.exit_code == Some(0);
     let what = line.what.as_deref().unwrap_or("?");
     let said = content(line.content);
@@ -384,24 +385,22 @@ fn hook(record: &mut PageRecord<'_>, line: &Line<'_>, run: &RunDir) {
         return;
     };
     let reference = reference.trim_end_matches('/');
-    let line_of = |name: &str| files::read_line(&dir.join("execution_meta").join(name));
+    let line_of =
+        |name: &str| files::read_line_below(&dir, &Path::new("execution_meta").join(name));
     let number = |name: &str| line_of(name)?.trim().parse::<u64>().ok();
     record
         .maybe("d", number("duration_ms.txt"))
         .maybe("code", number("exit_code.txt"))
         .maybe("command", line_of("command.txt"));
+    let text_of = |name: &str| {
+        let ends = read_ends_below(&dir, Path::new(name), HOOK_OUTPUT, &[]);
+        ends.map_or_else(|_| String::new(), |ends| ends.text())
+    };
     for stream in ["stdout", "stderr"] {
-        let path = dir.join(format!("execution_meta/{stream}.log"));
-        let text =
-            read_ends(&path, HOOK_OUTPUT, &[]).map_or_else(|_| String::new(), |ends| ends.text());
-        record.text(stream, &text, reference);
+        let path = format!("execution_meta/{stream}.log");
+        record.text(stream, &text_of(&path), reference);
     }
-    let control = read_ends(&dir.join("output/control.json"), HOOK_OUTPUT, &[]);
-    record.text(
-        "control",
-        &control.map_or_else(|_| String::new(), |ends| ends.text()),
-        reference,
-    );
+    record.text("control", &text_of("output/control.json"), reference);
     match changes::of(&dir, name) {
         PayloadChange::None => {}
         PayloadChange::Lines(lines) => {

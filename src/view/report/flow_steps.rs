@@ -3,7 +3,7 @@
 //! Unaware of how a task continues. The input of an attempt at a node is shown at its beginning, the output
 //! at its end, from the records in the attempt's directory.
 
-use super::source::{SourceEvent, record_dir};
+use super::source::{SourceEvent, record_dir, size_in};
 use super::writer::PageRecord;
 use crate::record::network::traffic_in_words;
 use serde_json::value::RawValue;
@@ -123,14 +123,13 @@ impl SourceEvent<'_> {
     /// The output of an attempt's program.
     fn put_output(&self, record: &mut PageRecord<'_>, reference: Option<&str>) {
         self.file(record, "stderr", reference, "stderr.log");
-        let printed = record_dir(self.run, reference).map(|dir| dir.join("stdout.log"));
-        let printed = printed.and_then(|path| Some(path.metadata().ok()?.len()));
-        record.maybe("stdout", printed);
+        let dir = record_dir(self.run, reference);
+        record.maybe("stdout", dir.and_then(|dir| size_in(&dir, "stdout.log")));
     }
 
     fn file(&self, record: &mut PageRecord<'_>, key: &str, reference: Option<&str>, name: &str) {
         if let Some(dir) = record_dir(self.run, reference) {
-            record.file(key, &dir.join(name));
+            record.file(key, &dir, name);
         }
     }
 
@@ -145,8 +144,8 @@ impl SourceEvent<'_> {
     ) {
         if let Some(json) = json {
             record.text(key, json.get(), place);
-        } else if let Some(path) = record_dir(self.run, file.map(|name| &**name)) {
-            record.file(key, &path);
+        } else if let Some((dir, name)) = file.and_then(|file| file.rsplit_once('/')) {
+            self.file(record, key, Some(dir), name);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Unaware of what the records say.
 
 use super::{LATER_TEXT, LONGEST_TEXT, MOST_TEXT, Sink};
-use crate::engine::observation::read_ends;
+use crate::engine::observation::read_ends_below;
 use crate::error::Result;
 use crate::record::attachments::Attachment;
 use crate::record::attachments::blobs::Blobs;
@@ -154,13 +154,13 @@ impl PageRecord<'_> {
         }
     }
 
-    /// A file of any length, as text that marks where a part is missing; nothing if the file is empty
-    /// or does not exist.
-    pub(super) fn file(&mut self, key: &str, path: &Path) -> &mut Self {
+    /// A file of any length in a directory, as text that marks where a part is missing; nothing if the file is
+    /// empty, a link or does not exist.
+    pub(super) fn file(&mut self, key: &str, dir: &Path, name: &str) -> &mut Self {
         /// Room for what says that a part is missing.
         const MARK: usize = 64;
-        match read_ends(path, (self.longest() - MARK) as u64, &[]) {
-            Ok(ends) => self.text(key, &ends.text(), &path.to_string_lossy()),
+        match read_ends_below(dir, Path::new(name), (self.longest() - MARK) as u64, &[]) {
+            Ok(ends) => self.text(key, &ends.text(), &dir.join(name).to_string_lossy()),
             Err(_) => self,
         }
     }
