@@ -115,11 +115,13 @@ pub(crate) struct Input<'a> {
     pub iteration: u64,
 }
 
-/// The number of the next execution: they go on when a run is resumed.
+/// The number of the next execution: they go on when a run is resumed. Names that no run makes do not count.
 pub(crate) fn next_number(dir: &Path) -> Result<u64> {
+    const MOST: u64 = 1_000_000_000;
     let names = files::names(dir)?;
     let number = |name: &String| name.split('_').next()?.parse::<u64>().ok();
-    Ok(names.iter().filter_map(number).max().unwrap_or(0) + 1)
+    let known = names.iter().filter_map(number).filter(|it| *it < MOST);
+    Ok(known.max().unwrap_or(0) + 1)
 }
 
 /// Runs one hook.

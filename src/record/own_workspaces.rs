@@ -72,12 +72,16 @@ pub(crate) fn numbered(agent_home: &Path) -> Result<Vec<String>> {
     Ok(found.into_iter().map(|(_, name)| name).collect())
 }
 
+/// The highest number, or 0. Those that leave little room above them do not count.
+fn last_number(agent_home: &Path) -> Result<u64> {
+    let numbers = numbered(agent_home)?;
+    let numbers = numbers.iter().rev().filter_map(|name| number(name));
+    Ok(numbers.into_iter().find(|it| *it < 1 << 60).unwrap_or(0))
+}
+
 /// The next workspace of an agent, unless another process makes one first.
 pub(crate) fn next(agent_home: &Path) -> Result<PathBuf> {
-    let last = numbered(agent_home)?
-        .last()
-        .and_then(|name| number(name))
-        .unwrap_or(0);
+    let last = last_number(agent_home)?;
     let name = format!("W{:03}", last + 1);
     Ok(workspaces_dir(agent_home).join(name))
 }
@@ -89,10 +93,7 @@ pub(crate) fn claim_next(agent_home: &Path) -> Result<PathBuf> {
         .recursive(true)
         .create(&parent)
         .at("create", &parent)?;
-    let last = numbered(agent_home)?
-        .last()
-        .and_then(|name| number(name))
-        .unwrap_or(0);
+    let last = last_number(agent_home)?;
     for n in last + 1.. {
         let path = parent.join(format!("W{n:03}"));
         match DirBuilder::new().create(&path) {

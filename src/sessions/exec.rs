@@ -159,7 +159,7 @@ fn find_work_dir(
 /// Counts the command. Its number is taken if the `delta-sessions` of that command was killed.
 fn next_output_paths(session: &Session, metadata: &mut SessionMetadata) -> (PathBuf, PathBuf) {
     loop {
-        metadata.execution_count += 1;
+        metadata.execution_count = metadata.execution_count.checked_add(1).unwrap_or(1);
         let (stdout, stderr) = output_paths(session, metadata.execution_count);
         if !stdout.exists() {
             return (stdout, stderr);

@@ -393,3 +393,19 @@ fn what_somebody_took_out_of_a_store_is_not_put_back() {
     retry(&world).exits(0);
     assert_eq!(world.read("f/project.jsonl"), "");
 }
+
+#[test]
+fn an_attempt_of_the_highest_number_can_be_followed_by_another() {
+    let world = World::new();
+    chain_of_three(&world);
+    command(&world).args(["-m", "hello"]).exits(1);
+    // The engine died when it had begun the attempt.
+    let text = journal(&world);
+    let begun = text.find("\"NODE_START\"").unwrap();
+    let begun = begun + text[begun..].find('\n').unwrap();
+    let changed = text[..=begun].replace("\"attempt\":1", "\"attempt\":4294967295");
+    assert!(changed.contains("4294967295"));
+    world.write("ws/.delta/r/journal.jsonl", changed);
+    world.write("ws/fixed", "");
+    command(&world).args(["-m", "hello"]).exits(0);
+}

@@ -486,3 +486,13 @@ fn a_tool_reaches_the_hosts_that_its_permissions_open() {
         world.delta(["flow", "check", "f"]).exits(code).says(words);
     }
 }
+
+#[test]
+fn a_number_that_no_call_has_does_not_count() {
+    let world = world(
+        "exec: 'printf hi'",
+        r#"mkdir -p "${FLOW_CONTEXT%/*}/tools/4294967295_x"; echo "{}" | delta-flow tool t"#,
+    );
+    run(&world).exits(0).prints("\"hi\"\n");
+    assert!(world.exists("ws/.delta/r/io/nodes/T1/a/tools/001_t"));
+}

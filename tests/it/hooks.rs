@@ -548,3 +548,14 @@ fn a_hooks_program_is_found_in_the_agents_home_and_the_workspace() {
     assert_eq!(world.lines("told"), [world.workspace().to_str().unwrap()]);
     assert_eq!(world.lines("here"), ["here"]);
 }
+
+#[test]
+fn a_number_that_no_run_makes_does_not_count() {
+    let world = with_hooks(&hook("on_run_end", "true"));
+    world.model_says([text("one"), text("two")]);
+    world.run("go").exits(0);
+    let hooks = world.latest().path("io/hooks");
+    fs::create_dir(hooks.join("18446744073709551615_x")).unwrap();
+    world.go_on().args(["-m", "more"]).exits(0).prints("two\n");
+    assert!(hooks.join("002_on_run_end").is_dir());
+}

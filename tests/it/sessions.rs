@@ -1620,3 +1620,19 @@ fn help_the_manual_and_the_program_agree() {
     let rendering = fs::read_to_string(root.join("man/text/delta-sessions.txt")).unwrap();
     assert_eq!(help("--help"), rendering);
 }
+
+#[test]
+fn a_number_at_the_limit_is_followed_by_one() {
+    let place = Place::new();
+    let session = place.start(&[]);
+    let path = session.dir().join("metadata.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let forged = text.replace(
+        "\"execution_count\":0",
+        "\"execution_count\":18446744073709551615",
+    );
+    assert_ne!(forged, text);
+    fs::write(&path, forged).unwrap();
+    assert_eq!(session.says("echo said"), "said\n");
+    assert_eq!(json(&place.run(&["list"]))[0]["execution_count"], 1);
+}

@@ -214,3 +214,14 @@ fn whatever_the_command_line_names_that_cannot_be_used_is_wrong_usage() {
         outcome.exits(2).prints("").says(named);
     }
 }
+
+#[test]
+fn a_number_at_the_limit_is_not_followed() {
+    let world = World::new();
+    for taken in ["W007", "W18446744073709551615"] {
+        fs::create_dir_all(world.path(&format!("agent/workspaces/{taken}"))).unwrap();
+    }
+    world.model_says([text("done")]);
+    run(&world).exits(0);
+    assert!(world.exists("agent/workspaces/W008/.delta/LATEST"));
+}

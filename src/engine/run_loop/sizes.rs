@@ -196,7 +196,9 @@ impl Sizes {
     pub(super) fn is_cut_off(&mut self, usage: Option<Tokens>, says_so: bool) -> bool {
         let total = usage.map_or(0, |usage| usage.total_tokens);
         // Some servers stop a few tokens earlier.
-        let is_at_window = self.window.is_some_and(|window| total + 8 >= window);
+        let is_at_window = self
+            .window
+            .is_some_and(|window| total.saturating_add(8) >= window);
         let is_cut_off = self.shares.is_some() && (says_so || is_at_window) && !self.was_cut_off;
         if is_cut_off {
             self.was_cut_off = true;
@@ -222,7 +224,7 @@ impl Sizes {
         let (model, api) = (self.model.as_deref(), self.api.name());
         let before = self.counts.add_answer(model, api, now)?;
         let is_suspicious = !self.counts.is_truncated
-            && bytes >= before.request_bytes + NOTABLE_BYTES
+            && bytes >= before.request_bytes.saturating_add(NOTABLE_BYTES)
             && self.attachment_tokens >= before.attachment_tokens
             && tokens.saturating_mul(10) <= before.prompt_tokens.saturating_mul(9);
         self.counts.is_truncated |= is_suspicious;
@@ -276,6 +278,13 @@ mod tests {
         sizes.counts.is_full = true;
         assert_eq!(sizes.reason(99_000), None, "the service is asked first");
         assert_eq!(sizes.reason(99_000), Some(CompactionReason::Size));
+    }
+
+    #[test]
+    fn a_count_that_no_service_makes_is_compared() {
+        let mut sizes = sizes(Some(u64::MAX));
+        assert_eq!(sizes.note_count(u64::MAX, u64::MAX), None);
+        assert_eq!(sizes.note_count(1000, 250), None);
     }
 
     #[test]

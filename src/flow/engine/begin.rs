@@ -46,7 +46,7 @@ pub(super) fn begin(engine: &mut FlowEngine<'_>, step: StepRef) -> Result<()> {
     let beginning = BeginningStep {
         step,
         input: input.unwrap_or_else(|| "null".into()),
-        attempt: counts.last + u32::from(!is_deferred),
+        attempt: counts.last.saturating_add(u32::from(!is_deferred)),
     };
     if is_deferred {
         return look(engine, &beginning);

@@ -28,7 +28,7 @@ pub(super) fn fail_helper(
 ) -> Result<()> {
     let name = active.asks().map_or("", |ask| ask.kind.name());
     let counts = engine.attempts.counts.entry(active.step.key).or_default();
-    counts.last += 1;
+    counts.last = counts.last.saturating_add(1);
     let reference = attempt::reference(&engine.place.run.path, &active.io);
     let start = NodeStart {
         attempt: counts.last,

@@ -322,7 +322,7 @@ impl<'e> Runner<'e> {
                 case: &case.id,
                 setting: &setting.name,
                 number: planned.number,
-                attempt: attempts + 1,
+                attempt: attempts.saturating_add(1),
                 seed,
                 workspace: &place,
                 call_id: &call_id,

@@ -256,7 +256,7 @@ impl Tally {
         self.finished.insert(finished.number, finished);
         let is_due = |number: usize, sums: &RootSums| match self.keeping {
             Keeping::All => false,
-            Keeping::Outputs | Keeping::BehindOpen => number == sums.last + 1,
+            Keeping::Outputs | Keeping::BehindOpen => sums.last.checked_add(1) == Some(number),
             Keeping::Sums => true,
         };
         while let Some(first) = self.finished.first_entry()

@@ -93,11 +93,14 @@ pub(crate) struct CallRecord {
 impl CallRecord {
     /// Takes the next number. Several processes may do so at once.
     pub(crate) fn begin(io: &Path) -> Result<Self> {
+        /// Names with a higher number are not ours.
+        const MOST: u32 = 1_000_000_000;
         let all = io.join(DIR);
         files::make_dirs(&all)?;
         loop {
-            let numbers = |names: &[String]| names.iter().filter_map(|name| number_of(name)).max();
-            let number = numbers(&files::names(&all)?).unwrap_or(0) + 1;
+            let names = files::names(&all)?;
+            let known = names.iter().filter_map(|name| number_of(name));
+            let number = known.filter(|it| *it < MOST).max().unwrap_or(0) + 1;
             let dir = all.join(format!(".{number:03}"));
             match fs::DirBuilder::new().mode(0o700).create(&dir) {
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => continue,
