@@ -600,3 +600,17 @@ fn no_link_in_the_place_of_a_request_is_followed() {
     symlink(world.path("secret"), &dir).unwrap();
     refused("is a link");
 }
+
+#[test]
+fn a_request_that_builds_on_itself_is_refused() {
+    let world = World::new();
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
+    let dir = world.latest().invocations().remove(0);
+    let name = dir.file_name().unwrap().to_str().unwrap();
+    let tail = json!({"extends": name, "bytes": 0, "tail": ""});
+    fs::remove_file(dir.join("request.json")).unwrap();
+    fs::write(dir.join("request.tail.json"), tail.to_string()).unwrap();
+    let request = world.delta(["request", "-w", "ws", "LATEST"]);
+    request.refuses(1, "it builds on itself");
+}

@@ -7,6 +7,7 @@ use crate::record::attachments::body::{Body, read_places, with_marks};
 use crate::text::json::parser_message;
 use serde::Deserialize;
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -79,6 +80,7 @@ impl Requests {
     /// The request as it is recorded, without its attachments.
     fn text(&mut self, name: &str) -> Result<&[u8]> {
         let mut tails = Vec::new();
+        let mut passed = HashSet::new();
         let mut at = name.to_owned();
         let mut bytes = loop {
             if let Some((_, bytes)) = self.last.take_if(|(last, _)| *last == at) {
@@ -89,6 +91,10 @@ impl Requests {
                 break bytes;
             }
             let path = entry.join("request.tail.json");
+            if !passed.insert(at.clone()) {
+                let path = path.display();
+                return Err(Error::failure(format!("{path}: it builds on itself")));
+            }
             let text = read(&entry, "request.tail.json", LARGEST_REQUEST).at("read", &path)?;
             let tail: RequestTail = serde_json::from_slice(&text).map_err(|e| {
                 Error::failure(format!("{}: {}", path.display(), parser_message(&e)))
