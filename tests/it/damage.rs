@@ -859,7 +859,7 @@ fn a_pipe_in_the_place_of_a_file_keeps_nobody_waiting() {
         ("ws/.env", REFUSED),
         ("ws/.delta/lock", "no such device or address"),
         ("ws/.delta/LATEST", ""),
-        ("ws/.delta/VERSION", ""),
+        ("ws/.delta/VERSION", REFUSED),
         ("RUN/metadata.json", ""),
         ("RUN/engine.log", ""),
         ("RUN/journal.jsonl", REFUSED),
