@@ -9,7 +9,7 @@
 
 use super::item::{self, MemoryItem};
 use super::select::Candidate;
-use super::store::{StoreFile, parse_items};
+use super::store::{LARGEST_STORE, StoreFile, parse_items};
 use crate::error::{At, Result};
 use crate::flow::graph::{Failure, FailureCode, Note, Payload, StepRef};
 use crate::flow::manifest::{
@@ -273,7 +273,7 @@ fn read_copy(
     let dir = Path::new("memory");
     let below = dir.join(format!("{}.jsonl", which.name()));
     let copy = run.join(&below);
-    match files::read_below(run, &below, files::LARGEST) {
+    match files::read_below(run, &below, LARGEST_STORE) {
         Err(e) if e.kind() == ErrorKind::NotFound => {}
         bytes => return parse_items(&bytes.at("read", &copy)?, &copy),
     }
