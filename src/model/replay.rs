@@ -4,7 +4,7 @@
 //! and gives no more answers after the first that differs.
 
 use crate::error::{At, Result};
-use crate::record::invocations::{LARGEST_REQUEST, Requests};
+use crate::record::invocations::{LARGEST_REQUEST, Requests, read_file};
 use crate::record::recording::{
     RecordedCheck, RecordedCompaction, RecordedFallback, RecordedResult, Recording,
     RefusedAttachments,
@@ -113,14 +113,9 @@ impl Playback {
             });
             return missing("the request is not the recorded one");
         }
-        let path = self
-            .recording
-            .run
-            .io("invocations")
-            .join(name)
-            .join("response.json");
-        let body =
-            crate::unix::files::read_regular_limited(&path, LARGEST_REQUEST).at("read", &path)?;
+        let dir = self.recording.run.io("invocations").join(name);
+        let body = read_file(&dir, "response.json", LARGEST_REQUEST);
+        let body = body.at("read", &dir.join("response.json"))?;
         self.given += 1;
         Ok(PlayedAnswer::Recorded(body))
     }

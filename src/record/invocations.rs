@@ -169,7 +169,7 @@ pub(crate) const LARGEST_REQUEST: u64 = files::LARGEST_INPUT;
 
 /// The metadata of an invocation; none while it is under way, or when its engine died.
 pub(crate) fn metadata(dir: &Path) -> Option<InvocationMetadata> {
-    let text = read(dir, "metadata.json", LARGEST_METADATA).ok()?;
+    let text = read_file(dir, "metadata.json", LARGEST_METADATA).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -180,7 +180,8 @@ fn open(dir: &Path, name: &str) -> io::Result<File> {
     files::open_below(run, &below)
 }
 
-fn read(dir: &Path, name: &str, limit: u64) -> io::Result<Vec<u8>> {
+/// The content of a file of an invocation, of at most `limit` bytes.
+pub(crate) fn read_file(dir: &Path, name: &str, limit: u64) -> io::Result<Vec<u8>> {
     files::read_limited(open(dir, name)?, limit)
 }
 
@@ -198,7 +199,7 @@ impl Invocations {
         let names = in_order(dir)?;
         if let Some(newest) = names.last() {
             let (name, dir) = (newest.clone(), dir.join(newest));
-            let request = read(&dir, "request.json", LARGEST_REQUEST).ok();
+            let request = read_file(&dir, "request.json", LARGEST_REQUEST).ok();
             let record = metadata(&dir).unwrap_or_default();
             if record.open.is_some() && request.is_some() {
                 let begun = Begun {
@@ -211,7 +212,11 @@ impl Invocations {
             }
             invocations.previous = request.map(|request| (name, request));
         }
-        let is_whole = |name: &String| open(&dir.join(name), "request.json").is_ok();
+        let is_whole = |name: &String| {
+            let dir = dir.join(name);
+            // Most are shortened, and there may be thousands.
+            dir.join("request.json").exists() && open(&dir, "request.json").is_ok()
+        };
         let whole = names.into_iter().filter(is_whole);
         invocations.whole = whole
             .map(|name| Whole {

@@ -215,16 +215,7 @@ fn flatten(
     };
     let (journal, old_metadata) = (place("journal.jsonl"), place("metadata.json"));
     let journal_file = open_if_there(&journal)?;
-    let (known, is_damaged) = match open_if_there(&old_metadata)? {
-        Some(file) => {
-            let bytes = files::read_limited(file, metadata::LARGEST).at("read", &old_metadata)?;
-            match serde_json::from_slice(&bytes) {
-                Ok(Value::Object(known)) => (known, false),
-                _ => (Map::new(), true),
-            }
-        }
-        None => (Map::new(), false),
-    };
+    let (known, is_damaged) = read_metadata(&old_metadata)?;
     check_idle(id, &journal, &known)?;
     if is_there(&execution) {
         for name in all_names(&execution)? {
@@ -273,6 +264,18 @@ fn flatten(
         steps.push(MigrationStep::Write(metadata, bytes));
     }
     Ok(())
+}
+
+/// The metadata of a run, none if they are not there, and whether they are damaged.
+fn read_metadata(path: &Path) -> Result<(Map<String, Value>, bool)> {
+    let Some(file) = open_if_there(path)? else {
+        return Ok((Map::new(), false));
+    };
+    let bytes = files::read_limited(file, metadata::LARGEST).at("read", path)?;
+    Ok(match serde_json::from_slice(&bytes) {
+        Ok(Value::Object(known)) => (known, false),
+        _ => (Map::new(), true),
+    })
 }
 
 /// Refuses a run that an engine works on. Engines of that time hold no lock.

@@ -75,8 +75,8 @@ pub(crate) fn numbered(agent_home: &Path) -> Result<Vec<String>> {
 /// The highest number, or 0. Those that leave little room above them do not count.
 fn last_number(agent_home: &Path) -> Result<u64> {
     let numbers = numbered(agent_home)?;
-    let numbers = numbers.iter().rev().filter_map(|name| number(name));
-    Ok(numbers.into_iter().find(|it| *it < 1 << 60).unwrap_or(0))
+    let mut numbers = numbers.iter().rev().filter_map(|name| number(name));
+    Ok(numbers.find(|it| *it < 1 << 60).unwrap_or(0))
 }
 
 /// The next workspace of an agent, unless another process makes one first.

@@ -336,9 +336,9 @@ pub(crate) fn read_below(dir: &Path, path: &Path, limit: u64) -> io::Result<Vec<
     read_limited(open_below(dir, path)?, limit)
 }
 
-/// The text of such a file.
-pub(crate) fn read_text_below(dir: &Path, path: &Path) -> io::Result<String> {
-    String::from_utf8(read_below(dir, path, LARGEST)?).map_err(|_| not_utf8())
+/// The text of such a file of at most `limit` bytes.
+pub(crate) fn read_text_below(dir: &Path, path: &Path, limit: u64) -> io::Result<String> {
+    String::from_utf8(read_below(dir, path, limit)?).map_err(|_| not_utf8())
 }
 
 /// True if there is such a directory.
@@ -439,12 +439,7 @@ pub(crate) fn too_large(limit: u64) -> io::Error {
 
 /// The text of a regular file.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    read_text_limited(path, LARGEST)
-}
-
-/// The text of a regular file of at most `limit` bytes.
-pub(crate) fn read_text_limited(path: &Path, limit: u64) -> io::Result<String> {
-    String::from_utf8(read_regular_limited(path, limit)?).map_err(|_| not_utf8())
+    String::from_utf8(read_regular(path)?).map_err(|_| not_utf8())
 }
 
 /// The first line of a file without its white space; `None` if there is no file, nothing in it, or more

@@ -593,6 +593,15 @@ fn no_link_in_the_place_of_a_request_is_followed() {
         // The answer is in the journal.
         world.delta(["log", "-w", "ws"]).exits(0).says("");
     };
+    let (answer, elsewhere) = (
+        dir.join("response.json"),
+        world.path("secret/response.json"),
+    );
+    fs::rename(&answer, &elsewhere).unwrap();
+    symlink(&elsewhere, &answer).unwrap();
+    let replay = world.delta(["replay", "-w", "ws", "LATEST"]).end();
+    replay.says("response.json: it is not a regular file");
+    fs::rename(&elsewhere, &answer).unwrap();
     fs::remove_file(dir.join("request.json")).unwrap();
     symlink(world.path("secret/request.json"), dir.join("request.json")).unwrap();
     refused("not a regular file");

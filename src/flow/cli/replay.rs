@@ -228,11 +228,11 @@ impl Replayer<'_> {
         let task = lineage.tasks.get(&step.task);
         let found = task.and_then(|task| task.steps.iter().rfind(|it| it.node == step.node));
         let records = found.and_then(|step| step.records.last());
-        let path = records.map(|records| self.run.path.join(records).join("context.json"));
+        let path = records.map(|records| Path::new(records).join("context.json"));
         let Some(path) = path else { return Ok(None) };
-        match files::read_text_limited(&path, LARGEST_STORE) {
+        match files::read_text_below(&self.run.path, &path, LARGEST_STORE) {
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            text => text.map(Some).at("read", &path),
+            text => text.map(Some).at("read", &self.run.path.join(path)),
         }
     }
 

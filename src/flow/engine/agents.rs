@@ -17,6 +17,7 @@ use crate::flow::graph::{
 };
 use crate::flow::manifest::asked;
 use crate::flow::manifest::{AgentBody, Flow, FlowAgent, PayloadForm};
+use crate::flow::record::attempt;
 use crate::flow::record::{
     check_schema, each_line, find_failure, one_value, program_beside, tools_option,
 };
@@ -188,8 +189,9 @@ pub(super) fn send_back(
         return Ok(None);
     }
     // The context of its first answer.
-    let path = io.join("context.json");
-    let context = files::read_text_limited(&path, LARGEST_STORE).at("read", &path)?;
+    let run = &place.run.path;
+    let path = Path::new(&*attempt::reference(run, io)).join("context.json");
+    let context = files::read_text_below(run, &path, LARGEST_STORE).at("read", &run.join(&path))?;
     let again = match flow.schema_out(step.node) {
         Some(_) => "Answer again, with the whole JSON value and nothing else.",
         None => "Answer again.",

@@ -100,8 +100,7 @@ pub(super) fn look(engine: &mut FlowEngine<'_>, beginning: &BeginningStep) -> Re
     let dir = place.task_dir(step)?;
     let argv = fill(&rule.check, &flow.home, &dir);
     let context = Path::new(&deferred.reference).join("context.json");
-    let context = files::read_below(&place.run.path, &context, LARGEST_STORE).ok();
-    let context = context.and_then(|bytes| String::from_utf8(bytes).ok());
+    let context = files::read_text_below(&place.run.path, &context, LARGEST_STORE).ok();
     let text = text_of(&beginning.input, settings.input);
     let given = ProgramInput {
         argv: [engine.options.launch.clone(), argv].concat(),

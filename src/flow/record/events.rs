@@ -459,7 +459,7 @@ pub(crate) fn read_text(
     }
     let Some(name) = file else { return Ok(None) };
     let path = run.join(name);
-    match files::read_text_below(run, Path::new(name)) {
+    match files::read_text_below(run, Path::new(name), files::LARGEST) {
         Ok(text) => Ok(Some(text.into())),
         // Another attempt would find it no better.
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::Other) => {

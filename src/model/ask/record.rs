@@ -6,7 +6,7 @@ use super::{Asked, Invocation, NextStep};
 use crate::error::Result;
 use crate::model::response::Answer;
 use crate::record::event::Terms;
-use crate::record::invocations::{InvocationStatus, LARGEST_METADATA, OpenAnswer};
+use crate::record::invocations::{InvocationStatus, LARGEST_METADATA, OpenAnswer, read_file};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -54,7 +54,7 @@ pub(super) struct InvocationRecord {
 impl InvocationRecord {
     /// The record that an earlier start has left.
     pub(super) fn read(dir: &Path) -> Self {
-        let text = files::read_regular_limited(&dir.join("metadata.json"), LARGEST_METADATA);
+        let text = read_file(dir, "metadata.json", LARGEST_METADATA);
         let read = text
             .ok()
             .and_then(|text| serde_json::from_slice(&text).ok());

@@ -1,6 +1,6 @@
 //! Requests read back, kept whole or as an addition to the one before.
 
-use super::{LARGEST_REQUEST, open, read};
+use super::{LARGEST_REQUEST, open, read_file};
 use crate::error::{At, Error, Result};
 use crate::record::attachments::blobs::Blobs;
 use crate::record::attachments::body::{Body, read_places, with_marks};
@@ -95,7 +95,7 @@ impl Requests {
                 let path = path.display();
                 return Err(Error::failure(format!("{path}: it builds on itself")));
             }
-            let text = read(&entry, "request.tail.json", LARGEST_REQUEST).at("read", &path)?;
+            let text = read_file(&entry, "request.tail.json", LARGEST_REQUEST).at("read", &path)?;
             let tail: RequestTail = serde_json::from_slice(&text).map_err(|e| {
                 Error::failure(format!("{}: {}", path.display(), parser_message(&e)))
             })?;
@@ -125,7 +125,7 @@ pub(crate) fn request_len(dir: &Path) -> Option<usize> {
     if let Ok(whole) = open(dir, "request.json") {
         return Some(whole.metadata().ok()?.len() as usize);
     }
-    let text = read(dir, "request.tail.json", LARGEST_REQUEST).ok()?;
+    let text = read_file(dir, "request.tail.json", LARGEST_REQUEST).ok()?;
     let tail: RequestTail = serde_json::from_slice(&text).ok()?;
     Some(tail.bytes.saturating_add(tail.text.len()))
 }
@@ -133,7 +133,7 @@ pub(crate) fn request_len(dir: &Path) -> Option<usize> {
 /// A request that is whole, if there is one.
 fn whole(dir: &Path) -> Result<Option<Vec<u8>>> {
     let path = dir.join("request.json");
-    match read(dir, "request.json", LARGEST_REQUEST) {
+    match read_file(dir, "request.json", LARGEST_REQUEST) {
         // A run that is live may have begun to use the file for another request.
         Ok(bytes) => Ok(path.exists().then_some(bytes)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
