@@ -65,10 +65,6 @@ pub(crate) enum DeltaCommand {
     Request(RequestArgs),
     Stats(StatsArgs),
     Schema(&'static Schema),
-    Migrate {
-        work_dir: PathBuf,
-        adopt: bool,
-    },
     ModelReplay {
         run_dir: PathBuf,
         lenient: bool,
@@ -273,10 +269,6 @@ fn command_of(given: &ParsedCommand) -> Result<DeltaCommand> {
             output: given.path("--output"),
         },
         "sandbox" => DeltaCommand::Sandbox(sandbox_args(given)?),
-        "migrate" => DeltaCommand::Migrate {
-            work_dir: given.work_dir(),
-            adopt: given.has("--adopt"),
-        },
         "mcp" => DeltaCommand::Mcp(mcp_args(given)?),
         "model" => DeltaCommand::ModelReplay {
             run_dir: given.operand_dir(1),

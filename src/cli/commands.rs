@@ -13,7 +13,6 @@ pub(crate) mod chat;
 pub(crate) mod request;
 pub(crate) mod report;
 pub(crate) mod export;
-pub(crate) mod migrate;
 pub(crate) mod model;
 pub(crate) mod replay;
 pub(crate) mod flow;

@@ -4,8 +4,8 @@ use crate::VERSION;
 use crate::cli::args::{DeltaCommand as Command, parse_args};
 use crate::cli::commands::{
     acp, chat, check, complete, continue_run, diff, due, expand, export, flow, fork, init, later,
-    list_runs, log, mcp, migrate, model, models, prune, replay, report, request, run, sandbox,
-    setup, skills, tell,
+    list_runs, log, mcp, model, models, prune, replay, report, request, run, sandbox, setup,
+    skills, tell,
 };
 use crate::cli::tables::DELTA;
 use crate::coder::tool;
@@ -47,7 +47,6 @@ fn execute(args: Vec<OsString>) -> Result<u8> {
         Command::Init { dir, template, yes } => init::create_agent(&dir, template, yes),
         Command::Check { agent, format } => check::check_agent(&agent, format),
         Command::Schema(schema) => print_text(&schema.text()),
-        Command::Migrate { work_dir, adopt } => migrate::migrate_workspace(&work_dir, adopt),
         Command::ModelReplay { run_dir, lenient } => model::serve_answer(&run_dir, lenient),
         Command::Replay(wanted) => replay::replay_run(&wanted),
         Command::Fork(wanted) => fork::fork_run(&wanted),

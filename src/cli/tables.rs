@@ -41,7 +41,7 @@ pub(crate) static DELTA: ProgramTable = ProgramTable {
 };
 
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 30] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 29] = names(&COMMAND_TABLES);
 
 const STATUS_NAMES: [&str; 5] = [
     Status::Running.name(),
@@ -56,7 +56,7 @@ const ENDED_NAMES: [&str; 2] = [Status::Completed.name(), Status::Failed.name()]
 const EXPORT_FORMS: [&str; 3] = ["atif", "otlp", "chat"];
 
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 30] = [
+const COMMAND_TABLES: [CommandTable; 29] = [
     CommandTable {
         text: "Give TASK to an agent: to @NAME, to the one in a directory (-a), or to $DELTA_AGENT, else to \
                @coder. A named agent works in the current directory.\n\n\
@@ -344,12 +344,6 @@ const COMMAND_TABLES: [CommandTable; 30] = [
         ]],
         options_first: true,
         ..command("sandbox", "run a command that cannot write outside some directories")
-    },
-    CommandTable {
-        text: "Migrate a workspace of an older engine to the current layout. Nothing is lost; \
-               after an interruption the same command finishes the job.",
-        options: &[&[valued("-w", "--work-dir", "DIR", Workspace, "the workspace").required(), ADOPT]],
-        ..command("migrate", "migrate an older engine's workspace to the current layout")
     },
     CommandTable {
         text: "Serve a recorded run as a model: the request on stdin, the recorded response on \

@@ -20,7 +20,6 @@ pub(crate) mod same_calls;
 pub(crate) mod workspace;
 pub(crate) mod own_workspaces;
 pub(crate) mod run_dir;
-pub(crate) mod migrate;
 pub(crate) mod subruns;
 pub(crate) mod invocations;
 pub(crate) mod execution;

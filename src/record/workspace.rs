@@ -6,7 +6,6 @@ use crate::error::{At, Error, Result};
 use crate::record::metadata;
 use crate::record::reader::read_event;
 use crate::text::ids::RunId;
-use crate::text::shell::shell_quoted;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::locks::wait_for_lock;
@@ -23,8 +22,11 @@ pub(crate) const LAYOUT: &str = "1.2\n";
 /// The same with events that engines of the layout before misread.
 const LATER_LAYOUT: &str = "1.3\n";
 
+/// The layouts before it.
+const OLD_LAYOUTS: [&str; 2] = ["1.0", "1.1"];
+
 /// True for the number of a layout that this engine reads and writes.
-pub(super) fn is_known_layout(version: &str) -> bool {
+fn is_known_layout(version: &str) -> bool {
     [LAYOUT, LATER_LAYOUT]
         .iter()
         .any(|known| known.trim_end() == version)
@@ -35,7 +37,7 @@ const LONGEST_NUMBER: u64 = 16;
 
 /// The number of a layout in a file's first line, empty if that is; only digits and dots, so that no text of another
 /// file is ever shown in its place. A link is not followed.
-pub(super) fn read_layout(path: &Path) -> io::Result<String> {
+fn read_layout(path: &Path) -> io::Result<String> {
     let mut text = Vec::new();
     let file = files::open_unlinked(path)?;
     file.take(LONGEST_NUMBER + 1).read_to_end(&mut text)?;
@@ -151,17 +153,19 @@ impl Workspace {
 
     /// Refuses a workspace in an older layout.
     pub(crate) fn check_layout(&self) -> Result<()> {
+        let path = self.control.join("VERSION");
+        let version = read_layout(&path);
         let old = ["runs", "schema_version.txt"];
-        if old.iter().any(|name| self.control.join(name).exists()) {
+        let is_old = version
+            .as_ref()
+            .is_ok_and(|version| OLD_LAYOUTS.contains(&version.as_str()));
+        if is_old || old.iter().any(|name| self.control.join(name).exists()) {
             let root = self.root.display();
-            return Err(Error::failure(format!(
-                "workspace {root} was written by an older engine; if it is yours, `delta migrate --adopt -w {}` converts it \
-                 to the current layout",
-                shell_quoted(&[root.to_string()])
+            return Err(Error::config(format!(
+                "workspace {root} was made by an engine before 1.2; start in a new workspace"
             )));
         }
-        let path = self.control.join("VERSION");
-        match read_layout(&path) {
+        match version {
             Ok(version) if !version.is_empty() && !is_known_layout(&version) => {
                 let root = self.root.display();
                 let [known, later] = [LAYOUT, LATER_LAYOUT].map(str::trim_end);

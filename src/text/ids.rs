@@ -16,7 +16,7 @@ const TAKEN: [&str; 8] = [
     "origin",
     "context_artifacts",
     "cache",
-    // In the layout that `delta migrate` reads.
+    // Of layouts before 1.2.
     "runs",
     "schema_version.txt",
 ];

@@ -68,7 +68,6 @@ pub const PAGES: &[Page] = pages![
     "tool" 1 "delta-tool",
     "skills" 1 "delta-skills",
     "sandbox" 1 "delta-sandbox",
-    "migrate" 1 "delta-migrate",
     "model" 1 "delta-model",
     "mcp" 1 "delta-mcp",
     "acp" 1 "delta-acp",

@@ -6,7 +6,7 @@ use rustix::process::Pid;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// A bit for each signal that this process ignores, from the lowest for signal 1; none without `/proc`.
@@ -193,25 +193,6 @@ pub(crate) fn numbers_in(dir: &str) -> Vec<i32> {
     entries
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .collect()
-}
-
-/// A process that has a file below a directory open for writing, as far as `/proc` shows.
-pub(crate) fn writer_below(dir: &Path) -> Option<(i32, PathBuf)> {
-    let written = |pid: i32, fd: i32| {
-        let file = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
-        if !file.starts_with(dir) {
-            return None;
-        }
-        let info = fs::read_to_string(format!("/proc/{pid}/fdinfo/{fd}")).ok()?;
-        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
-        let flags = u32::from_str_radix(flags.trim(), 8).ok()?;
-        // O_ACCMODE: 0 is O_RDONLY.
-        (flags & 3 != 0).then_some((pid, file))
-    };
-    numbers_in("/proc").into_iter().find_map(|pid| {
-        let descriptors = numbers_in(&format!("/proc/{pid}/fd"));
-        descriptors.into_iter().find_map(|fd| written(pid, fd))
-    })
 }
 
 /// True if a process of this number has not ended. One that cannot be seen from here,

@@ -112,11 +112,7 @@ fn every_command_shows_its_operands_and_required_options_in_the_usage() {
     let world = World::unasked();
     for (args, usage) in [
         (
-            &["migrate", "-h"][..],
-            "usage: delta migrate [OPTIONS] -w DIR\n",
-        ),
-        (
-            &["fork", "-h"],
+            &["fork", "-h"][..],
             "usage: delta fork [OPTIONS] --at N [RUN]\n",
         ),
         (&["stats", "-h"], "usage: delta stats [OPTIONS] [RUN...]\n"),

@@ -149,7 +149,7 @@ fn every_value_and_operand_is_offered_what_it_can_be() {
         ("tool expand ", "files:"),
         ("model ", ": replay"),
         ("model replay ", "dirs:"),
-        ("migrate -w ", "dirs: ws/"),
+        ("continue -w ", "dirs: ws/"),
         ("sandbox --rw ", "dirs:"),
         ("sandbox --rw x -- ", "command 4:"),
         ("sandbox ls -", "command 1:"),

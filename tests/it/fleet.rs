@@ -199,7 +199,7 @@ fn a_list_shows_foreign_runs_as_such_and_leads_through_no_link() {
         .says("2 runs came from elsewhere")
         .says("in/own/.delta/linked is a symbolic link")
         .says("in/bare/.delta is not a directory")
-        .says("delta migrate");
+        .says("made by an engine before 1.2; start in a new workspace");
     // What was shown was not made one's own by that.
     world.server.may_stay_unasked();
     start(&world, "in/copied").exits(78);

@@ -160,7 +160,6 @@ mod look;
 mod manual;
 mod mcp;
 mod mcp_tasks;
-mod migrate;
 mod model;
 mod old_runs;
 mod outcomes;

@@ -4,6 +4,8 @@ use crate::harness::*;
 use serde_json::{Value, json};
 use std::fs;
 
+const ID: &str = "20250926_120006_a1b2c3";
+
 /// A run called `old` with this journal, as an engine of version 1.9 leaves it beside metadata that name
 /// neither their times nor a result.
 fn recorded(status: &str, events: &[Value]) -> World {
@@ -228,5 +230,286 @@ fn a_call_without_a_command_is_logged_with_its_tool_and_arguments() {
     assert!(
         shown.contains("$ list {\"directory\":\"a b\"}\n"),
         "{shown}"
+    );
+}
+
+/// An event as engines up to 1.3 write it.
+fn nested(seq: u64, kind: &str, payload: &Value) -> String {
+    let at = format!("2025-09-26T12:00:{:02}.000Z", seq % 60);
+    let event = json!({"seq": seq, "timestamp": at, "type": kind, "payload": payload});
+    format!("{event}\n")
+}
+
+impl World {
+    /// The first events of an old run of the agent: two iterations, the second with two actions.
+    fn old_events(&self) -> String {
+        let agent = self.path("agent");
+        [
+            nested(
+                1,
+                "RUN_START",
+                &json!({"run_id": ID, "task": "list \"it\"", "agent_ref": agent}),
+            ),
+            nested(
+                2,
+                "HOOK_EXECUTION_AUDIT",
+                &json!({"hook_name": "pre_llm_req", "status": "SUCCESS"}),
+            ),
+            nested(
+                3,
+                "THOUGHT",
+                &json!({"content": "I look.", "llm_invocation_ref": "u1"}),
+            ),
+            nested(
+                4,
+                "ACTION_REQUEST",
+                &json!({"action_id": "a-1", "tool_name": "list",
+                "tool_args": {"dir": "."}, "resolved_command": "ls ."}),
+            ),
+            nested(
+                5,
+                "ACTION_RESULT",
+                &json!({"action_id": "a-1", "status": "SUCCESS",
+                "observation_content": "x\ny", "execution_ref": "a-1"}),
+            ),
+            nested(
+                6,
+                "THOUGHT",
+                &json!({"content": "", "llm_invocation_ref": "u2"}),
+            ),
+            nested(
+                7,
+                "ACTION_REQUEST",
+                &json!({"action_id": "a-2", "tool_name": "list", "tool_args": {}}),
+            ),
+            nested(
+                8,
+                "ACTION_RESULT",
+                &json!({"action_id": "a-2", "observation_content": "z"}),
+            ),
+            nested(
+                9,
+                "ACTION_REQUEST",
+                &json!({"action_id": "a-3", "tool_name": "other", "tool_args": {"n": 1}}),
+            ),
+        ]
+        .concat()
+    }
+
+    /// Puts a journal of an old engine into the workspace.
+    fn old_workspace(&self, journal: &str) {
+        let run = format!("ws/.delta/{ID}");
+        self.write("ws/.delta/VERSION", "1.2\n");
+        self.write("ws/.delta/LATEST", format!("{ID}\n"));
+        self.write(&format!("{run}/journal.jsonl"), journal);
+        self.write(
+            &format!("{run}/io/invocations/u1/request.json"),
+            "{\"n\":1}",
+        );
+        self.write(&format!("{run}/io/tool_executions/a-1/stdout.log"), "x\ny");
+        self.adopt("ws");
+    }
+}
+
+fn messages(request: &Received) -> Vec<Value> {
+    request.messages().split_off(1)
+}
+
+fn called(id: &str, tool: &str, arguments: &str) -> Value {
+    let function = json!({"name": tool, "arguments": arguments});
+    json!({"id": id, "type": "function", "function": function})
+}
+
+fn observed(id: &str, content: &str) -> Value {
+    json!({"role": "tool", "tool_call_id": id, "content": content})
+}
+
+#[test]
+fn an_old_run_is_continued_where_it_was() {
+    let world = World::new();
+    world.old_workspace(&world.old_events());
+    let run = world.latest();
+    assert_eq!(run.id(), ID);
+    world
+        .delta(["request", "-w", "ws", ID])
+        .exits(0)
+        .prints("{\"n\":1}");
+
+    world.model_says([text("done")]);
+    world.go_on().exits(0).prints("done\n");
+    let sent = messages(&world.server.last());
+    let note = sent[5]["content"].as_str().unwrap();
+    assert!(note.contains("has not been run again"), "{note}");
+    let first = [called("a-1", "list", "{\"dir\":\".\"}")];
+    let both = [
+        called("a-2", "list", "{}"),
+        called("a-3", "other", "{\"n\":1}"),
+    ];
+    let expected = [
+        json!({"role": "user", "content": "list \"it\""}),
+        json!({"role": "assistant", "content": "I look.", "tool_calls": first}),
+        observed("a-1", "x\ny"),
+        json!({"role": "assistant", "content": "", "tool_calls": both}),
+        observed("a-2", "z"),
+        observed("a-3", note),
+    ];
+    assert_eq!(sent, expected);
+    assert_eq!(run.ending().0, "COMPLETED");
+    assert_eq!(run.metadata()["iterations"], 3);
+    // Today's requests stand behind the old ones.
+    let newest = world.delta(["request", "-w", "ws", ID]).exits(0);
+    assert_eq!(newest.stdout, world.server.last().body);
+    let first = world.delta(["request", "-w", "ws", ID, "1"]).end();
+    first.exits(0).prints("{\"n\":1}");
+    // What was there is still the beginning.
+    assert!(run.text("journal.jsonl").starts_with(&world.old_events()));
+}
+
+#[test]
+fn an_old_run_can_be_continued_from_every_event_on() {
+    let world = World::new();
+    let events = world.old_events();
+    let lines: Vec<&str> = events.split_inclusive('\n').collect();
+    for count in 1..=lines.len() {
+        let world = World::new();
+        // The agent is another world's, and so is named here.
+        let journal = lines[..count].concat();
+        let journal = journal.replace(
+            &*events_home(&events),
+            &world.path("agent").to_string_lossy(),
+        );
+        world.old_workspace(&journal);
+        // The server refuses what a strict one would.
+        world.model_says([text("done")]);
+        world.go_on().exits(0).prints("done\n");
+        let said = messages(&world.server.last());
+        let task = json!({"role": "user", "content": "list \"it\""});
+        assert_eq!(said[0], task, "{count} events");
+    }
+}
+
+/// The agent's directory that these events name.
+fn events_home(events: &str) -> String {
+    let first: Value = serde_json::from_str(events.lines().next().unwrap()).unwrap();
+    first["payload"]["agent_ref"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_run_that_was_complete_is_continued_with_another_message() {
+    let world = World::new();
+    let end = [
+        nested(
+            10,
+            "ACTION_RESULT",
+            &json!({"action_id": "a-3", "observation_content": "w"}),
+        ),
+        nested(11, "THOUGHT", &json!({"content": "All listed."})),
+        nested(12, "RUN_END", &json!({"status": "COMPLETED"})),
+    ];
+    world.old_workspace(&(world.old_events() + &end.concat()));
+    world.go_on().exits(2).says("COMPLETED");
+    world.model_says([text("more")]);
+    world.go_on().args(["-m", "and?"]).exits(0).prints("more\n");
+    let said = messages(&world.server.last());
+    assert_eq!(said.len(), 8);
+    assert_eq!(said[6]["content"], "All listed.");
+    assert_eq!(said[7], json!({"role": "user", "content": "and?"}));
+}
+
+#[test]
+fn a_window_over_old_events_keeps_the_task_and_the_newest_iterations() {
+    let world = World::new();
+    let context = world.read("agent/context.yaml");
+    let context = context.replace("{type: journal,", "{type: journal, max_iterations: 1,");
+    world.write("agent/context.yaml", context);
+    world.old_workspace(&world.old_events());
+    world.model_says([text("done")]);
+    world.go_on().exits(0);
+    let said = messages(&world.server.last());
+    assert_eq!(roles(&said), ["user", "assistant", "tool", "tool"]);
+    assert_eq!(world.latest().metadata()["iterations"], 3);
+}
+
+#[test]
+fn flat_events_without_ids_or_calls_are_read_too() {
+    let world = World::new();
+    let home = world.path("agent");
+    let run = "20251013_143522_a1b2c3";
+    let at = "2025-10-13T14:35:22.123Z";
+    let events = [
+        json!({"type": "ENGINE_START", "run_id": run, "timestamp": at, "agent_home": home,
+            "work_dir": world.workspace(), "config": {"name": "probe"}}),
+        json!({"type": "THOUGHT", "iteration": 1, "timestamp": at, "content": "I look."}),
+        json!({"type": "ACTION_REQUEST", "iteration": 1, "timestamp": at, "tool_name": "list",
+            "tool_args": {"directory": "."}}),
+        json!({"type": "ACTION_RESULT", "iteration": 1, "timestamp": at, "tool_name": "list",
+            "observation_content": "a", "exit_code": 0}),
+        json!({"type": "ACTION_REQUEST", "iteration": 1, "timestamp": at, "tool_name": "list", "tool_args": {}}),
+        json!({"type": "ACTION_RESULT", "iteration": 1, "timestamp": at, "tool_name": "list",
+            "observation_content": "b", "exit_code": 0}),
+        json!({"type": "THOUGHT", "iteration": 2, "timestamp": at, "content": "I ask."}),
+        json!({"type": "HUMAN_INPUT_REQUEST", "timestamp": at, "prompt": "Which?", "input_type": "text"}),
+        json!({"type": "HUMAN_INPUT_RECEIVED", "timestamp": at, "response": "this"}),
+        json!({"type": "THOUGHT", "iteration": 3, "timestamp": at, "content": "I write."}),
+        json!({"type": "ACTION_REQUEST", "iteration": 3, "timestamp": at, "tool_name": "write", "tool_args": {}}),
+    ];
+    let journal: String = events.iter().map(|event| format!("{event}\n")).collect();
+    world.write(&format!("ws/.delta/{run}/journal.jsonl"), journal);
+    world.write(
+        &format!("ws/.delta/{run}/metadata.json"),
+        json!({"run_id": run, "agent_name": "probe", "status": "RUNNING", "initial_message": "go",
+            "agent_home": home})
+        .to_string(),
+    );
+    world.write("ws/.delta/LATEST", format!("{run}\n"));
+    world.write("ws/.delta/VERSION", "1.2\n");
+    world.adopt("ws");
+    world.model_says([text("done")]);
+    world.go_on().exits(0).prints("done\n");
+    let mut said = messages(&world.server.last());
+    // Such engines kept the task elsewhere.
+    let task = json!({"role": "user", "content": "go"});
+    assert_eq!(said.remove(0), task);
+    let ids = ["action_3", "action_5", "action_8", "action_11"];
+    let two = [
+        called(ids[0], "list", "{\"directory\":\".\"}"),
+        called(ids[1], "list", "{}"),
+    ];
+    let one = |id, tool, arguments| [called(id, tool, arguments)];
+    assert_eq!(
+        said[0],
+        json!({"role": "assistant", "content": "I look.", "tool_calls": two})
+    );
+    assert_eq!(said[1..3], [observed(ids[0], "a"), observed(ids[1], "b")]);
+    let question = one(ids[2], "ask_human", "{\"prompt\":\"Which?\"}");
+    assert_eq!(said[3]["tool_calls"], json!(question));
+    assert_eq!(said[4], observed(ids[2], "this"));
+    assert_eq!(said[5]["tool_calls"], json!(one(ids[3], "write", "{}")));
+    assert_eq!(said[6]["tool_call_id"], ids[3]);
+    assert_eq!(said.len(), 7);
+}
+
+#[test]
+fn an_action_of_todays_whose_call_was_taken_out_stays_out() {
+    let world = World::with_tools("- {name: list, exec: ls}");
+    world.model_says([call("c", "list", &json!({})), text("done")]);
+    world.run("go").exits(0);
+    let run = world.latest();
+    let lines = run.journal().into_iter().filter_map(|mut event| {
+        if event["type"] == "THOUGHT" && event["iteration"] == 1 {
+            event.as_object_mut().unwrap().remove("tool_calls");
+            event["content"] = "Nothing to do.".into();
+        }
+        (event["type"] != "ENGINE_END").then(|| format!("{event}\n"))
+    });
+    let text_of_journal: String = lines.collect();
+    fs::write(run.path("journal.jsonl"), text_of_journal).unwrap();
+    world.model_says([text("more")]);
+    world.go_on().args(["-m", "on"]).exits(0);
+    let said = messages(&world.server.last());
+    assert!(
+        said.iter()
+            .all(|m| m["role"] != "tool" && m["tool_calls"].is_null()),
+        "{said:?}"
     );
 }

@@ -127,13 +127,6 @@ edges:
 - {from: in, to: out}
 END"
         }
-        "migrate" => {
-            r#"run=my-agent/work_runs/W001/.delta/runs/20240101_000000_abcdef
-             mkdir -p $run/execution
-             echo '{"seq":1,"type":"RUN_START","payload":{"task":"x"}}' > $run/execution/journal.jsonl
-             echo 1.1 > my-agent/work_runs/W001/.delta/schema_version.txt
-             echo W001 > my-agent/work_runs/.last_workspace"#
-        }
         _ => "",
     };
     let place = match page {

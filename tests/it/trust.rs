@@ -93,7 +93,6 @@ fn nothing_that_works_on_runs_obeys_a_control_plane_without_its_origin() {
         &["fork", "-w", "ws", "x", "--at", "0", "-a", "agent"],
         &["replay", "-w", "ws", "x", "-a", "agent"],
         &["request", "-w", "ws", "x", "--next", "-a", "agent"],
-        &["migrate", "-w", "ws"],
     ] {
         let outcome = world.delta(words.iter().copied()).end();
         outcome.refuses(78, "--adopt").says("ws/.delta");
@@ -616,20 +615,17 @@ fn an_agent_that_lies_in_a_run_outside_every_workspace_is_not_taken_from_the_rec
 }
 
 #[test]
-fn a_workspace_of_an_older_engine_is_migrated_only_when_it_is_adopted() {
-    let world = World::new();
-    world.write("ws/.delta/schema_version.txt", "1.1\n");
-    fs::create_dir_all(world.path("ws/.delta/runs")).unwrap();
-    world.run("go").exits(1).says("delta migrate --adopt -w");
-    world
-        .delta(["migrate", "-w", "ws"])
-        .exits(78)
-        .says("--adopt");
-    assert!(world.exists("ws/.delta/runs"));
-    world.delta(["migrate", "-w", "ws", "--adopt"]).exits(0);
-    assert!(!world.exists("ws/.delta/runs"));
-    world.model_says([text("done")]);
-    world.run("go").exits(0);
+fn a_workspace_of_an_engine_before_1_2_is_refused() {
+    let world = World::unasked();
+    let words = "made by an engine before 1.2; start in a new workspace";
+    for old in ["runs/x", "schema_version.txt", "VERSION"] {
+        fs::remove_dir_all(world.path("ws")).ok();
+        world.write(&format!("ws/.delta/{old}"), "1.1\n");
+        world.run("go").refuses(78, words);
+        world.delta(["log", "-w", "ws"]).refuses(78, words);
+    }
+    world.write("ws/.delta/VERSION", "9.9\n");
+    world.run("go").refuses(1, "layout 9.9");
 }
 
 #[cfg(feature = "flow")]
@@ -756,7 +752,6 @@ fn no_file_is_shown_in_place_of_a_control_planes_version() {
             &["list-runs", "-w", "ws"],
             &["stats", "-w", "ws"],
             &["tell", "-w", "ws", "hello"],
-            &["migrate", "-w", "ws", "--adopt"],
             &["run", "-a", "agent", "-w", "ws", "-m", "go"],
         ] {
             let outcome = world.delta(command.iter().copied()).refuses(1, words);
@@ -769,10 +764,4 @@ fn no_file_is_shown_in_place_of_a_control_planes_version() {
         let shown = String::from_utf8(run.stdout).unwrap();
         assert!(shown.contains(words) && !shown.contains(key), "{shown}");
     }
-    let version = world.write("ws/.delta/schema_version.txt", format!("{key}\n"));
-    world.write("ws/.delta/VERSION", "1.2\n");
-    let outcome = world.delta(["migrate", "-w", "ws", "--adopt"]);
-    let outcome = outcome.refuses(1, "schema_version.txt: it does not name a layout");
-    assert!(!outcome.stderr.contains(key), "{}", outcome.stderr);
-    assert!(version.exists());
 }
