@@ -102,6 +102,18 @@ pub(crate) fn calls_json(calls: &[NewCall]) -> Vec<u8> {
     out
 }
 
+/// Removes calls that repeat another with its id, name and arguments.
+pub(super) fn drop_repeated(calls: &mut Vec<NewCall>) {
+    let mut seen = HashSet::new();
+    let is_new = calls.iter().map(|call| {
+        let NewCall { id, name, .. } = call;
+        id.is_empty() || seen.insert((id, name, &call.arguments, &call.invalid))
+    });
+    let is_new: Vec<bool> = is_new.collect();
+    let mut is_new = is_new.into_iter();
+    calls.retain(|_| is_new.next().unwrap_or(true));
+}
+
 /// Gives every call an id that no other call has: `taken` knows those of earlier messages.
 pub(crate) fn make_ids_unique(calls: &mut [NewCall], taken: impl Fn(&str) -> bool) {
     let mut used: HashSet<String> = HashSet::new();

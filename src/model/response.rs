@@ -5,7 +5,7 @@
 //! an object.
 
 use crate::model::attempt::{check_size, readable};
-use crate::model::calls::{NewCall, calls_json};
+use crate::model::calls::{NewCall, calls_json, drop_repeated};
 use crate::model::usage::{AnswerUsage, ReportedUsage};
 use crate::record::event::{FinishReason, REASONING, Terms, Tokens};
 use crate::record::messages::is_known_member;
@@ -262,9 +262,10 @@ impl Choice<'_> {
             false => text,
         };
         let calls = message.tool_calls.iter().flatten();
-        let calls: Vec<NewCall> = calls
+        let mut calls: Vec<NewCall> = calls
             .map(|call| WireCall::understand(call))
             .collect::<serde_json::Result<_>>()?;
+        drop_repeated(&mut calls);
         let cut_off = finish_reason.as_ref().is_some_and(FinishReason::is_cut_off);
         if text.trim().is_empty() && calls.is_empty() && !cut_off {
             return Ok(Err(NoAnswer::silent(finish_reason.as_ref())));

@@ -140,11 +140,11 @@ impl Stream {
             listener(Heard::Text("\u{FFFD}"));
         }
         let response = match self.assembly {
-            Assembly::Chat(chunks) => chunks.finish(is_clean),
-            Assembly::Responses(items) => items.finish(),
-            Assembly::Messages(blocks) => blocks.finish(),
+            Assembly::Chat(chunks) => chunks.finish(is_clean)?,
+            Assembly::Responses(items) => items.finish().ok_or(Broken::Early)?,
+            Assembly::Messages(blocks) => blocks.finish().ok_or(Broken::Early)?,
         };
-        response.map(json::unmarked).ok_or(Broken::Early)
+        Ok(json::unmarked(response))
     }
 }
 

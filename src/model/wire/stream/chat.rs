@@ -1,10 +1,12 @@
 //! Chunks of a chat completion.
 
+mod calls;
+
 use super::{Broken, Heard, Listener, append, take};
 use crate::record::event::REASONING;
 use crate::text::json::{self, Object};
+use calls::StreamedCalls;
 use serde_json::{Map, Value};
-use std::collections::HashMap;
 
 /// The received part of a completion.
 #[derive(Default)]
@@ -12,22 +14,12 @@ pub(super) struct Chunks {
     /// The members beside choices and usage, as the first chunk had them.
     members: Map<String, Value>,
     message: Map<String, Value>,
-    calls: Vec<StreamedCall>,
-    /// The newest call of each index.
-    newest: HashMap<u64, usize>,
+    calls: StreamedCalls,
     finish_reason: Option<String>,
     usage: Option<Map<String, Value>>,
     has_choice: bool,
     /// The mark at the end has come.
     pub is_done: bool,
-}
-
-#[derive(Default)]
-struct StreamedCall {
-    index: Option<u64>,
-    members: Map<String, Value>,
-    name: String,
-    arguments: String,
 }
 
 impl Chunks {
@@ -74,7 +66,7 @@ impl Chunks {
                 Value::Null => {}
                 calls if key == "tool_calls" => {
                     for call in serde_json::from_value::<Vec<_>>(calls)? {
-                        self.call(call, listener)?;
+                        self.calls.add(call, listener)?;
                     }
                 }
                 Value::String(text) if is_text(&key) => {
@@ -144,84 +136,16 @@ impl Chunks {
         Ok(())
     }
 
-    fn call(
-        &mut self,
-        mut delta: Map<String, Value>,
-        listener: &mut Listener<'_>,
-    ) -> Result<(), Broken> {
-        let index: Option<u64> = take(&mut delta, "index")?;
-        let id = match delta.get("id") {
-            Some(id) if !id.is_number() => serde_json::from_value(id.clone())?,
-            _ => None,
-        };
-        let id: String = id.unwrap_or_default();
-        let is_meant = |call: &StreamedCall| {
-            let known = call.members.get("id").and_then(Value::as_str);
-            // Some servers number all of them 0.
-            let is_other =
-                !id.is_empty() && known.is_some_and(|known| !known.is_empty() && known != id);
-            !is_other && (index.is_none() || call.index == index)
-        };
-        let at = match index.map(|index| self.newest.get(&index)) {
-            Some(None) => None,
-            Some(Some(at)) if is_meant(&self.calls[*at]) => Some(*at),
-            _ => self.calls.iter().rposition(is_meant),
-        };
-        let at = at.unwrap_or_else(|| {
-            if let Some(index) = index {
-                self.newest.insert(index, self.calls.len());
-            }
-            self.calls.push(StreamedCall {
-                index,
-                ..StreamedCall::default()
-            });
-            self.calls.len() - 1
-        });
-        let call = &mut self.calls[at];
-        if let Some(mut function) = take::<Map<String, Value>>(&mut delta, "function")? {
-            let name: String = take(&mut function, "name")?.unwrap_or_default();
-            if call.name.is_empty() && !name.is_empty() {
-                listener(Heard::Call(&name));
-                call.name = name;
-            }
-            call.arguments += &match take(&mut function, "arguments")? {
-                Some(whole @ Value::Object(_)) => whole.to_string(),
-                Some(text) => serde_json::from_value(text)?,
-                None => String::new(),
-            };
-        }
-        for (key, value) in delta {
-            let says_nothing = value.is_null() || value.as_str() == Some("");
-            if !says_nothing {
-                add_member(&mut call.members, key, value);
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn weight(&self) -> usize {
-        let of_call = |call: &StreamedCall| {
-            500 + json::weight(&call.members) + call.name.len() + call.arguments.len()
-        };
-        let calls: usize = self.calls.iter().map(of_call).sum();
-        json::weight(&self.members) + json::weight(&self.message) + calls
+        json::weight(&self.members) + json::weight(&self.message) + self.calls.weight()
     }
 
     /// The completion, if all of it came.
-    pub(super) fn finish(mut self, is_clean: bool) -> Option<Vec<u8>> {
+    pub(super) fn finish(mut self, is_clean: bool) -> Result<Vec<u8>, Broken> {
         if !self.has_choice || self.finish_reason.is_none() || !(self.is_done || is_clean) {
-            return None;
+            return Err(Broken::Early);
         }
-        if !self.calls.is_empty() {
-            self.calls.sort_by_key(|call| call.index);
-            let calls = self.calls.into_iter().map(|call| {
-                let mut members = call.members;
-                members.entry("type").or_insert_with(|| "function".into());
-                let function = serde_json::json!({"name": call.name, "arguments": call.arguments});
-                members.insert("function".to_owned(), function);
-                Value::Object(members)
-            });
-            let calls = calls.collect();
+        if let Some(calls) = std::mem::take(&mut self.calls).finish()? {
             self.message.insert("tool_calls".to_owned(), calls);
         }
         self.message
@@ -243,7 +167,7 @@ impl Chunks {
             json::push(object.nest("usage"), usage);
         }
         object.end();
-        Some(out)
+        Ok(out)
     }
 }
 

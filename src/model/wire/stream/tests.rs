@@ -5,7 +5,11 @@ use super::*;
 use serde_json::{Value, json};
 
 /// What a stream adds up to, and what was heard of it.
-fn receive(api: Api, chunks: &[&[u8]], is_clean: bool) -> (Result<Value, Broken>, String) {
+pub(super) fn receive(
+    api: Api,
+    chunks: &[&[u8]],
+    is_clean: bool,
+) -> (Result<Value, Broken>, String) {
     let (mut stream, mut heard) = (Stream::new(api), String::new());
     let mut hear = |part: Heard<'_>| match part {
         Heard::Text(text) => heard.push_str(text),
