@@ -4,7 +4,7 @@
 //! Unaware of how the argv is executed.
 
 use crate::config::tool::definition::{
-    Inject, InputForm, Parameter, Piece, Tool, Word, is_script, text_of,
+    Inject, InputForm, Parameter, ParameterType, Piece, Tool, Word, is_script, text_of,
 };
 use crate::text::json::{compact, parser_message, parser_words};
 use crate::text::suggestion::nearest;
@@ -201,6 +201,17 @@ fn unknown(tool: &Tool, entries: &Entries) -> Vec<String> {
 /// The value of a parameter as the command gets it; none if it is absent.
 fn value(parameter: &Parameter, entries: &Entries, problems: &mut Vec<String>) -> Option<String> {
     let name = &parameter.name;
+    let kind = entries
+        .get(name)
+        .map_or("", |value| match value.get().as_bytes() {
+            [b'[', ..] => "an array",
+            [b'{', ..] => "an object",
+            _ => "",
+        });
+    if parameter.kind == ParameterType::String && !kind.is_empty() {
+        problems.push(format!("parameter '{name}' must be a string, not {kind}"));
+        return None;
+    }
     let given = match entries.get(name).map(written).transpose() {
         Ok(given) => given.flatten(),
         Err(cause) => {

@@ -498,7 +498,7 @@ fn standard_input_is_none_only_if_its_parameter_is_absent() {
         (r#"{"c": null}"#, None),
         (r#"{"c": ""}"#, Some("")),
         (r#"{"c": "a\u0000\n"}"#, Some("a\0\n")),
-        (r#"{"c": {"a": 1}}"#, Some("{\"a\":1}")),
+        (r#"{"c": 1e3}"#, Some("1e3")),
     ] {
         let bound = bind_arguments(&tool(text), arguments, &PLACES).unwrap();
         assert_eq!(
@@ -543,6 +543,22 @@ fn what_is_not_an_object_is_quoted_back() {
         said.len() < 1400 && said.ends_with("… (2000 bytes)"),
         "{said}"
     );
+}
+
+#[test]
+fn a_list_or_an_object_is_no_string() {
+    let text =
+        "{name: t, exec: 'p ${s} ${n}', parameters: [{name: n, type: number, required: false}]}";
+    for (value, kind) in [
+        (r#"["ls", "-a"]"#, "an array"),
+        (r#"{"c": 1}"#, "an object"),
+    ] {
+        let said = refusal(text, &format!("{{\"s\": {value}}}"));
+        let why = format!("parameter 's' must be a string, not {kind}");
+        assert!(said.contains(&why), "{said}");
+        let other = format!("{{\"s\": 7, \"n\": {value}}}");
+        assert!(bind_arguments(&tool(text), &other, &PLACES).is_ok());
+    }
 }
 
 #[test]
@@ -889,7 +905,7 @@ fn the_expanded_form_loads_again_to_a_tool_that_does_the_same() {
 #[test]
 fn with_input_json_all_arguments_are_one_object_on_stdin() {
     let text = "name: t\ncommand: [prog, '$x']\ninput: json\nparameters:\n\
-        - {name: n, type: number}\n- {name: mode, enum: [a, b], default: a}\n- {name: o, required: false}";
+        - {name: n, type: number}\n- {name: mode, enum: [a, b], default: a}\n- {name: o, type: number, required: false}";
     let stdin = |arguments: &str| {
         let bound = bind_arguments(&tool(text), arguments, &PLACES).unwrap();
         assert_eq!(bound.argv, ["prog", "$x"]);
