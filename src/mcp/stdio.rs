@@ -80,7 +80,7 @@ pub(crate) fn run_server(arguments: Vec<OsString>) -> Result<u8> {
             };
             Error::new(exit, format!("{}: {}", program.display(), reason(&error)))
         },
-        None::<fn() -> bool>,
+        None::<fn(usize) -> bool>,
     )
 }
 

@@ -4,12 +4,16 @@
 //! Unaware of what is executed afterwards. Access granted below a directory cannot be revoked
 //! for a part of it: Landlock has no exceptions.
 
+use super::devices::{is_terminal, parts_without_terminals};
 use crate::error::{Error, Exit, Result, may_fail, reason};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
     PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
     Scope,
 };
+use rustix::fd::BorrowedFd;
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::stdio::{stderr, stdin, stdout};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, remove_capability_from_bounding_set,
     set_capabilities,
@@ -42,15 +46,9 @@ const PROGRAMS: [&str; 13] = [
 ];
 
 /// Files that programs read to know the machine and to resolve names.
-const READABLE: [&str; 5] = [
-    "/proc",
-    "/sys",
-    "/dev",
-    "/run/systemd/resolve",
-    "/run/resolvconf",
-];
+const READABLE: [&str; 4] = ["/proc", "/sys", "/run/systemd/resolve", "/run/resolvconf"];
 
-/// Devices that anybody may write to. A terminal is usable only if it is already open.
+/// Devices that every command can use. A terminal is usable only through a descriptor that is already open.
 const DEVICES: [&str; 5] = [
     "/dev/null",
     "/dev/zero",
@@ -115,32 +113,27 @@ pub(crate) fn restrict(grants: &Grants<'_>) -> Result<Enforced> {
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir | AccessFs::IoctlDev;
     let mut rules = create(grants).map_err(|_| unsupported())?;
     for path in &PROGRAMS {
-        rules = grant(rules, Path::new(path), run, false)?;
+        rules = grant(rules, Path::new(path), run)?;
     }
     for path in &READABLE {
-        rules = grant(rules, Path::new(path), read, false)?;
+        rules = grant(rules, Path::new(path), read)?;
     }
     for path in &DEVICES {
-        rules = grant(rules, Path::new(path), device, false)?;
+        rules = grant(rules, Path::new(path), device)?;
     }
-    let input: BitFlags<AccessFs> = AccessFs::ReadFile.into();
-    let output = input | AccessFs::WriteFile | AccessFs::Truncate;
-    for (path, access) in [
-        ("/dev/stdin", input),
-        ("/dev/stdout", output),
-        ("/dev/stderr", output),
+    for (path, stream) in [
+        ("/dev/stdin", stdin()),
+        ("/dev/stdout", stdout()),
+        ("/dev/stderr", stderr()),
     ] {
         // Scripts reopen their streams by these names.
-        let kind = Path::new(path).metadata().map(|meta| meta.file_type());
-        if kind.is_ok_and(|kind| kind.is_file() || kind.is_char_device()) {
-            rules = grant(rules, Path::new(path), access, false)?;
-        }
+        rules = grant(rules, Path::new(path), inherited_access(path, stream))?;
     }
     for path in grants.ro {
-        rules = grant(rules, path, run, true)?;
+        rules = grant_parts(rules, path, run)?;
     }
     for path in grants.rw {
-        rules = grant(rules, path, all, true)?;
+        rules = grant_parts(rules, path, all)?;
     }
     drop_capabilities();
     let status = rules.restrict_self().map_err(|_| unsupported())?;
@@ -191,30 +184,64 @@ fn create(grants: &Grants<'_>) -> std::result::Result<RulesetCreated, RulesetErr
     rules.create()
 }
 
-/// Grants something below a path. The system's own paths need not all be there.
-fn grant(
-    rules: RulesetCreated,
+/// The access by path that gives no more than the stream itself. One that was empty had nothing to lose; a terminal
+/// could be opened again after the command has ended.
+fn inherited_access(path: &str, stream: BorrowedFd<'_>) -> BitFlags<AccessFs> {
+    let found = Path::new(path)
+        .metadata()
+        .ok()
+        .zip(fcntl_getfl(stream).ok());
+    let Some((meta, flags)) = found.filter(|(meta, flags)| {
+        let is_device = meta.file_type().is_char_device() && !is_terminal(meta);
+        (meta.is_file() || is_device) && !flags.contains(OFlags::PATH)
+    }) else {
+        return BitFlags::empty();
+    };
+    let mode = flags & OFlags::RWMODE;
+    let mut access = BitFlags::empty();
+    access.set(AccessFs::ReadFile, mode != OFlags::WRONLY);
+    access.set(AccessFs::WriteFile, mode != OFlags::RDONLY);
+    access.set(
+        AccessFs::Truncate,
+        mode != OFlags::RDONLY && meta.len() == 0,
+    );
+    access
+}
+
+/// Grants what lies below a path, but for terminals.
+fn grant_parts(
+    mut rules: RulesetCreated,
     path: &Path,
     access: BitFlags<AccessFs>,
-    must_exist: bool,
 ) -> Result<RulesetCreated> {
-    let is_dir = match path.metadata() {
-        Ok(meta) => meta.is_dir(),
-        Err(e) if must_exist => {
-            let path = path.display();
-            let message = format!("sandbox: {path}: {}", reason(&e));
-            return Err(Error::new(Exit::NotSetUp, message));
-        }
-        Err(_) => return Ok(rules),
+    let refused = |why: &str| {
+        let message = format!("sandbox: {}: {why}", path.display());
+        Error::new(Exit::NotSetUp, message)
     };
-    let Ok(file) = PathFd::new(path) else {
+    let real = path.canonicalize().map_err(|e| refused(&reason(&e)))?;
+    let parts = parts_without_terminals(&real);
+    let parts =
+        parts.ok_or_else(|| refused("a terminal can only be inherited, as a descriptor"))?;
+    if !parts.contains(&real) {
+        rules = grant(rules, &real, AccessFs::ReadDir.into())?;
+    }
+    let grant_part = |rules, part: &PathBuf| grant(rules, part, access);
+    parts.iter().try_fold(rules, grant_part)
+}
+
+/// Grants something below a path, if that is there.
+fn grant(rules: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> Result<RulesetCreated> {
+    let Some((meta, file)) = path.metadata().ok().zip(PathFd::new(path).ok()) else {
         return Ok(rules);
     };
-    let access = if is_dir {
+    let access = if meta.is_dir() {
         access
     } else {
         access & AccessFs::from_file(WITH_UNIX)
     };
+    if access.is_empty() {
+        return Ok(rules);
+    }
     rules
         .add_rule(PathBeneath::new(file, access))
         .map_err(|e| Error::new(Exit::NotSetUp, format!("sandbox: {}: {e}", path.display())))

@@ -1,5 +1,5 @@
-//! A user namespace with a mount namespace, in which some paths cannot be changed and others are empty, and an empty
-//! network namespace.
+//! A user namespace with namespaces of its own for System V IPC and for mounts, in which some paths cannot be changed
+//! and others are empty, and an empty network namespace.
 //!
 //! Unaware of what the paths mean. A path that does not exist cannot be covered.
 
@@ -15,7 +15,7 @@ use std::env::{current_dir, set_current_dir};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Component, Path, PathBuf};
 
@@ -28,6 +28,8 @@ pub(crate) struct View {
     hidden: BTreeMap<PathBuf, bool>,
     /// A directory that stays writable below those that become read-only.
     opened: Option<PathBuf>,
+    /// The directory of shared memory, which becomes a private one.
+    shared_memory: Option<PathBuf>,
     /// Symbolic links, on which nothing can be mounted, so that they can be replaced.
     pub links: Vec<PathBuf>,
     has_network: bool,
@@ -40,6 +42,8 @@ pub(crate) struct Entered {
     pub open: Vec<String>,
     /// True if the process still has the network interfaces it had.
     pub has_network: bool,
+    /// The private directory of shared memory.
+    pub shared_memory: Option<PathBuf>,
     /// Why there is no user namespace, if one was needed.
     pub obstacle: Option<String>,
 }
@@ -51,6 +55,7 @@ impl View {
             covers: BTreeMap::new(),
             hidden: BTreeMap::new(),
             opened: None,
+            shared_memory: None,
             links: Vec::new(),
             has_network,
         }
@@ -81,6 +86,12 @@ impl View {
 
     pub(crate) fn opened(&self) -> Option<PathBuf> {
         self.opened.clone()
+    }
+
+    /// Gives the command shared memory of its own, unless one of these paths lies in that of the system.
+    pub(crate) fn replace_shared_memory(&mut self, used: &[PathBuf]) {
+        let dir = Path::new("/dev/shm").canonicalize().ok();
+        self.shared_memory = dir.filter(|dir| !used.iter().any(|path| path.starts_with(dir)));
     }
 
     /// Adds a path, if it exists, that is to appear empty. A link is followed. If the command could not read it anyway,
@@ -152,45 +163,46 @@ impl View {
         Some(Reached::Path(at))
     }
 
-    /// Moves this process into the namespaces that the plan needs, if any. The keeper at the other end of the stream
-    /// maps the ids.
+    /// Moves this process into the namespaces of the plan. The keeper at the other end of the stream maps the ids.
     ///
     /// # Errors
     /// A user namespace without ids, in which the command could create no files.
     pub(crate) fn enter(&self, keeper: &UnixStream) -> io::Result<Entered> {
-        let mut wanted = UnshareFlags::empty();
-        let has_mounts = !self.covers.is_empty() || !self.hidden.is_empty();
-        wanted.set(UnshareFlags::NEWNS, has_mounts);
+        let mut wanted = UnshareFlags::NEWUSER | UnshareFlags::NEWNS | UnshareFlags::NEWIPC;
         wanted.set(UnshareFlags::NEWNET, !self.has_network);
         let mut entered = Entered {
             open: Vec::new(),
             has_network: self.has_network,
+            shared_memory: None,
             obstacle: None,
         };
-        if wanted.is_empty() {
-            request_ids(keeper, false)?;
-            return Ok(entered);
-        }
         let dir = current_dir();
-        if let Err(e) = check_ids().and_then(|()| unshare(wanted | UnshareFlags::NEWUSER)) {
+        if let Err(e) = check_ids().and_then(|()| unshare(wanted)) {
             request_ids(keeper, false)?;
-            let sockets = "sockets other than TCP, such as UDP".to_owned();
-            let network = (!self.has_network).then_some(sockets);
+            let others = [
+                (!has_private_ipc(), "System V IPC"),
+                (!self.has_network, "sockets other than TCP, such as UDP"),
+            ];
+            let others = others.into_iter().filter(|(is_open, _)| *is_open);
+            let others = others.map(|(_, what)| what.to_owned());
             let why = format!("the kernel provides no user namespace: {}", reason(&e));
-            entered.open.extend(self.all_open(network, &why));
+            entered.open.extend(self.all_open(others, &why));
             entered.has_network = true;
             entered.obstacle = Some(why);
             return Ok(entered);
         }
         request_ids(keeper, true)?;
-        if has_mounts {
-            entered.open = self.mount(dir);
-        }
+        // Without it the command has none.
+        let shared_memory = self.shared_memory.as_ref();
+        entered.shared_memory = shared_memory
+            .filter(|dir| mount("none", *dir, "tmpfs", UNPRIVILEGED, c"mode=1777").is_ok())
+            .cloned();
+        entered.open = self.mount(dir);
         Ok(entered)
     }
 
     /// What stays possible without any of the mounts, and perhaps something else.
-    fn all_open(&self, other: Option<String>, why: &str) -> Option<String> {
+    fn all_open(&self, others: impl IntoIterator<Item = String>, why: &str) -> Option<String> {
         let list = |paths: Vec<&PathBuf>| {
             let paths: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
             (!paths.is_empty()).then(|| paths.join(", "))
@@ -199,7 +211,7 @@ impl View {
         let readable = self.hidden.iter().filter(|(_, is_readable)| **is_readable);
         let reading = list(readable.map(|(path, _)| path).collect());
         let reading = reading.map(|it| format!("reading {it}"));
-        let what: Vec<String> = changes.into_iter().chain(reading).chain(other).collect();
+        let what: Vec<String> = changes.into_iter().chain(reading).chain(others).collect();
         (!what.is_empty()).then(|| format!("{} ({why})", what.join(" and ")))
     }
 
@@ -278,9 +290,9 @@ impl View {
     }
 }
 
-const SAFE: MountFlags = MountFlags::NOSUID
-    .union(MountFlags::NODEV)
-    .union(MountFlags::NOEXEC);
+const UNPRIVILEGED: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
+
+const SAFE: MountFlags = UNPRIVILEGED.union(MountFlags::NOEXEC);
 
 /// The kernel follows as many symbolic links in one path.
 const MAXSYMLINKS: u32 = 40;
@@ -386,6 +398,15 @@ fn open_directory() -> Option<String> {
 )]
 fn unshare(flags: UnshareFlags) -> io::Result<()> {
     Ok(rustix::thread::unshare(flags)?)
+}
+
+/// True in a nested sandbox, whose `/proc` is read-only, if the outer one has left the first namespace of IPC.
+fn has_private_ipc() -> bool {
+    /// `PROC_IPC_INIT_INO` of `linux/proc_ns.h`.
+    const FIRST: u64 = 0xEFFF_FFFF;
+    let map = fs::File::options().write(true).open("/proc/self/uid_map");
+    let is_barred = map.is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied);
+    is_barred && fs::metadata("/proc/self/ns/ipc").is_ok_and(|it| it.ino() != FIRST)
 }
 
 /// Checks that the ids of a new user namespace can be mapped, because it cannot be left again. In a nested sandbox

@@ -165,6 +165,23 @@ fn relations(path: &Path) -> Option<(i32, i32)> {
     alive.then_some((parent, group))
 }
 
+/// The living descendants of a process, each after its parent.
+pub(crate) fn descendants(of: Pid) -> Vec<Pid> {
+    let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
+    for number in numbers_in("/proc") {
+        let found = relations(Path::new(&format!("/proc/{number}")));
+        if let Some(parent) = found.and_then(|(parent, _)| Pid::from_raw(parent)) {
+            children
+                .entry(parent)
+                .or_default()
+                .extend(Pid::from_raw(number));
+        }
+    }
+    let mut all = with_descendants(&[of], &children);
+    all.retain(|pid| *pid != of);
+    all
+}
+
 /// The number of a process that lives, and when it began: no later process has the same. None without `/proc`.
 pub(crate) fn process_name(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -7,10 +7,11 @@
 //!
 //! Unaware of what the command is and how it is restricted. The front and the keeper are not restricted.
 
+use super::left_behind::Terminals;
 use super::procfs::ignored_signals;
 use crate::error::{Error, Exit, Result, may_fail, reason};
 use fork::{Fork, fork};
-use rustix::process::{self, Pid, Resource, Rlimit, Signal, WaitIdOptions, WaitIdStatus};
+use rustix::process::{self, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
 use signal_hook::consts::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH,
@@ -32,16 +33,18 @@ pub(crate) type Serve = Box<dyn FnMut(BorrowedFd<'_>)>;
 
 /// Calls `execute` in a new session, to replace its process with the command or return an error. The keeper calls
 /// `attend` with the id of that process, and from then on what this returns. Their streams are connected; `execute` must
-/// pass its own to [`await_keeper`] last. After the command has ended, the keeper calls `inspect`, if given, which may
-/// print on stderr and returns whether success is to become failure. For both it keeps stderr open.
+/// pass its own to [`await_keeper`] last. After the command has ended, the keeper ends what the command left at a terminal,
+/// and calls `inspect`, if given, with the number of these processes, which may print on stderr and returns whether success
+/// is to become failure. For both it keeps stderr open.
 ///
 /// Returns in each of the three processes: the command's exit code, or why it was not executed.
 pub(crate) fn run_in_session(
     attend: impl FnOnce(Pid, &UnixStream) -> Option<Serve>,
     execute: impl FnOnce(UnixStream) -> Error,
-    inspect: Option<impl FnOnce() -> bool>,
+    inspect: Option<impl FnOnce(usize) -> bool>,
 ) -> Result<u8> {
     let front = process::getpid();
+    let terminals = Terminals::inherited();
     let ignored = ignored_signals();
     let (front_end, mut keeper_end) = UnixStream::pair().map_err(not_started)?;
     if let Some(keeper) = fork_child().map_err(not_started)? {
@@ -54,6 +57,7 @@ pub(crate) fn run_in_session(
     signal_on_death_of(front, Signal::CONT)?;
     process::setpgid(None, None).map_err(not_started)?;
     let keeper = process::getpid();
+    terminals.adopt_orphans();
     let (ours, theirs) = UnixStream::pair().map_err(not_started)?;
     if let Some(command) = fork_child().map_err(not_started)? {
         drop(theirs);
@@ -64,7 +68,8 @@ pub(crate) fn run_in_session(
         await_end(&mut keeper_end);
         drop(ours);
         let status = await_exit(&Ward::Command { command, front }, &mut signals, service)?;
-        let has_failed = inspect.is_some_and(|inspect| inspect());
+        let left = terminals.end_holders();
+        let has_failed = inspect.is_some_and(|inspect| inspect(left));
         return Ok(end_like(status).max(has_failed.into()));
     }
     drop((ours, keeper_end));
@@ -200,12 +205,13 @@ fn await_exit(
     ward: &Ward,
     signals: &mut Signals,
     mut service: Option<Service>,
-) -> Result<WaitIdStatus> {
-    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+) -> Result<WaitStatus> {
     loop {
-        let status = process::waitid(process::WaitId::Pid(ward.pid()), ended);
-        if let Some(status) = status.map_err(not_started)? {
-            return Ok(status);
+        // Any child: what the command leaves may have become one.
+        while let Some((pid, status)) = process::wait(WaitOptions::NOHANG).map_err(not_started)? {
+            if pid == ward.pid() {
+                return Ok(status);
+            }
         }
         ward.kill_orphans();
         let caught = match service {
@@ -223,7 +229,7 @@ fn await_exit(
 }
 
 /// The exit code of a process. If a signal killed it, kills this process by the same signal.
-fn end_like(status: WaitIdStatus) -> u8 {
+fn end_like(status: WaitStatus) -> u8 {
     let Some(signal) = status.terminating_signal() else {
         return status.exit_status().unwrap_or(0) as u8;
     };

@@ -435,6 +435,21 @@ fn a_tool_can_answer_no_question_and_change_no_record_of_its_run() {
 }
 
 #[test]
+fn a_command_has_semaphores_and_shared_memory_of_its_own() {
+    if !has_namespaces() || !installed(&["ipcmk", "ipcs"]) {
+        return;
+    }
+    let world = workspace();
+    let script = "ipcmk -M 4096 > /dev/null && readlink /proc/self/ns/ipc";
+    for options in [["--rw", "."], ["--ro", "."]] {
+        let outcome = sandbox(&world, &options, script).end();
+        let ours = fs::read_link("/proc/self/ns/ipc").unwrap();
+        let theirs = String::from_utf8(outcome.exits(0).stdout).unwrap();
+        assert_ne!(theirs.trim_end(), ours.to_str().unwrap());
+    }
+}
+
+#[test]
 fn without_a_network_no_datagram_leaves() {
     if !has_namespaces() || !installed(&["bash"]) {
         return;
@@ -519,11 +534,8 @@ fn a_kernel_without_namespaces_is_named_and_with_strict_refused() {
         .says(".git/config")
         .says("UDP")
         .says("user namespace");
-    // Nothing takes a namespace here, so that nothing is lacking.
-    end(&["--strict", "--ro", "."])
-        .exits(0)
-        .prints("ran\n")
-        .says("");
+    // Semaphores and shared memory of System V are in every sandbox's own.
+    end(&["--strict", "--ro", "."]).refuses(125, "System V IPC");
 }
 
 #[test]

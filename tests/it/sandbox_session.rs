@@ -32,7 +32,7 @@ fn a_command_leads_a_session_without_a_controlling_terminal() {
     let world = world();
     let script = "read -r pid name state ppid group session tty rest < /proc/$$/stat
         [ $pid = $group ] && [ $pid = $session ] && echo leads; echo terminal $tty
-        [ -t 0 ] && echo can be used; echo shown > /dev/stderr; : < /dev/tty";
+        [ -t 0 ] && echo can be used; echo shown >&2; : < /dev/tty";
     let mut terminal = Terminal::new();
     let outcome = controlled(sandbox(&world, script), &terminal).end();
     terminal.shows("shown");
@@ -68,19 +68,140 @@ fn a_command_cannot_limit_other_processes() {
 }
 
 #[test]
-fn a_command_can_open_no_terminal_but_its_own() {
+fn a_command_opens_no_terminal_and_uses_those_that_it_inherits() {
     let world = world();
-    let (own, other) = (Terminal::new(), Terminal::new());
-    let user = other.user();
-    let name = fs::read_link(format!("/proc/self/fd/{}", user.as_raw_fd())).unwrap();
-    let script = format!(
-        "echo x > /dev/stderr && echo own; echo x > {}",
-        name.display()
+    let (mut own, other) = (Terminal::new(), Terminal::new());
+    let name = |terminal: &Terminal| {
+        let user = terminal.user();
+        let name = fs::read_link(format!("/proc/self/fd/{}", user.as_raw_fd())).unwrap();
+        name.to_str().unwrap().to_owned()
+    };
+    let script = "for name in \"$@\"; do true < $name && echo read; true > $name && echo written; done; echo own >&2";
+    for options in [
+        &["--rw", "."][..],
+        &["--ro", "/"],
+        &["--rw", ".", "--rw", "/dev"],
+        &["--rw", ".", "--rw", "/"],
+    ] {
+        let delta = world.delta(["sandbox"]).args(options);
+        let delta = delta.args(["--", "sh", "-c", script, "sh", "/dev/stdin", "/dev/stderr"]);
+        let delta = delta.args([name(&own), name(&other)]);
+        let delta = delta.args(["/dev/ptmx", "/proc/self/fd/2", "/dev/pts/ptmx"]);
+        delta.cwd(world.path("box")).at(&own).exits(0).prints("");
+        own.shows("own");
+    }
+    for named in [name(&own), "/dev/ptmx".to_owned()] {
+        let delta = world.delta(["sandbox", "--rw", &named, "--", "true"]);
+        delta.refuses(125, "terminal");
+    }
+}
+
+#[test]
+fn what_a_command_leaves_at_the_terminal_is_ended_and_nothing_else() {
+    if !installed(&["setsid"]) {
+        return;
+    }
+    let world = world();
+    let mut ready = world.fifo("box/ready");
+    // The last one has let go of the terminal.
+    let script = "sleep 600 & echo $! > ready
+        setsid sh -c 'trap \"\" HUP TERM; echo $$ > ready; while :; do sleep 600; done' &
+        setsid sh -c 'echo $$ > ready; exec sleep 600' < /dev/null > /dev/null 2>&1 & wait";
+    let mut terminal = Terminal::new();
+    let delta = controlled(sandbox(&world, script), &terminal).spawn();
+    let mut pids = [ready.pid(), ready.pid(), ready.pid()];
+    delta.signal(Signal::TERM);
+    delta.wait();
+    terminal.shows("held the terminal");
+    pids.sort_by_key(|pid| alive(*pid));
+    assert_eq!(pids.map(alive), [false, false, true]);
+    rustix::process::kill_process(
+        rustix::process::Pid::from_raw(pids[2].cast_signed()).unwrap(),
+        Signal::KILL,
+    )
+    .unwrap();
+}
+
+#[test]
+fn a_file_that_is_inherited_for_writing_cannot_be_read_or_emptied_by_its_path() {
+    let world = world();
+    world.write("log", "old\n");
+    let under = ["sh", "-c", "exec \"$0\" \"$@\" >> log 2> new < input"];
+    world.write("input", "given\n");
+    let script = "cat < /dev/stdout; true > /dev/stdout; cat 0<&1; cat < /proc/self/fd/1
+        true > /dev/stdin; cat < /dev/stdin; echo more >> /dev/stdout; echo noted > /dev/stderr";
+    let outcome = world
+        .delta(["sandbox", "--", "sh", "-c", script])
+        .under(&under)
+        .end();
+    outcome.exits(0);
+    assert_eq!(world.read("log"), "old\ngiven\nmore\n");
+    assert_eq!(world.read("input"), "given\n");
+    assert!(world.read("new").starts_with("noted\n"));
+}
+
+#[test]
+fn of_devices_a_command_has_those_of_every_program_and_those_that_are_named() {
+    let world = world();
+    let (ran, options) = (
+        "echo x > /dev/null; head -c 1 /dev/zero /dev/urandom > /dev/null && cat 3< /dev/null < /dev/fd/3 && echo ran",
+        ["--rw", "."],
     );
-    let mut terminal = own;
-    let outcome = sandbox(&world, &script).at(&terminal).end();
-    terminal.shows("denied");
-    outcome.prints("own\n");
+    sandbox(&world, ran).exits(0).prints("ran\n");
+    for path in [
+        "/dev/kmsg",
+        "/dev/tty0",
+        "/dev/vcs",
+        "/dev/net/tun",
+        "/dev/fuse",
+        "/dev/vda",
+        "/dev/shm/../kmsg",
+    ] {
+        let script = format!("head -c 0 {path} && echo opened");
+        for more in [&["--ro", "/etc"][..], &["--ro", "/"]] {
+            let delta = world.delta(["sandbox"]).args(options).args(more);
+            delta.args(["--", "sh", "-c", &script]).end().prints("");
+        }
+    }
+    let named = world.delta([
+        "sandbox",
+        "--rw",
+        "/dev/fuse",
+        "--",
+        "sh",
+        "-c",
+        "true < /dev/fuse && echo opened",
+    ]);
+    if std::path::Path::new("/dev/fuse").exists() && fs::File::open("/dev/fuse").is_ok() {
+        named.exits(0).prints("opened\n");
+    }
+}
+
+#[test]
+fn shared_memory_is_private_and_that_of_the_system_only_if_it_is_named() {
+    let strict = World::new()
+        .delta(["sandbox", "--strict", "--", "true"])
+        .end();
+    if strict.code() != Some(0) || !std::path::Path::new("/dev/shm").is_dir() {
+        eprintln!("skipped: {}", strict.stderr.trim_end());
+        return;
+    }
+    let world = World::on_disk();
+    let shared = format!("/dev/shm/delta-it-{}", std::process::id());
+    fs::write(&shared, "shared\n").unwrap();
+    let script = format!("ls /dev/shm; echo x > /dev/shm/new && ls /dev/shm; cat {shared}");
+    let in_it = |options: &[&str]| {
+        let delta = world.delta(["sandbox", "--strict"]).args(options);
+        delta
+            .args(["--", "sh", "-c", &script])
+            .cwd(world.path("."))
+            .end()
+    };
+    let (private, named) = (in_it(&[]), in_it(&["--ro", &shared]));
+    fs::remove_file(&shared).unwrap();
+    private.prints("new\n");
+    named.prints("shared\n");
+    assert!(!std::path::Path::new("/dev/shm/new").exists());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::error::{At, Error, Exit, Result, may_fail, reason};
 use crate::record::due;
 use crate::record::run_dir::{NOTE, NOTE_BYTES, OPEN_HERE};
 use crate::record::workspace::Workspace;
+use crate::text::amounts::counted;
 use crate::unix::doors::{Proxy, proxy_variables};
 use crate::unix::git_dir::{AbsentFile, decisive_paths, is_git_dir};
 use crate::unix::landlock::{Grants, is_system_path, restrict};
@@ -48,7 +49,15 @@ pub(crate) fn run_sandboxed(wanted: &SandboxArgs) -> Result<u8> {
     };
     let (view, absent) = plan_view(wanted, network);
     let plan = doors::plan(wanted, open)?;
-    let inspect = (!absent.is_empty()).then_some(|| put_aside_new(&absent));
+    let inspect = (!absent.is_empty() || io::stderr().is_terminal()).then_some(|left| {
+        if left > 0 {
+            let many = counted(left, "process");
+            let text =
+                format!("sandbox: ended {many} that the command left and that held the terminal");
+            Screen::new(false, false).warn(&text);
+        }
+        put_aside_new(&absent)
+    });
     let attend = |command: Pid, peer: &UnixStream| {
         map_ids(command, peer);
         let mut proxy = Proxy::start(plan?, peer)?;
@@ -109,6 +118,8 @@ fn plan_view(wanted: &SandboxArgs, network: Network) -> (View, Vec<AbsentFile>) 
         view.open(dir);
     }
     let readable = [&*writable, &*canonical(&wanted.ro)].concat();
+    let here = std::env::current_dir();
+    view.replace_shared_memory(&[&*readable, &*here.into_iter().collect::<Vec<_>>()].concat());
     for file in person::env_files() {
         let real = file.canonicalize().unwrap_or_else(|_| file.clone());
         let is_readable = is_system_path(&real) || readable.iter().any(|dir| real.starts_with(dir));
@@ -199,7 +210,8 @@ fn prepare(
     open.extend(entered.open);
     let has_network = network == Network::All;
     let unix = has_network || wanted.allow_unix;
-    let rw: Vec<PathBuf> = wanted.rw.iter().cloned().chain(view.opened()).collect();
+    let own = view.opened().into_iter().chain(entered.shared_memory);
+    let rw: Vec<PathBuf> = wanted.rw.iter().cloned().chain(own).collect();
     let enforced = restrict(&Grants {
         rw: &rw,
         ro: &wanted.ro,

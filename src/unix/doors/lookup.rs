@@ -51,7 +51,10 @@ impl NameLookup {
 
 impl Drop for NameLookup {
     fn drop(&mut self) {
-        may_fail(self.child.kill());
-        may_fail(self.child.wait());
+        // The supervisor has waited for one that has ended.
+        if let Ok(None) = self.child.try_wait() {
+            may_fail(self.child.kill());
+            may_fail(self.child.wait());
+        }
     }
 }

@@ -44,7 +44,7 @@ impl World {
         world
     }
 
-    /// On a disk: what is in memory lies in /dev, which a sandbox may read.
+    /// On a disk: what is in memory lies in /dev, of which `--ro /` grants nothing.
     pub fn on_disk() -> Self {
         Self::below(&std::env::temp_dir())
     }
