@@ -3,7 +3,7 @@
 use super::agent::{Context, Problem, Severity, Source};
 use super::document::{Document, error_in};
 use crate::config::section::{Diagnostics, Section};
-use crate::config::tool::argv_template::parse_fixed_word;
+use crate::config::tool::argv_template::{parse_fixed_word, parse_word};
 use crate::config::tool::definition::{Piece, Word};
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -17,12 +17,21 @@ const GENERATOR_TIMEOUT_MS: u64 = 30_000;
 const UPWARD_BYTES: u64 = 32 << 10;
 
 /// Text for a context.yaml that does not exist yet.
-pub(crate) fn default_text(prompt: &str) -> String {
-    format!(
-        "sources:\n  - type: file\n    id: system_prompt\n    path: '${{AGENT_HOME}}/{prompt}'\n  \
-         - type: file\n    id: workspace_guide\n    path: '${{CWD}}/DELTA.md'\n    on_missing: skip\n  \
-         - type: journal\n    id: conversation\n"
-    )
+const DEFAULT_TEXT: &str = "sources:\n  - type: file\n    id: system_prompt\n    path: '${SYSTEM_PROMPT}'\n  \
+                            - type: file\n    id: workspace_guide\n    path: '${CWD}/DELTA.md'\n    \
+                            on_missing: skip\n  - type: journal\n    id: conversation\n";
+
+/// The variable that is the path of the agent's system prompt.
+pub(super) const SYSTEM_PROMPT: &str = "SYSTEM_PROMPT";
+
+/// A text of a source, with the engine's variables and that of the prompt in it.
+pub(super) fn source_word(text: &str, prompt: &str) -> Word {
+    let pieces = parse_word(text, &[SYSTEM_PROMPT]).0.into_iter();
+    let with_prompt = pieces.flat_map(|piece| match piece {
+        Piece::Param(_) => vec![Piece::Home, Piece::Text(format!("/{prompt}"))],
+        other => vec![other],
+    });
+    Word(with_prompt.collect())
 }
 
 /// Reads `context.yaml`.
@@ -36,8 +45,7 @@ pub(crate) fn load(
     if !path.exists() {
         let message = format!(
             "it does not exist, and has no default; create it, for example with \
-             this text:\n\n{}",
-            default_text(prompt)
+             this text:\n\n{DEFAULT_TEXT}"
         );
         problems.push(error_in(&shown, message));
         return None;
@@ -65,7 +73,7 @@ pub(crate) fn load(
                     let message = "journal: there are two of them among the sources; remove one";
                     out.error(at.clone(), message);
                 }
-                sources.extend(read_source(map, at, (home, prompt), &mut out));
+                sources.extend(read_source(map, at, home, prompt, &mut out));
             }
             None => out.error(
                 at,
@@ -93,7 +101,8 @@ const ON_MISSING: [(&str, bool); 2] = [("error", false), ("skip", true)];
 fn read_source(
     map: &Map<String, Value>,
     at: Vec<Step>,
-    (home, prompt): (&Path, &str),
+    home: &Path,
+    prompt: &str,
     out: &mut Diagnostics,
 ) -> Option<Source> {
     let kinds = [("file", 0), ("computed_file", 1), ("journal", 2)];
@@ -105,21 +114,22 @@ fn read_source(
     let kind = section.read_choice("type", &kinds, out)?;
     let section = Section::new(map, at).within(kinds[kind].0);
     match kind {
-        0 => read_file_source(&section, (home, prompt), out),
-        1 => read_computed_source(&section, out),
+        0 => read_file_source(&section, home, prompt, out),
+        1 => read_computed_source(&section, prompt, out),
         _ => Some(read_journal_source(&section, out)),
     }
 }
 
 fn read_file_source(
     section: &Section<'_>,
-    (home, prompt): (&Path, &str),
+    home: &Path,
+    prompt: &str,
     out: &mut Diagnostics,
 ) -> Option<Source> {
     const KEYS: [&str; 6] = ["type", "id", "path", "on_missing", "search", "max_bytes"];
     section.warn_of_unknown_keys(&KEYS, out);
     let id = section.read_text("id", out).map(str::to_owned);
-    let path = required_path(section, "path", out)?;
+    let path = required_path(section, "path", prompt, out)?;
     let optional = section.read_choice("on_missing", &ON_MISSING, out);
     let optional = optional.unwrap_or(false);
     if section.map.contains_key("search") {
@@ -137,7 +147,7 @@ fn read_file_source(
         out.error(section.path_to("max_bytes"), message);
     }
     if !optional {
-        must_exist(&path, (home, prompt), section, out);
+        must_exist(&path, home, prompt, section, out);
     }
     Some(Source::File {
         id: id.unwrap_or_else(|| file_name(&path)),
@@ -146,7 +156,11 @@ fn read_file_source(
     })
 }
 
-fn read_computed_source(section: &Section<'_>, out: &mut Diagnostics) -> Option<Source> {
+fn read_computed_source(
+    section: &Section<'_>,
+    prompt: &str,
+    out: &mut Diagnostics,
+) -> Option<Source> {
     const KEYS: [&str; 6] = [
         "type",
         "id",
@@ -157,7 +171,7 @@ fn read_computed_source(section: &Section<'_>, out: &mut Diagnostics) -> Option<
     ];
     section.warn_of_unknown_keys(&KEYS, out);
     let id = section.read_text("id", out).map(str::to_owned);
-    let output = required_path(section, "output_path", out);
+    let output = required_path(section, "output_path", prompt, out);
     let optional = section.read_choice("on_missing", &ON_MISSING, out);
     let once = section.read_choice("refresh", &[("every", false), ("once", true)], out);
     if !section.map.contains_key("generator") {
@@ -166,7 +180,11 @@ fn read_computed_source(section: &Section<'_>, out: &mut Diagnostics) -> Option<
     }
     let generator = section.read_section("generator", out)?;
     generator.warn_of_unknown_keys(&["command", "timeout_ms"], out);
-    let command = command(&generator, out)?;
+    let texts = command_texts(&generator, out)?;
+    let command = texts
+        .into_iter()
+        .map(|text| source_word(text, prompt))
+        .collect();
     let timeout = generator.at_least_one("timeout_ms", out);
     let output = output?;
     Some(Source::Computed {
@@ -194,9 +212,13 @@ fn read_journal_source(section: &Section<'_>, out: &mut Diagnostics) -> Source {
 
 /// A program's argv with the engine's variables in it.
 pub(super) fn command(section: &Section<'_>, out: &mut Diagnostics) -> Option<Vec<Word>> {
-    let words = section.read_texts("command", out);
-    match words {
-        Some(words) if !words.is_empty() => Some(words.into_iter().map(parse_fixed_word).collect()),
+    let texts = command_texts(section, out)?;
+    Some(texts.into_iter().map(parse_fixed_word).collect())
+}
+
+fn command_texts<'s>(section: &Section<'s>, out: &mut Diagnostics) -> Option<Vec<&'s str>> {
+    match section.read_texts("command", out) {
+        Some(words) if !words.is_empty() => Some(words),
         Some(_) => {
             let message = format!("{}: it is empty; name a program", section.name("command"));
             out.error(section.path_to("command"), message);
@@ -215,7 +237,12 @@ pub(super) fn command(section: &Section<'_>, out: &mut Diagnostics) -> Option<Ve
     }
 }
 
-fn required_path(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Option<Word> {
+fn required_path(
+    section: &Section<'_>,
+    key: &str,
+    prompt: &str,
+    out: &mut Diagnostics,
+) -> Option<Word> {
     if !section.map.contains_key(key) {
         let message = format!("{}: missing; name the file", section.name(key));
         out.error(section.path_to(key), message);
@@ -226,7 +253,7 @@ fn required_path(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Opt
         out.error(section.path_to(key), message);
         return None;
     }
-    Some(parse_fixed_word(text))
+    Some(source_word(text, prompt))
 }
 
 /// The path of a file that is searched for in several directories, from each of them.
@@ -250,7 +277,8 @@ fn name_below(path: &Word, section: &Section<'_>, out: &mut Diagnostics) -> Opti
 /// A missing system prompt is reported where it is named.
 fn must_exist(
     path: &Word,
-    (home, prompt): (&Path, &str),
+    home: &Path,
+    prompt: &str,
     section: &Section<'_>,
     out: &mut Diagnostics,
 ) {
@@ -265,6 +293,16 @@ fn must_exist(
         );
         out.error(section.path_to("path"), message);
     }
+}
+
+/// True if the path of a source is that of a file below the agent's directory.
+pub(super) fn is_same_file(path: &Word, home: &Path, name: &str) -> bool {
+    let [Piece::Home, Piece::Text(rest)] = path.0.as_slice() else {
+        return false;
+    };
+    let real = |name: &str| home.join(name).canonicalize().ok();
+    let shown = real(rest.trim_start_matches('/'));
+    shown.is_some() && shown == real(name)
 }
 
 fn file_name(path: &Word) -> String {

@@ -14,9 +14,10 @@ use super::environment::MODEL;
 use super::legacy::OLD_HOOKS;
 use super::person;
 use super::sources::{AgentSources, ToolSource};
+use crate::config::context::{SYSTEM_PROMPT, is_same_file, source_word};
 use crate::config::llm::misspelt_warning;
 use crate::config::tool::argv_template::parse_fixed_word;
-use crate::config::tool::definition::{Piece, Word};
+use crate::config::tool::definition::{AGENT_HOME, CWD, Word};
 use crate::config::tool::load;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -63,7 +64,7 @@ pub(crate) fn about(sources: &AgentSources, path: &OsStr) -> Vec<Problem> {
 fn other_variable(path: &str) -> Option<&str> {
     let names = path.split("${").skip(1);
     let mut names = names.filter_map(|rest| Some(rest.split_once('}')?.0));
-    names.find(|name| !matches!(*name, "AGENT_HOME" | "CWD"))
+    names.find(|name| ![AGENT_HOME, CWD, SYSTEM_PROMPT].contains(name))
 }
 
 /// True for a text in which a variable begins and does not end.
@@ -171,7 +172,9 @@ impl Advisor<'_> {
             match source.get("generator") {
                 Some(Value::Object(generator)) => {
                     let words = self.command(document, generator, &at, "command");
-                    shows_prompt |= words.iter().any(|word| word.contains(&self.sources.prompt));
+                    shows_prompt |= words.iter().any(|word| {
+                        word.contains(&self.sources.prompt) || word.contains(SYSTEM_PROMPT)
+                    });
                 }
                 _ => {
                     let path = source.get("path").and_then(Value::as_str);
@@ -182,13 +185,14 @@ impl Advisor<'_> {
                     let other = path.and_then(other_variable);
                     if let (Some(path), Some(name)) = (path, other) {
                         let message = format!(
-                            "path: {path}: ${{{name}}} is not replaced: only ${{AGENT_HOME}} and ${{CWD}} are"
+                            "path: {path}: ${{{name}}} is not replaced: only ${{SYSTEM_PROMPT}}, ${{AGENT_HOME}} and ${{CWD}} are"
                         );
                         let at = [key("sources"), Step::Item(index), key("path")];
                         self.say(document, &at, &message);
                     }
-                    shows_prompt |=
-                        path.is_some_and(|path| self.is_prompt(&parse_fixed_word(path)));
+                    shows_prompt |= path.is_some_and(|path| {
+                        self.is_prompt(&source_word(path, &self.sources.prompt))
+                    });
                 }
             }
         }
@@ -196,7 +200,7 @@ impl Advisor<'_> {
         if !shows_prompt && !prompt.is_empty() && self.has_own_prompt() {
             let message = format!(
                 "sources: none of them shows {prompt}, so the model does not see it; add \
-                 {{type: file, path: '${{AGENT_HOME}}/{prompt}'}}"
+                 {{type: file, path: '${{{SYSTEM_PROMPT}}}'}}"
             );
             self.say(document, &[key("sources")], &message);
         }
@@ -210,12 +214,7 @@ impl Advisor<'_> {
     }
 
     fn is_prompt(&self, path: &Word) -> bool {
-        let [Piece::Home, Piece::Text(rest)] = path.0.as_slice() else {
-            return false;
-        };
-        let real = |name: &str| self.sources.home.join(name).canonicalize().ok();
-        let shown = real(rest.trim_start_matches('/'));
-        shown.is_some() && shown == real(&self.sources.prompt)
+        is_same_file(path, &self.sources.home, &self.sources.prompt)
     }
 
     fn old_hooks(&mut self, document: &Document) {

@@ -1,7 +1,7 @@
 //! `agent.yaml` and the files it imports.
 
 use super::acceptance::{Acceptance, OutputSchema, read_schema};
-use super::agent::{AGENT, Agent, Context, Hook, Problem, Severity};
+use super::agent::{AGENT, Agent, Context, Hook, Problem, Severity, Source};
 #[cfg(feature = "flow")]
 use super::agent::{LIMITS_KEY, StartLimits};
 use super::document::{Document, error_in};
@@ -101,8 +101,15 @@ impl Loader<'_> {
         let hooks = self.hooks(Some(&mut document));
         let has_ask_human = document.root.get("ask_human") != Some(&Value::Bool(false));
         let tools = read_tools(&document, &mut self.sources, has_ask_human, self.problems);
+        let found = self.problems.len();
         let prompt = self.prompt(&document);
+        let is_prompt_usable = self.problems.len() == found;
         self.sources.prompt.clone_from(&prompt);
+        // Without one there is no agent.
+        let context = self.context(&prompt).unwrap_or_default();
+        if is_prompt_usable && document.root.contains_key("system_prompt") {
+            self.check_prompt_is_shown(&document, &context);
+        }
         let schema = self.output_schema(&document, set);
         self.sources.schema.clone_from(&schema);
         let parts = Parts {
@@ -111,8 +118,7 @@ impl Loader<'_> {
             model: (model, set.is_empty()),
             has_given_prices: set.contains_key("pricing"),
             tools,
-            // Without one there is no agent.
-            context: self.context(&prompt).unwrap_or_default(),
+            context,
             hooks,
             schema,
         };
@@ -207,6 +213,34 @@ impl Loader<'_> {
                 .push(document.problem_at(Severity::Error, &at, message));
         }
         name.to_owned()
+    }
+
+    /// A prompt that is chosen must be in the model's sight; generated blocks may hold it.
+    fn check_prompt_is_shown(&mut self, document: &Document, context: &Context) {
+        const KEY: &str = "system_prompt";
+        let (home, name) = (&self.sources.home, &self.sources.prompt);
+        let is_shown = |source: &Source| match source {
+            Source::File { path, .. } => context::is_same_file(path, home, name),
+            _ => false,
+        };
+        let sources = &context.sources;
+        if sources.is_empty() || sources.iter().any(is_shown) {
+            return;
+        }
+        let is_generated = |source: &Source| matches!(source, Source::Computed { .. });
+        let (severity, may) = if sources.iter().any(is_generated) {
+            (Severity::Warning, "may not see")
+        } else {
+            (Severity::Error, "does not see")
+        };
+        let message = format!(
+            "{KEY}: no file source of context.yaml shows {name}, so the model {may} it; give one the path \
+             '${{{}}}'",
+            context::SYSTEM_PROMPT
+        );
+        let at = Section::new(&document.root, vec![]).path_to(KEY);
+        self.problems
+            .push(document.problem_at(severity, &at, message));
     }
 
     /// The schema of the answer: a file below the agent's directory; one that overrides it may be any.

@@ -110,11 +110,15 @@ fn a_prompt_outside_of_the_agent_is_an_error_and_no_source_is_advised_for_it() {
 #[test]
 fn a_prompt_that_no_source_shows_is_warned_of() {
     let missing = "context.yaml:1: sources: none of them shows system_prompt.md, so the model does not see it; \
-                   add {type: file, path: '${AGENT_HOME}/system_prompt.md'}";
+                   add {type: file, path: '${SYSTEM_PROMPT}'}";
     let computed = "  - {type: computed_file, output_path: x, generator: {command: [cat, ";
     for (sources, said) in [
         (String::new(), Some(missing)),
         (SYSTEM.to_owned(), None),
+        (
+            "  - {type: file, path: '${SYSTEM_PROMPT}'}\n".to_owned(),
+            None,
+        ),
         (
             "  - {type: file, path: '${AGENT_HOME}/./link.md'}\n".to_owned(),
             None,
@@ -179,7 +183,7 @@ fn a_path_with_another_variable_is_warned_of() {
     assert_eq!(
         world.advice(),
         [
-            "context.yaml:3: path: ${HOME}/${CWD}/x: ${HOME} is not replaced: only ${AGENT_HOME} and ${CWD} are"
+            "context.yaml:3: path: ${HOME}/${CWD}/x: ${HOME} is not replaced: only ${SYSTEM_PROMPT}, ${AGENT_HOME} and ${CWD} are"
         ]
     );
 }

@@ -576,3 +576,76 @@ fn a_generator_in_shell_prints_what_it_finds_with_jq() {
         "# Context Block: summary.md\n\n## Tools\n2 echo\n## Decisions\nI decided on A.\n"
     );
 }
+
+#[test]
+fn the_prompt_that_is_chosen_is_the_one_that_the_model_sees() {
+    let world = World::new();
+    world.write("agent/terse.md", "be terse");
+    let sources = ["{type: file, path: '${SYSTEM_PROMPT}'}", JOURNAL];
+    sources_of(&world, "", &sources);
+    world.model_says([text("a"), text("b")]);
+    world.run("go").exits(0);
+    assert!(!seen(&world)[0].1.contains("be terse"));
+    let set = ["--run-id", "b", "--set", "system_prompt=terse.md"];
+    world.run("go").args(set).exits(0);
+    let (role, content) = &seen(&world)[0];
+    assert_eq!(role, "system");
+    assert!(content.contains("be terse"), "{content}");
+}
+
+#[test]
+fn the_path_of_the_prompt_is_an_argument_of_a_generator() {
+    let world = World::new();
+    let shown = "{type: computed_file, id: p, generator: {command: [cp, '${SYSTEM_PROMPT}', p.md]}, output_path: p.md}";
+    sources_of(&world, "", &[shown, JOURNAL]);
+    world.model_says([text("a")]);
+    world.run("go").exits(0);
+    let prompt = world.read("agent/system_prompt.md");
+    assert!(seen(&world)[0].1.contains(prompt.trim()));
+}
+
+#[test]
+fn a_prompt_that_is_chosen_and_not_shown_is_refused() {
+    let world = World::new();
+    world.write("agent/terse.md", "be terse");
+    let fixed = "{type: file, path: '${AGENT_HOME}/system_prompt.md'}";
+    sources_of(&world, "", &[fixed, JOURNAL]);
+    let words = "system_prompt: no file source of context.yaml shows terse.md, so the model does not see it";
+    let set = ["--set", "system_prompt=terse.md"];
+    world.run("go").args(set).refuses(2, words);
+    assert!(!world.exists("ws/.delta"));
+    let agent = world.read("agent/agent.yaml");
+    world.write(
+        "agent/agent.yaml",
+        format!("system_prompt: terse.md\n{agent}"),
+    );
+    world.run("go").refuses(78, words);
+    world.delta(["check", "agent"]).refuses(78, words);
+    // The one that is shown may be named in any way.
+    world.write(
+        "agent/agent.yaml",
+        format!("system_prompt: ./system_prompt.md\n{agent}"),
+    );
+    world.model_says([text("a")]);
+    world.run("go").exits(0);
+}
+
+#[test]
+fn a_generator_may_show_the_prompt_that_is_chosen() {
+    let world = World::new();
+    world.write("agent/terse.md", "be terse");
+    let agent = world.read("agent/agent.yaml");
+    world.write(
+        "agent/agent.yaml",
+        format!("system_prompt: terse.md\n{agent}"),
+    );
+    sources_of(
+        &world,
+        "",
+        &[&computed("cat ../agent/terse.md >sum.md", ""), JOURNAL],
+    );
+    world.model_says([text("a")]);
+    let outcome = world.run("go").exits(0);
+    outcome.says("no file source of context.yaml shows terse.md, so the model may not see it");
+    assert!(seen(&world)[0].1.contains("be terse"));
+}

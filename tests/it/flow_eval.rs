@@ -954,3 +954,20 @@ fn models_of_fallback_are_asked_only_where_the_suite_says_so_and_the_trial_lists
         assert_eq!(record(&world).events("TRIAL_END")[0]["models"], models);
     }
 }
+
+#[test]
+fn a_setting_whose_prompt_the_model_would_not_see_is_refused_before_any_trial() {
+    let suite = "  settings:\n  - {name: base}\n  - {name: terse, set: {system_prompt: terse.md}}\n  cases: [{id: a, input: x, expected: done}]";
+    let world = agent(World::new(), suite);
+    world.write("agent/terse.md", "be terse");
+    eval(&world).refuses(78, "shows terse.md, so the model does not see it");
+    assert_eq!(world.server.requests().len(), 0);
+    let context = world.read("agent/context.yaml");
+    let shown = context.replace("${AGENT_HOME}/system_prompt.md", "${SYSTEM_PROMPT}");
+    world.write("agent/context.yaml", shown);
+    world.model_says([text("no"), text("done")]);
+    eval(&world).exits(1);
+    let asked = world.server.requests();
+    assert!(!asked[0].messages()[0].to_string().contains("be terse"));
+    assert!(asked[1].messages()[0].to_string().contains("be terse"));
+}

@@ -338,7 +338,7 @@ fn agent_home(place: &RunPlace<'_>, node: NodeIx) -> Result<PathBuf> {
     document.insert("name".to_owned(), agent.id.as_str().into());
     document.insert("llm".to_owned(), settings.into());
     let context = "sources:\n  - type: file\n    id: system_prompt\n    \
-                   path: '${AGENT_HOME}/system_prompt.md'\n  - type: journal\n    id: conversation\n";
+                   path: '${SYSTEM_PROMPT}'\n  - type: journal\n    id: conversation\n";
     // JSON is YAML. Several starts write the same.
     files::replace(&home.join("agent.yaml"), json::text(&document).as_bytes())?;
     files::replace(&home.join("system_prompt.md"), prompt.as_bytes())?;

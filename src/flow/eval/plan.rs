@@ -8,8 +8,9 @@ use super::naming::{
     PlannedTrial, TreeDigests, digest_case, digest_grading, digest_target, name_trial,
 };
 use super::record::{EvaluationRecord, TrialRecord};
-use super::suite::{Case, Evaluations, Suite, Target};
+use super::suite::{Case, Evaluations, Setting, Suite, Target};
 use super::trial::{Trial, TrialOutcome};
+use crate::config::agent::Severity;
 use crate::config::load;
 use crate::error::{Error, Result};
 use crate::flow::manifest::Flow;
@@ -151,6 +152,12 @@ fn plan_suite<'p>(
         Target::Agent { word, .. } => Some((basis.find_agent)(word)?),
         Target::Flow | Target::Command(_) => None,
     };
+    if let Some(agent) = &agent {
+        let chosen = settings.iter().map(|ix| &suite.settings[*ix]);
+        chosen
+            .into_iter()
+            .try_for_each(|setting| check_setting(agent, suite, setting))?;
+    }
     let mut without = grader_files(home, suite);
     without.extend([basis.root.join("eval"), basis.root.join(".delta")]);
     let target = digest_target(suite, home, basis.flow, agent.as_deref(), &without)?;
@@ -199,6 +206,18 @@ fn plan_suite<'p>(
         agent: agent.map(|dir| dir.to_string_lossy().into_owned()),
         cases,
         settings,
+    })
+}
+
+/// Refuses a setting with which the agent cannot be loaded.
+fn check_setting(agent: &Path, suite: &Suite, setting: &Setting) -> Result<()> {
+    let (_, problems) = load::load_with(agent, &setting.set);
+    let fault = problems.iter().find(|it| it.severity == Severity::Error);
+    fault.map_or(Ok(()), |fault| {
+        Err(Error::config(format!(
+            "suite \"{}\", setting \"{}\": {fault}",
+            suite.name, setting.name
+        )))
     })
 }
 
