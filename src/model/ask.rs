@@ -7,10 +7,11 @@ mod record;
 mod follow;
 
 use crate::error::{Result, may_fail};
-use crate::model::attempt::{Attempt, Remedy, their_words};
+use crate::model::attempt::{Attempt, Remedy};
 use crate::model::http::{Http, HttpRequest};
 use crate::model::program::Program;
 use crate::model::rate::{Pass, SharedRate};
+use crate::model::reasons::their_words;
 use crate::model::refused_attachments::refusal_of_attachments;
 pub(crate) use crate::model::refused_attachments::wants_answer_between;
 use crate::model::replay::{Playback, PlayedAnswer};

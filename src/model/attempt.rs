@@ -1,8 +1,7 @@
 //! One attempt to reach the model: its outcome, and the server's own words.
 
-use crate::model::too_long::{TooLong, error_json};
-use crate::text::json::{self, LONGEST_EXCERPT};
-use crate::text::shorten::in_short;
+use crate::model::too_long::TooLong;
+use crate::text::json;
 use crate::unix::signals::Stop;
 use std::borrow::Cow;
 use std::time::Duration;
@@ -101,39 +100,4 @@ pub(crate) enum Remedy {
     WithoutStream,
     /// With the limit that the service names.
     MaxTokens(u64),
-}
-
-/// The codes of a server's error: `error.code` and `error.type`.
-pub(crate) fn error_codes(body: &[u8]) -> Vec<String> {
-    let json = error_json(body).unwrap_or_default();
-    let codes =
-        ["code", "type"].map(|name| json.get("error")?.get(name)?.as_str().map(str::to_owned));
-    codes.into_iter().flatten().collect()
-}
-
-/// The words of a server or a program about why it said no, on one line and not too long.
-pub(crate) fn their_words(body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST_EXCERPT)]);
-    let start = text
-        .trim_start()
-        .get(..9)
-        .unwrap_or_default()
-        .to_ascii_lowercase();
-    if start.starts_with("<!doctype") || start.starts_with("<html") {
-        return "an HTML page; is the base URL right? It usually ends in /v1".to_owned();
-    }
-    let said = error_json(body).and_then(|json| {
-        let error = json.get("error").unwrap_or(&json);
-        let said = [
-            error.get("message"),
-            Some(error),
-            json.get("message"),
-            json.get("detail"),
-        ];
-        said.into_iter()
-            .flatten()
-            .find_map(|value| value.as_str().map(str::to_owned))
-    });
-    let said = said.unwrap_or_else(|| text.into_owned());
-    in_short(&said, 500)
 }

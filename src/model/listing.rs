@@ -3,8 +3,9 @@
 //! Unaware of who chooses. A list is a server's text: a name that could not be shown as it is, or written on a line of
 //! its own, is left out.
 
-use super::attempt::{Attempt, check_size, readable, their_words};
+use super::attempt::{Attempt, check_size, readable};
 use super::http::{Http, HttpRequest, served_window};
+use super::reasons::words_in_place_of_answer;
 use super::wire::Wire;
 use crate::config::agent::Llm;
 use crate::config::api::Api;
@@ -109,7 +110,12 @@ fn exchange(
 
 /// Reads `{"data": [{"id": …}]}`, which most servers send, or the same list under `models`.
 fn read_listing(body: &[u8]) -> Result<Listing, String> {
-    let no_list = || format!("that is no list of models: {}", their_words(body));
+    let no_list = || {
+        format!(
+            "that is no list of models: {}",
+            words_in_place_of_answer(body)
+        )
+    };
     let text = readable(body)?;
     check_size(&text)?;
     let json: Value = serde_json::from_str(&text).map_err(|_| no_list())?;

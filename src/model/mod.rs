@@ -3,6 +3,7 @@
 //! Unaware of runs.
 
 pub(crate) mod replay;
+mod reasons;
 pub(crate) mod too_long;
 pub(crate) mod attempt;
 mod refused_attachments;

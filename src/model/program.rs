@@ -3,7 +3,8 @@
 //! Exit code 0 is an answer, 75 asks to be tried again, as does an end by a signal that asks to end;
 //! anything else is a refusal whose reason is on stderr.
 
-use super::attempt::{Attempt, LARGEST_MESSAGE, their_words};
+use super::attempt::{Attempt, LARGEST_MESSAGE};
+use super::reasons::their_words;
 use super::too_long::TooLong;
 use crate::config::environment::Secret;
 use crate::error::{At, Error, Result};

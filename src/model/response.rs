@@ -6,6 +6,7 @@
 
 use crate::model::attempt::{check_size, readable};
 use crate::model::calls::{NewCall, calls_json, drop_repeated};
+use crate::model::reasons::words_in_place_of_answer;
 use crate::model::usage::{AnswerUsage, ReportedUsage};
 use crate::record::event::{FinishReason, REASONING, Terms, Tokens};
 use crate::record::messages::is_known_member;
@@ -203,7 +204,7 @@ pub(crate) fn parse(body: &[u8]) -> Result<Answer, NoAnswer> {
     let choices = response.choices.map_or("[]", RawValue::get);
     let choices = choices.strip_prefix('[').ok_or_else(|| not_chat(body))?;
     if choices.trim_start() == "]" {
-        let said = super::attempt::their_words(body);
+        let said = super::reasons::their_words(body);
         return Err(format!("the answer has no choices: {said}").into());
     }
     // The others, however many there are, are not read.
@@ -220,7 +221,7 @@ fn not_chat(body: &[u8]) -> String {
     if body.trim_ascii().is_empty() {
         return "the answer is empty".to_owned();
     }
-    let said = super::attempt::their_words(&body[..body.len().min(200)]);
+    let said = words_in_place_of_answer(body);
     format!("the answer is not a chat completion: {said}")
 }
 

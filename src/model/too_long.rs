@@ -2,10 +2,8 @@
 //!
 //! Pure.
 
-use crate::text::json::{self, LONGEST_EXCERPT};
-use serde::Deserialize;
+use super::reasons::{error_codes, error_json, full_words};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 /// A refusal of a request that is too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,21 +12,61 @@ pub(crate) struct TooLong {
     pub window: Option<u64>,
     /// The limit of the answer with which the same request fits.
     pub max_tokens: Option<u64>,
+    /// The service gives another reason, or none: the length is only a guess.
+    pub is_guess: bool,
 }
 
 /// The first is `OpenAI`'s, the second llama.cpp's.
 const CODES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
 
-const WORDS: [&str; 5] = [
+/// Fragments of refusals. `tests/it/too_long.jsonl` has the wordings of services.
+const FRAGMENTS: [&str; 20] = [
+    "context length",
+    "context window",
+    "context size",
+    "context limit",
+    "contextwindowexceeded",
+    "prompt length",
+    "prompt token",
+    "prompt exceeds",
+    "prompt too long",
     "prompt is too long",
-    "exceed context limit",
-    "maximum context length",
-    "exceeds the context window",
-    "exceeds the available context size",
+    "prompt 超长",
+    "input length",
+    "input token",
+    "input is too long",
+    "`inputs` tokens",
+    "`inputs` must have",
+    "tokens in the prompt",
+    "model token limit",
+    "maximum model length",
+    "reduce the length of",
 ];
 
-/// Words before the number of tokens that the model takes.
-const BEFORE_WINDOW: [&str; 3] = ["> ", "maximum context length is ", "context size ("];
+/// Fragments of refusals that have another reason.
+const OTHER_FRAGMENTS: [&str; 3] = ["per minute", "per day", "characters"];
+
+/// Words before the number of tokens that the model takes, the surest first.
+const BEFORE_WINDOW: [&str; 12] = [
+    "> ",
+    "<= ",
+    "less than ",
+    "up to ",
+    "cannot exceed ",
+    "[1, ",
+    "max",
+    "limit of ",
+    "limit is ",
+    "limit: ",
+    "context",
+    "model with ",
+];
+
+/// Words that may be between them and the number. With `max`, the first is a part of a word.
+const BETWEEN: [&str; 15] = [
+    "imum", "model", "context", "prompt", "input", "allowed", "number", "tokens", "length", "size",
+    "window", "limit", "of", "is", "only",
+];
 
 /// An answer with a smaller limit is not worth asking for.
 const LEAST_ANSWER: u64 = 4096;
@@ -42,32 +80,28 @@ pub(super) const TOKEN_CEILING: u64 = 1_000_000_000;
 impl TooLong {
     /// Reads a refusal whose status or code says that the request is too long.
     pub(crate) fn read(body: &[u8]) -> Self {
-        let body = &body[..body.len().min(LONGEST_EXCERPT)];
-        let said = String::from_utf8_lossy(body).to_lowercase();
+        let said = full_words(body).to_lowercase();
         let n_ctx = error_json(body).and_then(|json| window(json.get("error")?.get("n_ctx")));
-        let mut numbers = BEFORE_WINDOW.iter().filter(|_| says_so(&said));
-        let said_window = numbers.find_map(|words| number_behind(&said, words));
+        let mut words = BEFORE_WINDOW.iter().filter(|_| says_so(&said));
+        let said_window = words.find_map(|words| number_after(&said, words));
         Self {
             window: n_ctx.or(said_window),
             max_tokens: fitting_answer(&said),
+            is_guess: false,
         }
     }
 
     /// The refusal, if an error has a code for it.
     pub(crate) fn by_code(body: &[u8]) -> Option<Self> {
-        let error = error_json(body)?;
-        let has = |name: &str| {
-            let code = error.get("error")?.get(name)?.as_str()?;
-            CODES.contains(&code).then_some(())
-        };
-        (has("code").is_some() || has("type").is_some()).then(|| Self::read(body))
+        let codes = error_codes(body);
+        let is_known = codes.iter().any(|code| CODES.contains(&&**code));
+        is_known.then(|| Self::read(body))
     }
 
     /// The refusal, if an error has a code for it, or says so.
     pub(crate) fn of(body: &[u8]) -> Option<Self> {
-        let part = &body[..body.len().min(LONGEST_EXCERPT)];
-        let said = String::from_utf8_lossy(part).to_lowercase();
-        Self::by_code(body).or_else(|| says_so(&said).then(|| Self::read(body)))
+        let says_so = || says_so(&full_words(body).to_lowercase()).then(|| Self::read(body));
+        Self::by_code(body).or_else(says_so)
     }
 
     /// The refusal in what came in place of an answer, if that is an error.
@@ -80,30 +114,8 @@ impl TooLong {
 
 /// True if an error says that the request is too long for the model. A page of a proxy has other numbers.
 fn says_so(said: &str) -> bool {
-    WORDS.iter().any(|words| said.contains(words))
-}
-
-/// A server's error as JSON; of a large one, the members that say something.
-pub(super) fn error_json(body: &[u8]) -> Option<Value> {
-    #[derive(Deserialize)]
-    struct ErrorMembers<'b> {
-        #[serde(borrow, default)]
-        error: Option<&'b RawValue>,
-        #[serde(borrow, default)]
-        message: Option<&'b RawValue>,
-        #[serde(borrow, default)]
-        detail: Option<&'b RawValue>,
-    }
-    if body.len() <= LONGEST_EXCERPT {
-        return serde_json::from_slice(body).ok();
-    }
-    let ErrorMembers {
-        error,
-        message,
-        detail,
-    } = serde_json::from_slice(body).ok()?;
-    let [error, message, detail] = [error, message, detail].map(json::small);
-    Some(serde_json::json!({"error": error, "message": message, "detail": detail}))
+    let has = |fragments: &[&str]| fragments.iter().any(|it| said.contains(it));
+    has(&FRAGMENTS) && !has(&OTHER_FRAGMENTS)
 }
 
 fn window(value: Option<&Value>) -> Option<u64> {
@@ -112,21 +124,18 @@ fn window(value: Option<&Value>) -> Option<u64> {
         .filter(|window| (1..=TOKEN_CEILING).contains(window))
 }
 
-/// The number behind the first place of these words that has one. It may have commas.
-fn number_behind(said: &str, words: &str) -> Option<u64> {
+/// The number after the first place of these words that has one. It may have commas.
+fn number_after(said: &str, words: &str) -> Option<u64> {
     said.match_indices(words)
         .filter_map(|(at, _)| number_at(&said[at + words.len()..]))
         .find(|number| (1..=TOKEN_CEILING).contains(number))
 }
 
 fn number_at(text: &str) -> Option<u64> {
-    let is_digit = |c: char| c.is_ascii_digit();
-    let end = text.find(|c: char| !is_digit(c) && c != ',');
-    let digits: String = text[..end.unwrap_or(text.len())]
-        .chars()
-        .filter(|c| is_digit(*c))
-        .collect();
-    digits.parse().ok()
+    let words = text.split(|c: char| !(c.is_alphanumeric() || matches!(c, ',' | '_')));
+    let mut words = words.map(|word| word.trim_matches(','));
+    let number = words.find(|word| !word.is_empty() && !BETWEEN.contains(word))?;
+    number.replace(',', "").parse().ok()
 }
 
 /// The limit in `exceed context limit: 188240 + 21333 > 200000`, where the answer may have 21333 tokens.
@@ -134,7 +143,7 @@ fn fitting_answer(said: &str) -> Option<u64> {
     let (_, sum) = said.split_once("exceed context limit: ")?;
     let input = number_at(sum)?;
     let (asked, _) = sum.split_once('>')?;
-    let left = number_behind(sum, "> ")?.checked_sub(input.checked_add(MARGIN)?)?;
+    let left = number_after(sum, "> ")?.checked_sub(input.checked_add(MARGIN)?)?;
     (asked.contains('+') && left >= LEAST_ANSWER).then_some(left)
 }
 
@@ -144,53 +153,46 @@ mod tests {
 
     #[test]
     fn each_service_has_its_own_words() {
-        for (body, window, max_tokens) in [
-            (
-                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
-                Some(200_000),
-                None,
-            ),
-            (
-                r#"{"error":{"message":"input length and `max_tokens` exceed context limit: 188240 + 21333 > 200000, decrease input length"}}"#,
-                Some(200_000),
-                Some(10_760),
-            ),
-            (
-                r#"{"error":{"message":"input length and `max_tokens` exceed context limit: 198240 + 21333 > 200000"}}"#,
-                Some(200_000),
-                None,
-            ),
-            (
-                r#"{"error":{"code":"context_length_exceeded","message":"This model's maximum context length is 128,000 tokens. However, you sent 130000"}}"#,
-                Some(128_000),
-                None,
-            ),
-            (
-                r#"{"error":{"code":400,"type":"exceed_context_size_error","n_prompt_tokens":9000,"n_ctx":8192,"message":"too large"}}"#,
-                Some(8192),
-                None,
-            ),
-            (
-                "request (9000 tokens) exceeds the available context size (8192 tokens), try increasing it",
-                Some(8192),
-                None,
-            ),
-            (
-                r#"{"error":{"message":"Your input exceeds the context window of this model"}}"#,
-                None,
-                None,
-            ),
-        ] {
-            let expected = TooLong { window, max_tokens };
-            assert_eq!(TooLong::of(body.as_bytes()), Some(expected), "{body}");
+        for row in include_str!("../../tests/it/too_long.jsonl").lines() {
+            let row: Value = serde_json::from_str(row).unwrap();
+            let expected = TooLong {
+                window: row["window"].as_u64(),
+                max_tokens: row["max_tokens"].as_u64(),
+                is_guess: false,
+            };
+            let body = row["body"].to_string();
+            assert_eq!(TooLong::of(body.as_bytes()), Some(expected), "{row}");
         }
+        let plain = "request (9000 tokens) exceeds the available context size (8192 tokens)";
+        assert_eq!(TooLong::of(plain.as_bytes()).unwrap().window, Some(8192));
+    }
+
+    #[test]
+    fn other_refusals_are_not_taken_for_one_of_the_length() {
         for other in [
             "the model is overloaded",
-            r#"{"error":{"message":"max_tokens: 64000 > 32000, which is the maximum"}}"#,
+            "max_tokens: 64000 > 32000, which is the maximum",
+            "max_tokens is too large: 9000. This model supports at most 4096 completion tokens",
+            "Range of max_tokens should be [1, 8192]",
+            "The maximum tokens you requested exceeds the model limit of 4096",
+            "This request would exceed your rate limit of 50,000 input tokens per minute",
+            "Tool argument validation failed: input length exceeds 1000 characters",
+            "Invalid 'input[3].call_id': string too long. Expected a string with maximum length 64",
+            "Unknown parameter: 'context_length'",
+            "missing field `inputs`",
+            "Invalid 'tools': array too long. Expected an array with maximum length 128",
             "",
         ] {
-            assert_eq!(TooLong::of(other.as_bytes()), None, "{other}");
+            let body = serde_json::json!({"error": {"message": other}}).to_string();
+            for body in [other, &body] {
+                assert_eq!(TooLong::of(body.as_bytes()), None, "{body}");
+            }
         }
+        // The words of a person that a service quotes do not count.
+        assert_eq!(
+            TooLong::of(br#"{"message":"bad","body":"context length"}"#),
+            None
+        );
     }
 
     #[test]

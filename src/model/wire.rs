@@ -30,8 +30,9 @@ pub(crate) use stream::{Broken, Heard, Listener, Stream};
 use crate::config::agent::{Agent, Llm, Streaming};
 use crate::config::api::{Api, CacheTime};
 use crate::config::environment::Environment;
-use crate::model::attempt::{Remedy, check_size, readable, their_words};
+use crate::model::attempt::{Remedy, check_size, readable};
 use crate::model::calls::calls_json;
+use crate::model::reasons::words_in_place_of_answer;
 use crate::model::response::{self, Answer, NoAnswer};
 use crate::record::event::FinishReason;
 use crate::record::messages::view;
@@ -406,7 +407,7 @@ fn not_of(body: &[u8], what: &str) -> String {
     if body.trim_ascii().is_empty() {
         return "the answer is empty".to_owned();
     }
-    let said = their_words(&body[..body.len().min(200)]);
+    let said = words_in_place_of_answer(body);
     format!("the answer is not {what} of this API: {said}")
 }
 

@@ -1,7 +1,8 @@
 //! What a response or a failure means: an answer, another attempt, or none.
 
 use super::{Http, ResponseHead};
-use crate::model::attempt::{Attempt, Remedy, error_codes, their_words};
+use crate::model::attempt::{Attempt, Remedy};
+use crate::model::reasons::{error_codes, their_words};
 use crate::model::too_long::TooLong;
 use crate::text::json::LONGEST_EXCERPT;
 use std::sync::atomic::Ordering;
@@ -13,7 +14,7 @@ const QUOTA_CODES: [&str; 2] = ["insufficient_quota", "billing_"];
 impl Http {
     /// The outcome of an error that came with status 200, or in a stream.
     pub(super) fn judge_error(&self, head: &ResponseHead, body: &[u8]) -> Attempt {
-        match TooLong::of(body) {
+        match TooLong::of(body).filter(|_| head.status != 429) {
             Some(too_long) => self.too_long(head.status, &their_words(body), too_long),
             None => self.judge_status(head, body),
         }
@@ -45,10 +46,10 @@ impl Http {
         };
         let too_long = match status {
             413 => Some(TooLong::read(body)),
-            400 => TooLong::of(body),
+            400 | 422 => TooLong::of(body),
             _ => TooLong::by_code(body),
         };
-        let is_passing = matches!(status, 408 | 409 | 425 | 429 | 500..=599);
+        let is_passing = matches!(status, 408 | 409 | 425 | 429 | 499 | 500..=599);
         match (status, too_long) {
             (429, _) if has_code(&QUOTA_CODES) => return self.quota(head, &said),
             (402, _) => return self.quota(head, &said),
@@ -77,6 +78,15 @@ impl Http {
                 may_count: false,
                 http_status: Some(status),
             },
+            403 | 407
+                if self.proxy().is_some() && !self.endpoint.base_url.starts_with("https:") =>
+            {
+                let proxy = self.proxy().unwrap_or_default();
+                self.refused(
+                    status,
+                    &format!("{said}; it was asked through the proxy {proxy}"),
+                )
+            }
             401 | 403 if self.endpoint.key_source.is_some() => {
                 let source = self.endpoint.key_source.as_deref().unwrap_or_default();
                 self.refused(status, &format!("{said}; the key is from {source}"))
@@ -196,7 +206,25 @@ impl Http {
 
     pub(super) fn failed(&self, error: &ureq::Error, timed_out: bool) -> Attempt {
         let url = &self.endpoint.base_url;
+        let proxy = self.proxy().unwrap_or_default();
+        if let ureq::Error::ConnectProxyFailed(how) = error
+            && let Some(status @ 400..500) = status_of_proxy(how)
+        {
+            return Attempt::Refused {
+                why: format!("{url}: the proxy {proxy} says {status} and does not connect"),
+                too_long: None,
+                remedy: None,
+                http_status: Some(status),
+            };
+        }
         let why = match error {
+            ureq::Error::ConnectProxyFailed(how) => format!("{url}: the proxy {proxy}: {how}"),
+            ureq::Error::Io(e) if !proxy.is_empty() => {
+                format!(
+                    "{url}, through the proxy {proxy}: {}",
+                    crate::error::reason(e)
+                )
+            }
             ureq::Error::Timeout(_) => format!("{url} gave no answer in time"),
             ureq::Error::Io(e) => format!("{url}: {}", crate::error::reason(e)),
             other => format!("{url}: {other}"),

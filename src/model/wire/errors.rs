@@ -1,7 +1,8 @@
 //! Errors as each service words them: which status they have, and what can be done about them.
 
 use crate::config::api::Api;
-use crate::model::attempt::{Remedy, error_codes, their_words};
+use crate::model::attempt::Remedy;
+use crate::model::reasons::{error_codes, error_json, their_words};
 use crate::text::json;
 use serde::Deserialize;
 use serde_json::Value;
@@ -151,7 +152,7 @@ pub(crate) fn error_status(api: Api, body: &[u8]) -> Option<u16> {
 
 /// The status of an error that a stream reports.
 pub(crate) fn stream_error_status(api: Api, body: &[u8]) -> u16 {
-    let error: Value = serde_json::from_slice(body).unwrap_or_default();
+    let error = error_json(body).unwrap_or_default();
     status_of_error(api, body, error.get("error"))
 }
 

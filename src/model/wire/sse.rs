@@ -2,6 +2,8 @@
 //!
 //! Pure; unaware of what the events mean.
 
+use serde_json::Value;
+
 /// Reads events from bytes as they arrive.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
@@ -44,10 +46,11 @@ impl Events {
         self.line.len() + self.name.len() + self.data.len()
     }
 
-    /// The data of an event that no blank line ends. The standard drops it.
-    pub(super) fn unended(mut self) -> Option<Vec<u8>> {
-        self.end_line(&mut |_, _| {});
-        self.has_data.then_some(self.data)
+    /// The name and the data of an event that no blank line ends. The standard drops it.
+    pub(super) fn unended(mut self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let mut ended = None;
+        self.end_line(&mut |name, data| ended = Some((name.to_vec(), data.to_vec())));
+        ended.or_else(|| self.has_data.then_some((self.name, self.data)))
     }
 
     fn end_line(&mut self, event: &mut dyn FnMut(&[u8], &[u8])) {
@@ -78,6 +81,8 @@ impl Events {
                     self.data.extend_from_slice(value);
                 }
                 b"event" => value.clone_into(&mut self.name),
+                // Some servers fall back to plain JSON.
+                [b'{', ..] if is_error(text) => event(b"error", text),
                 // Comments have an empty name; ids, times to reconnect and unknown fields mean nothing here.
                 _ => {}
             }
@@ -85,6 +90,12 @@ impl Events {
         self.line = line;
         self.line.clear();
     }
+}
+
+/// True for an object with an error.
+fn is_error(line: &[u8]) -> bool {
+    let line: Value = serde_json::from_slice(line).unwrap_or_default();
+    !line["error"].is_null()
 }
 
 #[cfg(test)]
@@ -101,7 +112,7 @@ mod tests {
                 found.push((text(name), text(data)));
             });
         }
-        (found, events.unended().map(|data| text(&data)))
+        (found, events.unended().map(|(_, data)| text(&data)))
     }
 
     #[test]

@@ -128,13 +128,13 @@ impl Stream {
         if let Some(broken) = self.broken {
             return Err(broken);
         }
-        if let Assembly::Chat(_) = &self.assembly
-            && !self.assembly.has_ended()
-            && let Some(data) = self.events.unended()
+        if !self.assembly.has_ended()
+            && let Some((name, data)) = self.events.unended()
+            && (name == b"error" || matches!(self.assembly, Assembly::Chat(_)))
             && (data == DONE || serde_json::from_slice::<IgnoredAny>(&data).is_ok())
         {
             let mut listener = |heard: Heard<'_>| pass_on(heard, &mut self.half, listener);
-            self.assembly.add(b"", &data, &mut listener)?;
+            self.assembly.add(&name, &data, &mut listener)?;
         }
         if !self.half.is_empty() {
             listener(Heard::Text("\u{FFFD}"));

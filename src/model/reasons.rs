@@ -1,0 +1,194 @@
+//! Reasons that services, routers and programs give for an error: its words and its codes, wherever a body has them.
+//!
+//! Pure.
+
+use crate::text::json::{self, LONGEST_EXCERPT};
+use crate::text::shorten::in_short;
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Members with the words of an error, the most telling first.
+const WORDS: [&str; 4] = ["detail", "message", "details", "error"];
+
+/// The beginning of the words for a page of something that is no API.
+const PAGE: &str = "an HTML page";
+
+/// A server's error as JSON, the first of a list; of a large one, the members that say something.
+pub(super) fn error_json(body: &[u8]) -> Option<Value> {
+    #[derive(Deserialize)]
+    struct ErrorMembers<'b> {
+        #[serde(borrow, default)]
+        error: Option<&'b RawValue>,
+        #[serde(borrow, default)]
+        message: Option<&'b RawValue>,
+        #[serde(borrow, default)]
+        detail: Option<&'b RawValue>,
+    }
+    if body.len() <= LONGEST_EXCERPT {
+        return match serde_json::from_slice(body).ok()? {
+            Value::Array(list) => list.into_iter().next(),
+            error => Some(error),
+        };
+    }
+    let ErrorMembers {
+        error,
+        message,
+        detail,
+    } = serde_json::from_slice(body).ok()?;
+    let [error, message, detail] = [error, message, detail].map(json::small);
+    Some(serde_json::json!({"error": error, "message": message, "detail": detail}))
+}
+
+/// A text that is an object or a list as JSON.
+fn nested(text: &str) -> Option<Value> {
+    let is_open = text.trim_start().starts_with(['{', '[']);
+    is_open.then(|| serde_json::from_str(text).ok()).flatten()
+}
+
+/// The words of an error. A router's own come before those of the service that it passes on.
+fn words(error: &Value) -> Option<String> {
+    match error {
+        Value::String(text) => {
+            let inner = nested(text).and_then(|inner| words(&inner));
+            inner.or_else(|| (!text.trim().is_empty()).then(|| text.clone()))
+        }
+        Value::Array(list) => words(list.first()?),
+        Value::Object(members) => {
+            let inner = members.get("error").filter(|it| !it.is_string());
+            let mut own = inner
+                .into_iter()
+                .chain(WORDS.iter().filter_map(|name| members.get(*name)));
+            let own = own.find_map(words);
+            match (own, error.pointer("/metadata/raw").and_then(words)) {
+                (Some(own), Some(raw)) if own != raw => Some(format!("{own}: {raw}")),
+                (own, raw) => raw.or(own),
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The words of a server or a program about why it said no, however long.
+pub(super) fn full_words(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST_EXCERPT)]);
+    let said = page(&text).or_else(|| words(&error_json(body)?));
+    said.unwrap_or_else(|| text.into_owned())
+}
+
+/// The words of a server or a program about why it said no, on one line and not too long.
+pub(crate) fn their_words(body: &[u8]) -> String {
+    in_short(&full_words(body), 500)
+}
+
+/// Their words in place of an answer. A page hints at a wrong URL.
+pub(super) fn words_in_place_of_answer(body: &[u8]) -> String {
+    let said = their_words(body);
+    match said.starts_with(PAGE) {
+        true => format!("{said}; is the base URL right? It usually ends in /v1"),
+        false => in_short(&said, 200),
+    }
+}
+
+/// A page by its title.
+fn page(text: &str) -> Option<String> {
+    let lower = text.to_ascii_lowercase();
+    let is_page = lower.trim_start().starts_with('<')
+        && (lower.contains("<html") || lower.contains("<!doctype html"));
+    let title = || {
+        let at = lower.find("<title")?;
+        let start = at + lower[at..].find('>')? + 1;
+        let end = start + lower[start..].find("</title")?;
+        Some(text[start..end].trim()).filter(|title| !title.is_empty())
+    };
+    is_page.then(|| match title() {
+        Some(title) => format!("{PAGE}, {title}"),
+        None => PAGE.to_owned(),
+    })
+}
+
+/// The codes of a server's error, `code` and `type`: its own before those of an error in it.
+pub(crate) fn error_codes(body: &[u8]) -> Vec<String> {
+    fn collect(error: &Value, found: &mut Vec<String>) {
+        match error {
+            Value::String(text) => nested(text).iter().for_each(|it| collect(it, found)),
+            Value::Array(list) => list.first().into_iter().for_each(|it| collect(it, found)),
+            Value::Object(members) => {
+                let own =
+                    ["code", "type"].map(|name| members.get(name)?.as_str().map(str::to_owned));
+                found.extend(own.into_iter().flatten());
+                let inner = WORDS.iter().rev().map(|name| members.get(*name));
+                let inner = inner.chain([error.pointer("/metadata/raw")]);
+                inner.flatten().for_each(|it| collect(it, found));
+            }
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    collect(&error_json(body).unwrap_or_default(), &mut found);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_found_wherever_a_body_has_it() {
+        for (body, said) in [
+            (
+                r#"{"error":{"message":"m","details":"d"},"detail":"x"}"#,
+                "m",
+            ),
+            (
+                r#"{"error":{"message":" ","details":["d"]},"message":"x"}"#,
+                "d",
+            ),
+            (r#"{"error":{"code":400},"detail":"d","message":"x"}"#, "d"),
+            (r#"{"error":"Bad Request","message":"m"}"#, "m"),
+            (r#"{"code":"c","error":"e"}"#, "e"),
+            (
+                r#"[{"error":{"code":429,"message":"m"}},{"error":{"message":"n"}}]"#,
+                "m",
+            ),
+            (
+                r#"{"error":{"message":"P","metadata":{"raw":"r"}}}"#,
+                "P: r",
+            ),
+            (
+                r#"{"error":{"message":"P","metadata":{"raw":"{\"error\":{\"message\":\"r\"}}"}}}"#,
+                "P: r",
+            ),
+            (
+                r#"{"error":{"message":"P","metadata":{"raw":{"detail":"r"}}}}"#,
+                "P: r",
+            ),
+            (
+                r#"{"error":{"metadata":{"raw":"[{\"message\":\"r\"}]"}}}"#,
+                "r",
+            ),
+            (
+                r#"{"error":{"message":"{\"error\":{\"message\":\"m\"}}"}}"#,
+                "m",
+            ),
+            (r#"{"error":{"message":"{\"odd\":1}"}}"#, r#"{"odd":1}"#),
+            (r#"{"odd":1}"#, r#"{"odd":1}"#),
+            ("no\nJSON", "no JSON"),
+            (
+                "<html><title>\n502 Bad\u{0130} Gateway</TITLE>",
+                "an HTML page, 502 Bad\u{0130} Gateway",
+            ),
+            ("\n<!-- x --><!DOCTYPE html><p>x", "an HTML page"),
+            ("<title>x</title>", "<title>x</title>"),
+        ] {
+            assert_eq!(their_words(body.as_bytes()), said, "{body}");
+        }
+    }
+
+    #[test]
+    fn codes_of_errors_in_errors_are_found_the_outer_ones_first() {
+        let body = r#"[{"error":{"code":"a","metadata":{"raw":"{\"error\":{\"type\":\"c\"}}"}},"type":"o"}]"#;
+        assert_eq!(error_codes(body.as_bytes()), ["o", "a", "c"]);
+        assert_eq!(error_codes(br#"{"error":{"code":400}}"#), [""; 0]);
+    }
+}
