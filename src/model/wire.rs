@@ -19,6 +19,7 @@ pub(crate) mod sse;
 mod stream;
 mod pieces;
 mod errors;
+mod echo;
 mod records;
 
 pub(crate) use attached::cut_marks;
@@ -55,8 +56,8 @@ struct Rules {
     stream: bool,
     /// Thinking is switched on by hand: such models demand it back, and verify no more than its signature.
     is_manual: bool,
-    /// How often the service has refused the model's reasoning. What was made before the last time is left out.
-    refusals: u64,
+    /// The service has refused the model's reasoning.
+    without_reasoning: bool,
     without_include: bool,
     without_stream_options: bool,
     cache_key: PromptCacheKey,
@@ -145,16 +146,20 @@ impl Wire {
         self.rules.stream
     }
 
+    /// Applies a remedy for a refusal of this request from now on. False if it would change nothing.
+    pub(crate) fn apply_to(&mut self, request: &Neutral, remedy: Remedy) -> bool {
+        if self.rules.api == Api::Chat && remedy == Remedy::WithoutReasoning {
+            self.sent_reasoning = echo::without_reasoning(&request.bytes).is_some();
+        }
+        self.apply(remedy)
+    }
+
     /// Applies a remedy from now on. False if it would change nothing.
     pub(crate) fn apply(&mut self, remedy: Remedy) -> bool {
         let before = self.rules.clone();
         match remedy {
             Remedy::WithoutReasoning => {
-                let asks_for_thinking = self.rules.is_manual && before.refusals == 0;
-                if std::mem::take(&mut self.sent_reasoning) || asks_for_thinking {
-                    self.rules.refusals += 1;
-                    self.paused.iter_mut().for_each(Paused::drop_thinking);
-                }
+                self.rules.without_reasoning |= self.sent_reasoning || self.rules.is_manual;
             }
             Remedy::WithoutInclude => self.rules.without_include = true,
             Remedy::WithoutStreamOptions => {
@@ -176,11 +181,11 @@ impl Wire {
         std::mem::replace(&mut self.rules.max_tokens, most)
     }
 
-    /// A request as the service reads it. Where that is the neutral form, the bytes are taken.
+    /// A request as the service reads it.
     ///
     /// # Errors
     /// It is not in the neutral form.
-    pub(crate) fn render(&mut self, request: &mut Neutral) -> Result<Sent, String> {
+    pub(crate) fn render(&mut self, request: &Neutral) -> Result<Sent, String> {
         if self.rules.api == Api::Chat {
             let bytes = self.chat(request);
             let prefix = String::new();
@@ -213,6 +218,9 @@ impl Wire {
         let mut sent = memo.finish(stable.as_ref(), self.cache);
         self.sent_reasoning = memo.body.at.reasoning > 0;
         if let Some(paused) = &mut self.paused {
+            if self.rules.without_reasoning {
+                paused.drop_thinking();
+            }
             paused.follow(&sent.prefix, self.rules.is_manual);
             self.sent_reasoning |= paused.has_thinking();
             if let Some(blocks) = paused.blocks() {
@@ -271,7 +279,7 @@ impl Wire {
     }
 
     /// Chat completions are the neutral form; what asks for a stream and the key of the cache are put into them.
-    fn chat(&self, request: &mut Neutral) -> Vec<u8> {
+    fn chat(&self, request: &Neutral) -> Vec<u8> {
         let mut words = String::from("{");
         if self.rules.stream {
             words += match self.rules.without_stream_options {
@@ -282,17 +290,22 @@ impl Wire {
         if let Some(key) = self.rules.cache_key.of_chat(request) {
             words += &format!("\"prompt_cache_key\":{},", json::text(&key));
         }
+        let stripped = self
+            .rules
+            .without_reasoning
+            .then(|| echo::without_reasoning(&request.bytes));
+        let stripped = stripped.flatten();
+        let request = stripped.as_ref().unwrap_or(&request.bytes);
         if words.len() == 1 {
-            return std::mem::take(&mut request.bytes);
+            return request.clone();
         }
-        let request = &request.bytes;
         let start = request.iter().position(|byte| *byte == b'{').unwrap_or(0);
         [words.as_bytes(), &request[start + 1..]].concat()
     }
 
     /// Takes back that the model's reasoning is left out.
     pub(crate) fn undo_without_reasoning(&mut self) {
-        self.rules.refusals = self.rules.refusals.saturating_sub(1);
+        self.rules.without_reasoning = false;
     }
 
     /// How often the service has paused within the answer that is not whole yet.

@@ -169,10 +169,10 @@ fn build(
     });
     messages::write(&mut messages, &state, &form);
     let mut builder = builder(agent).only_looking();
-    let mut request = builder.request(&ctx, &messages, state.iterations + 1, None, Vec::new())?;
+    let request = builder.request(&ctx, &messages, state.iterations + 1, None, Vec::new())?;
     let mut wire = Wire::of_agent(agent, &environment);
     wire.recall(&state.remedies, &state.pauses);
-    let sent = wire.render(&mut request);
+    let sent = wire.render(&request);
     let request = sent.map_err(Error::failure)?.bytes;
     let (text, gaps) = cut_marks(request, |digest| match given.get(digest) {
         Some(bytes) => Some(bytes.len() as u64),

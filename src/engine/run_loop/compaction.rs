@@ -42,7 +42,7 @@ pub(super) fn before_request(engine: &mut Engine<'_>, mut request: Neutral) -> S
         return replay(engine, request);
     }
     while engine.talk.sizes.is_on() && engine.talk.wire.pauses() == 0 {
-        let bytes = engine.talk.measure(&mut request)?;
+        let bytes = engine.talk.measure(&request)?;
         let estimate = engine.talk.sizes.tokens(bytes);
         look_for_window(engine, estimate);
         let Some(reason) = engine.talk.sizes.reason(estimate) else {

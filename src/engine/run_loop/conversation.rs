@@ -136,7 +136,7 @@ impl<'a> Conversation<'a> {
     }
 
     /// How many bytes a request has as the service reads it.
-    pub(super) fn measure(&mut self, request: &mut Neutral) -> Result<u64> {
+    pub(super) fn measure(&mut self, request: &Neutral) -> Result<u64> {
         if self.wire.api() == Api::Chat {
             return Ok(request.bytes.len() as u64);
         }
@@ -149,10 +149,10 @@ impl<'a> Conversation<'a> {
         &mut self,
         log: &mut RunLog<'_>,
         limits: &mut Limits<'_>,
-        mut request: Neutral,
+        request: Neutral,
         aside: Option<&[u8]>,
     ) -> Step<ModelReply> {
-        let mut sent = self.render(&mut request)?;
+        let mut sent = self.render(&request)?;
         self.streamed.begin(log.iteration);
         let mut usual_limit = None;
         loop {
@@ -165,7 +165,7 @@ impl<'a> Conversation<'a> {
                     self.take_pause(log, *answer, &sent.prefix)?;
                     halt_on(log.must_end())?;
                     halt_on(self.limit_reached(limits))?;
-                    sent = self.render(&mut request)?;
+                    sent = self.render(&request)?;
                     continue;
                 }
                 Asked::Answered(last_part) => {
@@ -177,10 +177,12 @@ impl<'a> Conversation<'a> {
                 Asked::OutOfTime => return Err(limits.out_of_time().into()),
                 Asked::Denied(denial) => return Err(Ending::denied(denial).into()),
                 Asked::Refused(why, remedy) => {
-                    if let Some(remedy) = remedy.filter(|remedy| self.wire.apply(*remedy)) {
+                    if let Some(remedy) =
+                        remedy.filter(|remedy| self.wire.apply_to(&request, *remedy))
+                    {
                         self.note_remedy(log, remedy)?;
                         halt_on(log.must_end())?;
-                        sent = self.render(&mut request)?;
+                        sent = self.render(&request)?;
                         continue;
                     }
                     (ModelFailure::Refused, why, None)
@@ -197,7 +199,7 @@ impl<'a> Conversation<'a> {
                         && let Some(usual) = self.limit_answer(log, too_long)?
                     {
                         usual_limit = Some(usual);
-                        sent = self.render(&mut request)?;
+                        sent = self.render(&request)?;
                         continue;
                     }
                     self.end_limit(usual_limit);
@@ -304,24 +306,23 @@ impl<'a> Conversation<'a> {
 
     /// The request as the service reads it. One that is played back is sent as it was recorded, if that
     /// differs only by what was done about a refusal.
-    fn render(&mut self, request: &mut Neutral) -> Result<Sent> {
+    fn render(&mut self, request: &Neutral) -> Result<Sent> {
         let broken = |why: String| Error::failure(format!("the request cannot be sent: {why}"));
         if let Some(playback) = self.model.playback()
             && let Some(recorded) = playback.next_request()?
         {
             self.wire.adopt(recorded);
-            if self.wire.api() == Api::Chat {
-                return self.wire.render(request).map_err(broken);
-            }
-            let mut render = |wire: &mut Wire| {
+            let render = |wire: &mut Wire| {
                 let sent = wire.render(request)?;
-                match wire.adopt_pause(&sent.bytes, recorded) {
+                let is_paused = wire.api() != Api::Chat && wire.adopt_pause(&sent.bytes, recorded);
+                match is_paused {
                     true => wire.render(request),
                     false => Ok(sent),
                 }
             };
             let sent = render(&mut self.wire).map_err(broken)?;
-            if sent.bytes != recorded && self.wire.apply(Remedy::WithoutReasoning) {
+            let without = Remedy::WithoutReasoning;
+            if sent.bytes != recorded && self.wire.apply_to(request, without) {
                 let other = render(&mut self.wire).map_err(broken)?;
                 if other.bytes == recorded {
                     return Ok(other);

@@ -48,7 +48,9 @@ impl Remedy {
             }
             Api::Chat => says(&["stream_options"]).then_some(Self::WithoutStreamOptions),
         };
-        own.or_else(|| refuses_streams(body).then_some(Self::WithoutStream))
+        let reasoning = || names_reasoning(&said).then_some(Self::WithoutReasoning);
+        own.or_else(reasoning)
+            .or_else(|| refuses_streams(body).then_some(Self::WithoutStream))
     }
 
     /// As in the journal.
@@ -97,6 +99,21 @@ impl Remedy {
             }
         }
     }
+}
+
+/// True for an error that names a member in which reasoning goes back, or the signature of one.
+fn names_reasoning(said: &str) -> bool {
+    const MEMBERS: [&str; 6] = [
+        "reasoning",
+        "reasoning_content",
+        "reasoning_details",
+        "thinking_blocks",
+        "extra_content",
+        "thought_signature",
+    ];
+    let mut words = said.split(|c: char| c != '_' && !c.is_alphanumeric());
+    let is_of_thought = said.contains("thought") || said.contains("thinking");
+    is_of_thought && said.contains("signature") || words.any(|word| MEMBERS.contains(&word))
 }
 
 /// True for an error about `stream` itself, by its parameter or its words.

@@ -79,7 +79,7 @@ impl MessagesHead {
                 "max_tokens" => {
                     write_limit(&mut object, rules, value.get());
                 }
-                "thinking" if rules.is_manual && rules.refusals > 0 => {}
+                "thinking" if rules.is_manual && rules.without_reasoning => {}
                 "model" => {
                     object.raw(key, value.get().as_bytes());
                     if given.is_none() {
@@ -324,8 +324,7 @@ fn verbatim<'m>(
     rules: &Rules,
     prefix: &str,
 ) -> Vec<(Cow<'m, [u8]>, bool)> {
-    let may_think =
-        recorded.refusals == rules.refusals && (rules.is_manual || recorded.prefix == prefix);
+    let may_think = !rules.without_reasoning && (rules.is_manual || recorded.prefix == prefix);
     let mut blocks = Vec::with_capacity(recorded.items.len());
     for item in &recorded.items {
         let Ok(block) = serde_json::from_str::<Block<'_>>(item.get()) else {

@@ -236,8 +236,6 @@ pub(super) struct Recorded<'m> {
     pub prefix: Cow<'m, str>,
     #[serde(borrow)]
     pub view: Cow<'m, str>,
-    /// How often the service had refused reasoning before: what it refused stays left out.
-    pub refusals: u64,
     /// Of a part of an answer: what the service has counted for it.
     pub usage: Option<Tokens>,
     pub cached_tokens: Option<u64>,

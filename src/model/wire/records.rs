@@ -5,7 +5,7 @@
 
 use super::cache_key::PromptCacheKey;
 use super::neutral::{Message, Recorded};
-use super::pause::{self, Paused};
+use super::pause;
 use super::{Rules, Wire, ids, messages};
 use crate::config::api::Api;
 use crate::model::attempt::Remedy;
@@ -76,9 +76,6 @@ impl Wire {
             .put("api", self.rules.api.name())
             .raw("model", model.as_bytes())
             .put_some("fallback", self.rules.fallback.as_ref());
-        if self.rules.refusals > 0 {
-            object.put("refusals", &self.rules.refusals);
-        }
         object
     }
 
@@ -99,10 +96,7 @@ impl Wire {
             {
                 answer.usage = recorded.usage;
                 answer.cached_tokens = recorded.cached_tokens;
-                let is_refused = recorded.refusals != self.rules.refusals;
                 self.go_on_from(answer, &recorded.prefix);
-                let refused = self.paused.iter_mut().filter(|_| is_refused);
-                refused.for_each(Paused::drop_thinking);
             }
         }
     }
@@ -121,8 +115,7 @@ impl Wire {
         };
         let is_asked = self.rules.is_asked(&by);
         match Remedy::parse(&applied.name, applied.max_tokens) {
-            // Counted for every service: the records of answers say how often it had happened before them.
-            Some(Remedy::WithoutReasoning) => self.rules.refusals += 1,
+            Some(Remedy::WithoutReasoning) => self.rules.without_reasoning |= is_asked,
             Some(remedy) if is_asked => {
                 self.apply(remedy);
             }

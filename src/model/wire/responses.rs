@@ -255,7 +255,7 @@ fn verbatim<'m>(
     prefix: &str,
     out: &mut Vec<Cow<'m, [u8]>>,
 ) -> usize {
-    let may_think = recorded.refusals == rules.refusals && recorded.prefix == prefix;
+    let may_think = !rules.without_reasoning && recorded.prefix == prefix;
     let items: Vec<(&'m RawValue, Item<'m>)> = recorded
         .items
         .iter()

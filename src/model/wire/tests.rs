@@ -250,9 +250,9 @@ fn whatever_a_journal_holds_is_taken_and_is_the_same_each_time() {
         for number in 0..12 {
             step(&mut random, api, number, &mut journal);
             let after = (random.u8(0..4) == 0).then_some("now");
-            let mut request = neutral(&journal, "sys", after);
-            let sent = kept.render(&mut request).unwrap();
-            let anew = wire(api).render(&mut request).unwrap();
+            let request = neutral(&journal, "sys", after);
+            let sent = kept.render(&request).unwrap();
+            let anew = wire(api).render(&request).unwrap();
             let text = String::from_utf8(sent.bytes.clone()).unwrap();
             assert_eq!(text, String::from_utf8(anew.bytes).unwrap(), "seed {seed}");
             assert_eq!(sent.prefix, anew.prefix);
@@ -304,7 +304,7 @@ fn thinking_is_sent_back_as_long_as_what_stands_before_it_does() {
         let mut wire = wire(api);
         let mut journal = String::from("{\"type\":\"USER_MESSAGE\",\"content\":\"go\"}\n");
         let mut answer = |journal: &mut String, system: &str, body: &Value| {
-            let sent = wire.render(&mut neutral(journal, system, None)).unwrap();
+            let sent = wire.render(&neutral(journal, system, None)).unwrap();
             let answer = wire.parse(body.to_string().as_bytes()).unwrap();
             let recorded = wire.record(&answer, b"", &sent.prefix);
             let (content, recorded) = (
@@ -314,7 +314,7 @@ fn thinking_is_sent_back_as_long_as_what_stands_before_it_does() {
             *journal +=
                 &format!("{{\"type\":\"THOUGHT\",\"content\":{content},\"wire\":{recorded}}}\n");
             *journal += "{\"type\":\"USER_MESSAGE\",\"content\":\"more\"}\n";
-            let next = wire.render(&mut neutral(journal, system, None)).unwrap();
+            let next = wire.render(&neutral(journal, system, None)).unwrap();
             String::from_utf8(next.bytes).unwrap()
         };
         let thoughts = |request: &str| request.matches(&format!("\"type\":\"{thinking}\"")).count();
@@ -326,42 +326,42 @@ fn thinking_is_sent_back_as_long_as_what_stands_before_it_does() {
         assert!(request.contains('2'));
         let other_model = neutral(&journal, "two", None);
         let text = String::from_utf8(other_model.bytes).unwrap();
-        let mut other =
-            Neutral::changed(api, text.replacen("\"m\"", "\"n\"", 1).into_bytes()).unwrap();
-        let request = String::from_utf8(wire.render(&mut other).unwrap().bytes).unwrap();
+        let other = Neutral::changed(api, text.replacen("\"m\"", "\"n\"", 1).into_bytes()).unwrap();
+        let request = String::from_utf8(wire.render(&other).unwrap().bytes).unwrap();
         assert_eq!(thoughts(&request), 0, "{request}");
         let edited = journal.replacen("\"content\":\"b\"", "\"content\":\"c\"", 1);
-        let request = wire
-            .render(&mut neutral(&edited, "two", None))
-            .unwrap()
-            .bytes;
+        let request = wire.render(&neutral(&edited, "two", None)).unwrap().bytes;
         let request = String::from_utf8(request).unwrap();
         assert_eq!(thoughts(&request), 0, "{request}");
         assert!(request.contains("\"c\"") && !request.contains("\"b\""));
         assert!(!wire.apply(Remedy::WithoutReasoning), "there was none");
         let request = |wire: &mut Wire, journal: &str| {
-            let sent = wire.render(&mut neutral(journal, "two", None)).unwrap();
+            let sent = wire.render(&neutral(journal, "two", None)).unwrap();
             (String::from_utf8(sent.bytes).unwrap(), sent.prefix)
         };
         assert_eq!(thoughts(&request(&mut wire, &journal).0), 1);
         assert!(wire.apply(Remedy::WithoutReasoning) && !wire.apply(Remedy::WithoutReasoning));
         let (text, prefix) = request(&mut wire, &journal);
         assert_eq!(thoughts(&text), 0);
-        // What is made behind a request without reasoning keeps its own.
+        // What is made from then on does not go back either.
         let third = wire.parse(first.to_string().as_bytes()).unwrap();
         let recorded = String::from_utf8(wire.record(&third, b"", &prefix).unwrap()).unwrap();
         journal += &format!("{{\"type\":\"THOUGHT\",\"content\":\"a\",\"wire\":{recorded}}}\n");
-        assert_eq!(thoughts(&request(&mut wire, &journal).0), 1);
+        assert_eq!(thoughts(&request(&mut wire, &journal).0), 0);
         // Another start knows it from the journal.
         let mut later = self::wire(api);
-        later.recall(&[r#"{"name":"without_reasoning"}"#], &[]);
+        let remedy = String::from_utf8(wire.record_remedy(Remedy::WithoutReasoning)).unwrap();
+        request(&mut later, &journal);
+        later.recall(&[&remedy], &[]);
         assert_eq!(
             request(&mut later, &journal),
             request(&mut wire, &journal),
             "{api:?}"
         );
+        // It is of this model alone.
         let mut unaware = self::wire(api);
-        assert_eq!(thoughts(&request(&mut unaware, &journal).0), 1);
+        unaware.recall(&[&remedy.replace("\"m\"", "\"n\"")], &[]);
+        assert!(thoughts(&request(&mut unaware, &journal).0) > 0);
     }
 }
 
@@ -369,7 +369,7 @@ fn thinking_is_sent_back_as_long_as_what_stands_before_it_does() {
 fn answered(api: Api, system: &str, body: &Value) -> String {
     let mut wire = wire(api);
     let said = "{\"type\":\"USER_MESSAGE\",\"content\":\"go\"}\n";
-    let sent = wire.render(&mut neutral(said, system, None)).unwrap();
+    let sent = wire.render(&neutral(said, system, None)).unwrap();
     let answer = wire.parse(body.to_string().as_bytes()).unwrap();
     let recorded = wire.record(&answer, b"", &sent.prefix).unwrap();
     let (content, recorded) = (
@@ -387,8 +387,8 @@ fn thinking_that_is_switched_on_by_hand_goes_back_behind_whatever_stands_there()
         let request = String::from_utf8(neutral(&journal, "two", None).bytes).unwrap();
         let head = format!("\"model\":\"m\",\"thinking\":{{\"type\":\"{kind}\"}}");
         let request = request.replacen("\"model\":\"m\"", &head, 1);
-        let mut request = Neutral::changed(Api::Messages, request.into_bytes()).unwrap();
-        let sent = wire(Api::Messages).render(&mut request).unwrap();
+        let request = Neutral::changed(Api::Messages, request.into_bytes()).unwrap();
+        let sent = wire(Api::Messages).render(&request).unwrap();
         let text = String::from_utf8(sent.bytes).unwrap();
         assert_eq!(text.contains("\"signature\":\"s\""), is_sent, "{text}");
     }
@@ -413,7 +413,7 @@ fn items_of_responses_go_back_with_what_the_service_takes_of_them() {
     ] {
         let body = json!({"status": "completed", "output": output});
         let journal = answered(Api::Responses, "one", &body);
-        let sent = wire(Api::Responses).render(&mut neutral(&journal, "one", None));
+        let sent = wire(Api::Responses).render(&neutral(&journal, "one", None));
         let request: Value = serde_json::from_slice(&sent.unwrap().bytes).unwrap();
         let input = request["input"].as_array().unwrap();
         let answer = &input[1..input.len() - 1];
@@ -534,8 +534,8 @@ fn what_a_record_says_of_remedies_that_there_are_not_changes_nothing() {
     let mut wire = wire(Api::Messages);
     let remedy = r#"{"name":"max_tokens","max_tokens":9000000,"api":"messages"}"#;
     wire.recall(&[remedy], &[]);
-    let mut request = neutral(r#"{"type":"USER_MESSAGE","content":"a"}"#, "s", None);
-    let sent = String::from_utf8(wire.render(&mut request).unwrap().bytes).unwrap();
+    let request = neutral(r#"{"type":"USER_MESSAGE","content":"a"}"#, "s", None);
+    let sent = String::from_utf8(wire.render(&request).unwrap().bytes).unwrap();
     assert!(!sent.contains("9000000"), "{sent}");
 }
 
@@ -637,7 +637,7 @@ fn breakpoints_stand_where_later_requests_begin_alike() {
         );
     }
     let sent = wire(Api::Messages)
-        .render(&mut neutral(&journal, "sys", Some("volatile")))
+        .render(&neutral(&journal, "sys", Some("volatile")))
         .unwrap();
     let request: Value = serde_json::from_slice(&sent.bytes).unwrap();
     let marked = |value: &Value| value["cache_control"] == json!({"type": "ephemeral"});
@@ -655,7 +655,7 @@ fn breakpoints_stand_where_later_requests_begin_alike() {
         let mut other = wire(Api::Messages);
         other.cache = cache;
         let sent = other
-            .render(&mut neutral(&journal, "sys", Some("volatile")))
+            .render(&neutral(&journal, "sys", Some("volatile")))
             .unwrap();
         let text = String::from_utf8(sent.bytes).unwrap();
         assert_eq!(text.matches("cache_control").count(), marks);

@@ -10,8 +10,8 @@ use crate::text::table::{Column, Table};
 use crate::unix::terminal::{Tone, columns};
 
 /// Prints what a request consists of: bytes, and tokens by estimate.
-pub(super) fn print(engine: &mut Engine<'_>, mut request: Neutral, run: &Run<'_>) -> Result<()> {
-    let sent = engine.talk.measure(&mut request)?;
+pub(super) fn print(engine: &mut Engine<'_>, request: Neutral, run: &Run<'_>) -> Result<()> {
+    let sent = engine.talk.measure(&request)?;
     let attached = engine.talk.sizes.attachment_tokens;
     let texts = engine.talk.sizes.tokens(sent) - attached;
     let rate = texts as f64 / request.bytes.len().max(1) as f64;

@@ -68,7 +68,7 @@ pub(super) fn write(
         };
         let mut aside =
             aside.map_err(|why| Error::failure(format!("the request cannot be sent: {why}")))?;
-        let bytes = engine.talk.measure(&mut aside)?;
+        let bytes = engine.talk.measure(&aside)?;
         let sizes = &engine.talk.sizes;
         if sizes.tokens(bytes) > sizes.summary_limit().unwrap_or(u64::MAX).min(most) {
             left_out += 1;

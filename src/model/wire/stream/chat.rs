@@ -99,6 +99,7 @@ impl Chunks {
         if is_text(&key) && !parts.iter().all(is_readable) {
             return Err(Broken::Unreadable(format!("a part of {key} is not a text")));
         }
+        let is_fragmented = matches!(key.as_str(), "thinking_blocks" | "reasoning_details");
         let list = self
             .message
             .entry(key)
@@ -109,21 +110,31 @@ impl Chunks {
         let Value::Array(list) = list else {
             return Ok(());
         };
-        for part in parts {
-            let same =
-                |other: &&mut Value| ["index", "type"].iter().all(|key| other[key] == part[key]);
+        for (at, part) in parts.into_iter().enumerate() {
+            let is_same = |other: &Value, key: &str| {
+                let [known, new] = [other, &part].map(|it| &it[key]);
+                known == new || key != "index" && (known.is_null() || new.is_null())
+            };
+            let same = |other: &&mut Value| {
+                ["index", "type", "id"]
+                    .into_iter()
+                    .all(|it| is_same(other, it))
+            };
             let known = match part["index"].is_u64() {
                 true => list.iter_mut().rfind(same),
-                false => None,
+                // Fragments of thinking go on until they are signed.
+                false => list.last_mut().filter(|last| {
+                    let is_open = matches!(last["signature"].as_str(), None | Some(""));
+                    at == 0 && is_fragmented && is_open && same(last) && part.get("data").is_none()
+                }),
             };
             match (known, part) {
                 (Some(Value::Object(whole)), Value::Object(part)) => {
                     for (key, value) in part {
                         match value.as_str() {
-                            Some(text) if matches!(key.as_str(), "text" | "summary" | "data") => {
-                                append(whole, &key, text)?;
-                            }
+                            Some(text) if is_joined(&key) => append(whole, &key, text)?,
                             _ if value.is_null() => {}
+                            Some("") if key == "signature" => {}
                             _ => {
                                 whole.insert(key, value);
                             }
@@ -190,6 +201,11 @@ fn add_member(members: &mut Map<String, Value>, key: String, value: Value) {
 /// True for members whose value is never in pieces.
 fn is_name(key: &str) -> bool {
     matches!(key, "role" | "name" | "id" | "type")
+}
+
+/// True for members of a part whose texts come in pieces.
+fn is_joined(key: &str) -> bool {
+    matches!(key, "text" | "summary" | "data" | "thinking")
 }
 
 fn is_text(key: &str) -> bool {
