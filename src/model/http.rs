@@ -251,6 +251,10 @@ impl Http {
                 stream: None,
             });
         }
+        let is_ask = matches!(exchange, HttpRequest::Ask { .. });
+        if is_ask && head.is_success() && is_stream(&body) {
+            return Ok(self.receive_stream(&head, body.as_slice(), listener));
+        }
         self.redact(&mut body);
         Ok(Received {
             attempt: self.judge_body(head, &body),
@@ -400,4 +404,13 @@ impl Http {
         let secrets = self.endpoint.secrets.iter();
         secrets.filter(|secret| secret.redact(bytes)).count() > 0
     }
+}
+
+/// True for a body that is a stream, whatever its head says.
+fn is_stream(body: &[u8]) -> bool {
+    let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
+    let lines = text.split(|byte| matches!(byte, b'\n' | b'\r'));
+    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b":"));
+    let first = lines.next().unwrap_or_default();
+    first.starts_with(b"data:") || first.starts_with(b"event:")
 }

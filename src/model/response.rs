@@ -32,6 +32,8 @@ pub(crate) struct Answer {
     pub reasoning: Vec<(&'static str, Vec<u8>)>,
     /// Why the model stopped.
     pub finish_reason: Option<FinishReason<'static>>,
+    /// The stream of the answer ended without that.
+    pub lacks_finish_reason: bool,
     /// Which model answered.
     pub model: Option<String>,
     /// The tokens of the request and the answer.
@@ -125,6 +127,9 @@ struct Choice<'r> {
     message: Option<&'r RawValue>,
     #[serde(borrow, default)]
     finish_reason: Option<&'r RawValue>,
+    /// Of a stream that did not say it.
+    #[serde(default)]
+    no_finish_reason: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -282,6 +287,7 @@ impl Choice<'_> {
             reasoning: message.reasoning_fields(),
             finish_reason,
             finish_detail: refusal.map(str::to_owned),
+            lacks_finish_reason: self.no_finish_reason,
             model,
             items: as_items(&other_members(raw, is_known_member)?),
             ..Answer::default()

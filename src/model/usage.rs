@@ -48,15 +48,28 @@ pub(crate) fn read_usage(api: Api, body: &[u8]) -> ReportedUsage {
         usage: Option<&'b RawValue>,
         #[serde(borrow)]
         service_tier: Option<&'b RawValue>,
+        #[serde(borrow)]
+        x_groq: Option<&'b RawValue>,
+        #[serde(borrow)]
+        choices: Option<&'b RawValue>,
     }
     let said: WithUsage<'_> = serde_json::from_slice(body).unwrap_or_default();
-    let [usage, tier] = [said.usage, said.service_tier].map(json::small);
+    let inner = |text| {
+        let mut values = serde_json::Deserializer::from_str(text).into_iter::<WithUsage<'_>>();
+        values.next()?.ok()?.usage
+    };
+    let of_choice = || inner(said.choices?.get().strip_prefix('[')?);
+    let found = said
+        .usage
+        .or_else(|| inner(said.x_groq?.get()))
+        .or_else(of_choice);
+    let [usage, tier] = [found, said.service_tier].map(json::small);
     let counted = match api {
         Api::Chat => chat_usage(&usage),
         Api::Responses => responses_usage(&usage),
         Api::Messages => messages_usage(&usage),
     };
-    let why = match said.usage {
+    let why = match found {
         Some(_) => Uncounted::Odd,
         None => Uncounted::Silent,
     };
@@ -199,6 +212,15 @@ mod tests {
             let read = read_usage(api, body.as_bytes()).counted;
             let total = read.map(|counted| counted.tokens.total_tokens);
             assert_eq!(total, counted.ok_or(Uncounted::Odd), "{usage}");
+        }
+        let counted = r#"{"usage":{"prompt_tokens":3,"completion_tokens":4}}"#;
+        for body in [
+            counted.to_owned(),
+            format!(r#"{{"x_groq":{counted}}}"#),
+            format!(r#"{{"usage":null,"choices":[{counted},{{}}]}}"#),
+        ] {
+            let read = read_usage(Api::Chat, body.as_bytes()).counted.unwrap();
+            assert_eq!(read.tokens.total_tokens, 7, "{body}");
         }
         for body in ["{}", r#"{"usage":null}"#, "no JSON"] {
             let read = read_usage(Api::Chat, body.as_bytes()).counted;

@@ -171,6 +171,9 @@ pub(crate) struct NotedFact<'a> {
     /// The server counts fewer tokens than it should.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_truncated: Option<bool>,
+    /// The server ends streams without saying why the model stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_finish_reason: Option<bool>,
     /// Of answers that were not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<RecordedUsage<'a>>,

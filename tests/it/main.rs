@@ -203,6 +203,7 @@ mod streams;
 mod wires;
 mod wires_events;
 mod wires_kept;
+mod wires_odd;
 mod wires_pauses;
 mod wires_prices;
 mod wires_remedies;

@@ -41,7 +41,7 @@ pub(super) struct Sizes {
     /// As the state names it.
     model: Option<String>,
     api: Api,
-    counts: RequestCounts,
+    pub(super) counts: RequestCounts,
     /// Tokens of the attachments of the next request, by estimate.
     pub(super) attachment_tokens: u64,
     /// In this iteration.

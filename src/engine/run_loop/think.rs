@@ -16,7 +16,9 @@ use crate::error::Result;
 use crate::model::calls::{calls_json, make_ids_unique};
 use crate::model::response::Answer;
 use crate::record::engine_log::Level;
-use crate::record::event::{Event, FinishReason, RawJson, RecordedUsage, ThoughtEvent, Tokens};
+use crate::record::event::{
+    Event, Fact, FinishReason, NotedFact, RawJson, RecordedUsage, ThoughtEvent, Tokens,
+};
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::format_duration;
 use crate::text::shorten::in_short;
@@ -136,6 +138,9 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<ThoughtOut
     engine.limits.count_iteration();
     let usage = answer.usage.unwrap_or_default();
     compaction::note_count(engine, request_bytes, usage)?;
+    if answer.lacks_finish_reason {
+        note_unnamed_end(engine)?;
+    }
     engine.log.metadata.usage.tokens.add(usage);
     engine.log.metadata.usage.llm_calls += 1;
     print_thought(engine, &answer, usage, began);
@@ -216,6 +221,22 @@ fn add_thought(
         llm_invocation_ref: invocation,
         wire: wire.as_deref().map(RawJson),
     }));
+}
+
+/// Notes, once in a run, that a stream ended without a reason.
+fn note_unnamed_end(engine: &mut Engine<'_>) -> Result<()> {
+    if std::mem::replace(&mut engine.talk.sizes.counts.no_finish_reason, true) {
+        return Ok(());
+    }
+    let note =
+        "the server ended its answer with [DONE] and without a finish_reason: it is taken as whole";
+    let fact = NotedFact {
+        no_finish_reason: Some(true),
+        ..NotedFact::default()
+    };
+    engine
+        .log
+        .record_fact(Level::Warn, note, Some(Fact::Other(fact)))
 }
 
 /// Notes that an answer is a call that the service has not recognized.

@@ -98,6 +98,7 @@ members! {
     message_times: Option<Vec<String>>,
     window: Option<u64>,
     is_truncated: Option<bool>,
+    no_finish_reason: Option<bool>,
     attachments: Option<&'a RawValue>,
     seqs: Option<&'a RawValue>,
     of_last: Option<u64>,

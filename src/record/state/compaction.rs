@@ -129,6 +129,8 @@ pub struct RequestCounts {
     pub(crate) compacted_to: Option<u64>,
     /// The last end was that the conversation is too long, and nothing has been added to it since.
     pub(crate) is_full: bool,
+    /// A warning says that streams end without a reason.
+    pub(crate) no_finish_reason: bool,
     /// A warning says that the server counts too few tokens.
     pub(crate) is_truncated: bool,
 }
@@ -194,6 +196,7 @@ impl RequestCounts {
         }
         self.compacted_to = line.tokens_before.or(self.compacted_to);
         self.is_truncated |= line.is_truncated == Some(true);
+        self.no_finish_reason |= line.no_finish_reason == Some(true);
     }
 
     /// The newest answer of this model whose request has been counted.

@@ -6,6 +6,7 @@ use super::{Broken, Heard, Listener, append, take};
 use crate::record::event::REASONING;
 use crate::text::json::{self, Object};
 use calls::StreamedCalls;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 /// The received part of a completion.
@@ -29,7 +30,10 @@ impl Chunks {
         if chunk.get("error").is_some_and(|error| !error.is_null()) {
             return Err(Broken::Error(json::unmarked(data.into())));
         }
-        if !chunk.contains_key("choices") && !chunk.contains_key("usage") {
+        if !["choices", "usage", "x_groq"]
+            .iter()
+            .any(|key| chunk.contains_key(*key))
+        {
             // Something else that the server has to say.
             return Ok(());
         }
@@ -39,7 +43,10 @@ impl Chunks {
                 self.choice(choice, listener)?;
             }
         }
-        self.usage = take(&mut chunk, "usage")?.or(self.usage.take());
+        self.usage = match take(&mut chunk, "usage")? {
+            None => usage_of_groq(&mut chunk).or(self.usage.take()),
+            usage => usage,
+        };
         for (key, value) in chunk {
             match key.as_str() {
                 "object" => drop(self.members.insert(key, "chat.completion".into())),
@@ -56,6 +63,7 @@ impl Chunks {
     ) -> Result<(), Broken> {
         self.has_choice = true;
         self.finish_reason = take(&mut choice, "finish_reason")?.or(self.finish_reason.take());
+        self.usage = take(&mut choice, "usage")?.or(self.usage.take());
         let delta: Option<Map<String, Value>> = match take(&mut choice, "delta")? {
             // Some servers send the last one whole.
             None => take(&mut choice, "message")?,
@@ -153,10 +161,20 @@ impl Chunks {
 
     /// The completion, if all of it came.
     pub(super) fn finish(mut self, is_clean: bool) -> Result<Vec<u8>, Broken> {
-        if !self.has_choice || self.finish_reason.is_none() || !(self.is_done || is_clean) {
+        let is_unnamed = self.finish_reason.is_none();
+        if !self.has_choice || !(self.is_done || is_clean && !is_unnamed) {
             return Err(Broken::Early);
         }
-        if let Some(calls) = std::mem::take(&mut self.calls).finish()? {
+        let calls = std::mem::take(&mut self.calls).finish()?;
+        if is_unnamed && !is_complete(calls.as_ref(), &self.message) {
+            return Err(Broken::Early);
+        }
+        let usual = if calls.is_some() {
+            "tool_calls"
+        } else {
+            "stop"
+        };
+        if let Some(calls) = calls {
             self.message.insert("tool_calls".to_owned(), calls);
         }
         self.message
@@ -169,16 +187,38 @@ impl Chunks {
             object.put(key, value);
         }
         object.objects("choices", [()], |choice, ()| {
-            choice
-                .put("index", &0)
-                .put("message", &self.message)
-                .put("finish_reason", &self.finish_reason);
+            choice.put("index", &0).put("message", &self.message).put(
+                "finish_reason",
+                self.finish_reason.as_deref().unwrap_or(usual),
+            );
+            if is_unnamed {
+                choice.put("no_finish_reason", &true);
+            }
         });
         if let Some(usage) = &self.usage {
             json::push(object.nest("usage"), usage);
         }
         object.end();
         Ok(out)
+    }
+}
+
+/// True for calls that can be read or, if there are none, for a message with a text.
+fn is_complete(calls: Option<&Value>, message: &Map<String, Value>) -> bool {
+    let Some(calls) = calls.and_then(Value::as_array) else {
+        return message.get("content").is_some_and(|text| text != "");
+    };
+    calls.iter().all(|call| {
+        let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+        arguments.is_empty() || serde_json::from_str::<IgnoredAny>(arguments).is_ok()
+    })
+}
+
+/// The usage as Groq's chunks have it.
+fn usage_of_groq(chunk: &mut Map<String, Value>) -> Option<Map<String, Value>> {
+    match chunk.get_mut("x_groq")?.get_mut("usage")?.take() {
+        Value::Object(usage) => Some(usage),
+        _ => None,
     }
 }
 

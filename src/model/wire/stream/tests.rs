@@ -329,6 +329,139 @@ fn a_member_of_another_type_breaks_the_stream() {
     }
 }
 
+/// A stream of chat in these deltas, and its end.
+fn deltas(deltas: &[Value], end: &str) -> String {
+    let chunk = |delta: &Value| json!({"choices": [{"index": 0, "delta": delta}]});
+    let chunks: Vec<Value> = deltas.iter().map(chunk).collect();
+    events(false, &chunks) + end
+}
+
+#[test]
+fn thinking_in_fragments_is_merged_before_it_is_kept() {
+    let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
+    let block = |thinking: &str, signature: Value| json!([{"type": "thinking", "thinking": thinking, "signature": signature}]);
+    let hidden = json!([{"type": "redacted_thinking", "data": "r"}]);
+    let detail = |index: u64, text: &str, signature: Value| json!([{"type": "reasoning.text", "index": index, "text": text, "signature": signature}]);
+    let encrypted =
+        |id: &str| json!([{"type": "reasoning.encrypted", "index": 1, "id": id, "data": id}]);
+    let list = |name: &str, parts: &[Value]| {
+        let parts: Vec<Value> = parts.iter().map(|part| json!({name: part})).collect();
+        let text = deltas(&[&[json!({"content": "a"})], &parts[..]].concat(), end);
+        let whole = receive(Api::Chat, &[text.as_bytes()], true).0.unwrap();
+        for cut in 0..text.len() {
+            let (first, rest) = text.as_bytes().split_at(cut);
+            assert_eq!(
+                receive(Api::Chat, &[first, rest], true).0.as_ref(),
+                Ok(&whole)
+            );
+        }
+        whole["choices"][0]["message"][name].clone()
+    };
+    let parts = [
+        block("a", json!("")),
+        block("b", json!(null)),
+        block("", json!("S")),
+        block("", json!("")),
+        hidden.clone(),
+        hidden.clone(),
+        json!([block("c", json!("T"))[0], block("d", json!("U"))[0]]),
+    ];
+    let merged = list("thinking_blocks", &parts);
+    let joined = [
+        block("ab", json!("S")),
+        block("", json!("")),
+        hidden.clone(),
+        hidden,
+    ];
+    let joined = joined
+        .iter()
+        .chain(&parts[6..])
+        .flat_map(|it| it.as_array().unwrap().clone());
+    assert_eq!(merged, Value::Array(joined.collect()));
+    let parts = [
+        detail(0, "a", json!("S")),
+        detail(1, "x", json!(null)),
+        detail(0, "b", json!("")),
+        encrypted("e"),
+        encrypted("f"),
+    ];
+    let joined = [
+        detail(0, "ab", json!("S")),
+        parts[1].clone(),
+        encrypted("e"),
+        encrypted("f"),
+    ];
+    let joined: Vec<Value> = joined.iter().map(|it| it[0].clone()).collect();
+    assert_eq!(list("reasoning_details", &parts), json!(joined));
+}
+
+#[test]
+fn the_mark_at_the_end_ends_an_answer_that_is_complete() {
+    let call = |arguments: &str| json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": arguments}}]});
+    let done = "data: [DONE]\n\n";
+    for (delta, reason) in [
+        (json!({"content": "a"}), Some("stop")),
+        (call("{\"k\":1}"), Some("tool_calls")),
+        (call(""), Some("tool_calls")),
+        (call("{\"k\":"), None),
+        (json!({"content": ""}), None),
+        (json!({"reasoning_content": "a"}), None),
+    ] {
+        let text = deltas(std::slice::from_ref(&delta), done);
+        let answer = receive(Api::Chat, &[text.as_bytes()], true).0;
+        let choice = answer.map(|it| it["choices"][0].clone());
+        match reason {
+            Some(reason) => {
+                let choice = choice.unwrap();
+                assert_eq!(choice["finish_reason"], reason, "{delta}");
+                assert_eq!(choice["no_finish_reason"], true, "{delta}");
+            }
+            None => assert_eq!(choice, Err(Broken::Early), "{delta}"),
+        }
+        let text = deltas(&[delta], "");
+        assert_eq!(
+            receive(Api::Chat, &[text.as_bytes()], true).0,
+            Err(Broken::Early)
+        );
+    }
+}
+
+#[test]
+fn an_error_on_a_line_of_its_own_is_the_outcome() {
+    let error = json!({"error": {"message": "out of memory"}}).to_string();
+    let expected = |api, text: &str| match receive(api, &[text.as_bytes()], true).0 {
+        Err(Broken::Error(found)) => assert_eq!(found, error.as_bytes(), "{text}"),
+        other => panic!("{other:?}: {text}"),
+    };
+    for (api, stream, _) in ALL {
+        let (text, _) = stream();
+        let at = text.find("data: ").unwrap();
+        expected(api, &error);
+        expected(api, &format!("{error}\n"));
+        expected(api, &format!("{}{error}\n\n{}", &text[..at], &text[at..]));
+        let other = format!("{{\"note\":1}}\n{{\"error\":null}}\n{text}");
+        assert!(receive(api, &[other.as_bytes()], true).0.is_ok());
+    }
+}
+
+#[test]
+fn usage_is_taken_from_wherever_chunks_have_it() {
+    let usage = json!({"prompt_tokens": 3, "completion_tokens": 4});
+    for last in [
+        json!({"choices": [], "usage": usage}),
+        json!({"choices": [{"index": 0, "delta": {}, "usage": usage}]}),
+        json!({"choices": [{"index": 0, "delta": {}}], "x_groq": {"id": "r", "usage": usage}}),
+        json!({"x_groq": {"id": "r", "usage": usage}}),
+    ] {
+        let first = json!({"choices": [{"index": 0, "delta": {"content": "a"}, "finish_reason": "stop"}], "x_groq": {"id": "r"}});
+        let text = events(false, &[first, last]) + "data: [DONE]\n\n";
+        assert_eq!(
+            receive(Api::Chat, &[text.as_bytes()], true).0.unwrap()["usage"],
+            usage
+        );
+    }
+}
+
 #[test]
 fn what_is_unknown_or_empty_is_passed_over() {
     let common = [
