@@ -101,6 +101,13 @@ impl MessageCache {
         self.read
     }
 
+    /// The messages of another journal, in the same form.
+    pub(crate) fn of_journal(&self, journal: &[u8]) -> Result<Self, Unreadable> {
+        let mut other = Self::new(self.form.clone(), self.reading);
+        other.add(journal)?;
+        Ok(other)
+    }
+
     /// Forgets everything: the journal must be read from its beginning.
     pub(crate) fn forget(&mut self) {
         *self = Self::new(self.form.clone(), self.reading);

@@ -326,6 +326,101 @@ fn a_refusal_teaches_the_window_and_the_conversation_is_shortened() {
     }
 }
 
+/// A service that says no more than this of requests that are too long for it.
+fn silent(api: Api, words: &'static str, output: usize) -> Service {
+    Service {
+        refusal: Some((400, words)),
+        output,
+        steps: 12,
+        ..Service::new(api, 24_000)
+    }
+}
+
+#[test]
+fn a_refusal_without_a_known_reason_of_a_long_conversation_is_met_by_one_shorter_request() {
+    for api in APIS {
+        let world = world_of(api).top("compact: {}\nmax_output_bytes: 60000");
+        let heard = silent(api, "Bad Request", 12_000).serve(&world);
+        world.run(TASK).exits(0).prints("done\n");
+        assert_eq!(heard.lock().unwrap().most_refusals, 1, "{api:?}");
+        let run = world.latest();
+        let compactions = run.events("COMPACTION");
+        assert!(!compactions.is_empty(), "{api:?}");
+        assert_eq!(compactions[0]["by"], "clear");
+        assert_eq!(compactions[0]["reason"], "refused");
+        let learnt = run.events("SYSTEM_MESSAGE");
+        assert!(learnt.iter().all(|it| it["window"].is_null()), "{learnt:?}");
+        let sent = thoughts(&world).len();
+        assert_eq!(sent, 12 + compactions.len());
+        world
+            .delta(["replay", "-w", "ws", "LATEST"])
+            .exits(0)
+            .prints("identical: 12 requests\n");
+    }
+}
+
+#[test]
+fn a_refusal_without_a_known_reason_stays_one_if_the_shorter_request_is_refused_too() {
+    let world = world_of(Api::Chat).top("compact: {}\nmax_output_bytes: 60000");
+    let mut refused = 0;
+    let heard = Mutex::new(Heard::default());
+    let service = Service::new(Api::Chat, 1_000_000);
+    let service = Service {
+        output: 12_000,
+        ..service
+    };
+    world.server.answers(move |received| {
+        if received.body.len() > 70_000 || refused > 0 {
+            refused += 1;
+            return Reply::error(400, &format!("Bad Request {refused}"));
+        }
+        service.reply(received, &mut heard.lock().unwrap())
+    });
+    let outcome = world.run(TASK).exits(4);
+    outcome.says("Bad Request 1").does_not_say("Bad Request 2");
+    assert_eq!(world.latest().ending().1.as_deref(), Some("model_refused"));
+    assert_eq!(compactions(&world).len(), 0);
+    let sent = thoughts(&world).len();
+    // Nothing has been taken in the next start.
+    world.go_on().exits(4).says("Bad Request 3");
+    assert_eq!(thoughts(&world).len(), sent + 1);
+}
+
+#[test]
+fn a_refusal_without_a_known_reason_is_one_at_once_where_the_length_is_none() {
+    for (top, words, output, at) in [
+        // Short.
+        ("compact: {}", "Bad Request", 2_000, 10_000),
+        // Without `compact`.
+        ("max_output_bytes: 60000", "Bad Request", 12_000, 70_000),
+        // Explained.
+        (
+            "compact: {}\nmax_output_bytes: 60000",
+            "temperature is deprecated",
+            12_000,
+            70_000,
+        ),
+    ] {
+        let world = world_of(Api::Chat).top(top);
+        let heard = Mutex::new(Heard::default());
+        let service = Service {
+            output,
+            ..Service::new(Api::Chat, 1_000_000)
+        };
+        let mut refused = 0;
+        world.server.answers(move |received| {
+            if received.body.len() > at {
+                refused += 1;
+                assert_eq!(refused, 1, "{words}");
+                return Reply::error(400, words);
+            }
+            service.reply(received, &mut heard.lock().unwrap())
+        });
+        world.run(TASK).exits(4).says(words);
+        assert_eq!(world.latest().ending().1.as_deref(), Some("model_refused"));
+    }
+}
+
 #[test]
 fn a_conversation_is_shortened_where_the_service_counts_far_more_than_the_estimate() {
     let world = world_of(Api::Chat).top("compact: {}\nmax_iterations: 60");

@@ -1,11 +1,12 @@
 //! Compaction: a conversation that grows too long for the model is shortened in requests, and nowhere else.
 //!
-//! Architecture invariant: a compaction is on disk before the request that it is for. What fails on the way leaves
+//! Architecture invariant: but for a `guess`, a compaction is on disk before the request that it is for. What fails on the way leaves
 //! the conversation as it is, and the request is sent.
 
 mod plan;
 mod summary;
 mod breakdown;
+pub(super) mod guess;
 
 use super::conversation::Rejected;
 use super::outcome::{Ending, Step, halt_on};
@@ -218,29 +219,11 @@ fn replay(engine: &mut Engine<'_>, request: Neutral) -> Step<Neutral> {
     Ok(request)
 }
 
-fn shorten(
-    engine: &mut Engine<'_>,
-    mut request: Neutral,
-    reason: CompactionReason,
-) -> Step<Shortened> {
+fn shorten(engine: &mut Engine<'_>, request: Neutral, reason: CompactionReason) -> Step<Shortened> {
     let journal = whole_journal(engine)?;
     let run = read(engine, &journal)?;
-    let bytes = engine.talk.measure(&mut request)?;
-    let before = engine.talk.sizes.tokens(bytes);
-    let mut shares = engine.talk.sizes.shares().unwrap_or_default();
-    let window = engine.talk.sizes.window.unwrap_or(before);
-    if reason == CompactionReason::Refused && before < window {
-        // The service counts more than the estimate.
-        shares.keep *= before as f64 / window as f64;
-    }
-    let aim = Aim {
-        shares,
-        window,
-        before,
-        rate: (before - engine.talk.sizes.attachment_tokens) as f64
-            / request.bytes.len().max(1) as f64,
-        shown: engine.talk.transcript.form().shown.clone(),
-    };
+    let aim = aim_of(engine, &request, reason)?;
+    let before = aim.before;
     let sizes = plan::turn_sizes(&run, engine.talk.transcript.form(), aim.rate);
     let is_shorter = match plan::plan(&run, &sizes, &aim) {
         CompactionPlan::Nothing => {
@@ -279,6 +262,26 @@ fn shorten(
     halt_on(engine.must_end())?;
     halt_on(engine.talk.limit_reached(&mut engine.limits))?;
     Ok(shorter.map_or(Shortened::Same(request), Shortened::Shorter))
+}
+
+/// The size to which the conversation of a request is shortened.
+fn aim_of(engine: &mut Engine<'_>, request: &Neutral, reason: CompactionReason) -> Result<Aim> {
+    let bytes = engine.talk.measure(request)?;
+    let before = engine.talk.sizes.tokens(bytes);
+    let mut shares = engine.talk.sizes.shares().unwrap_or_default();
+    let window = engine.talk.sizes.window.unwrap_or(before);
+    if reason == CompactionReason::Refused && before < window {
+        // The service counts more than the estimate.
+        shares.keep *= before as f64 / window as f64;
+    }
+    Ok(Aim {
+        shares,
+        window,
+        before,
+        rate: (before - engine.talk.sizes.attachment_tokens) as f64
+            / request.bytes.len().max(1) as f64,
+        shown: engine.talk.transcript.form().shown.clone(),
+    })
 }
 
 /// Replaces a part of the conversation by a summary. False: no summary makes the request shorter. None: another

@@ -62,6 +62,8 @@ pub(super) struct Rejected {
     pub(super) why: String,
     /// The tokens that the model takes, if the service says so.
     pub(super) window: Option<u64>,
+    /// The service gives another reason, or none.
+    pub(super) is_guess: bool,
     pub(super) request_bytes: u64,
 }
 
@@ -194,6 +196,11 @@ impl<'a> Conversation<'a> {
                     self.end_limit(usual_limit);
                     return Ok(ModelReply::AttachmentsRefused(why));
                 }
+                Asked::TooLong(why, too_long)
+                    if too_long.is_guess && (aside.is_some() || !self.may_be_too_long()) =>
+                {
+                    (ModelFailure::Refused, why, None)
+                }
                 Asked::TooLong(why, too_long) => {
                     if usual_limit.is_none()
                         && let Some(usual) = self.limit_answer(log, too_long)?
@@ -206,6 +213,7 @@ impl<'a> Conversation<'a> {
                     return Ok(ModelReply::TooLong(Rejected {
                         why,
                         window: too_long.window,
+                        is_guess: too_long.is_guess,
                         request_bytes: self.invocations.last_request().len() as u64,
                     }));
                 }
@@ -232,6 +240,11 @@ impl<'a> Conversation<'a> {
             prefix,
             request_bytes: self.invocations.last_request().len() as u64,
         }))
+    }
+
+    fn may_be_too_long(&self) -> bool {
+        let bytes = self.invocations.last_request().len() as u64;
+        self.sizes.may_be_too_long(bytes)
     }
 
     /// True if all attachments of the conversation are lines already; those of a hook are not.
@@ -342,6 +355,7 @@ impl<'a> Conversation<'a> {
             | Remedy::WithoutStream
             | Remedy::MaxTokens(_) => Level::Info,
         };
+        self.sizes.was_taken = false;
         let record = self.wire.record_remedy(remedy);
         let fact = Some(Fact::Remedy(&record));
         log.record_fact(level, &remedy.description(), fact)

@@ -23,6 +23,9 @@ const MOST_REFUSALS: u32 = 4;
 /// Tokens from which on a remote server is asked for the window.
 const WORTH_ASKING: u64 = 8000;
 
+/// Tokens from which on a refusal without a reason that is known may be one of the length.
+const GUESSED_FROM: u64 = 16_000;
+
 /// Sizes of requests, counted and estimated.
 #[derive(Debug)]
 pub(super) struct Sizes {
@@ -36,6 +39,8 @@ pub(super) struct Sizes {
     has_answered: bool,
     /// The model has answered in this start.
     is_loaded: bool,
+    /// This start has had an answer to a request that was made as the next one will be.
+    pub(super) was_taken: bool,
     /// The limit of an answer, as requests carry it.
     answer_limit: Option<u64>,
     /// As the state names it.
@@ -64,6 +69,7 @@ impl Sizes {
             has_looked: given.is_some(),
             has_answered: false,
             is_loaded: false,
+            was_taken: false,
             answer_limit: limit.or(usual),
             model: agent.llm.model_json(),
             api: agent.llm.api,
@@ -187,6 +193,11 @@ impl Sizes {
         self.shares.is_some() && !was_full && self.refusals < MOST_REFUSALS
     }
 
+    /// True if the length may be why a request of so many bytes was refused without a reason that is known.
+    pub(super) fn may_be_too_long(&self, bytes: u64) -> bool {
+        self.shares.is_some() && self.was_taken && self.tokens(bytes) > GUESSED_FROM
+    }
+
     /// True if the service has refused this conversation in an earlier start.
     pub(super) fn is_full(&self) -> bool {
         self.counts.is_full
@@ -215,7 +226,7 @@ impl Sizes {
     /// Notes what the service has counted for a request. Returns the sizes of the request before and of this one, if
     /// that one was shorter and was counted as more; once in a run.
     pub(super) fn note_count(&mut self, bytes: u64, tokens: u64) -> Option<[u64; 4]> {
-        (self.has_answered, self.is_loaded) = (true, true);
+        (self.has_answered, self.is_loaded, self.was_taken) = (true, true, true);
         let now = CountedAnswer {
             request_bytes: bytes,
             prompt_tokens: tokens,

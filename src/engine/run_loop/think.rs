@@ -3,6 +3,7 @@
 use super::Engine;
 use super::calls::run_calls;
 use super::compaction;
+use super::compaction::guess::{Tried, try_shorter};
 use super::conversation::{Answered, ModelReply};
 use super::fallback::{change_model, play_model, skip_first};
 use super::hook_points::{after_response, before_request, run_hooks};
@@ -80,13 +81,22 @@ fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
     let mut was_full = engine.talk.sizes.is_full();
     let request = engine.talk.build_request(&mut engine.log)?;
     let mut request = compaction::before_request(engine, request)?;
+    let mut trial = None;
     let mut answered = loop {
         let seen = before_request(engine, request)?;
         halt_on(engine.must_end())?;
         let Engine {
             log, limits, talk, ..
         } = engine;
-        match talk.ask(log, limits, seen, None)? {
+        let reply = talk.ask(log, limits, seen, None)?;
+        let reply = match try_shorter(engine, &mut trial, reply)? {
+            Tried::Reply(reply) => reply,
+            Tried::Again(shorter) => {
+                request = shorter;
+                continue;
+            }
+        };
+        match reply {
             ModelReply::TooLong(rejected) => {
                 request = compaction::after_refusal(engine, &rejected, was_full)?;
             }
@@ -100,6 +110,9 @@ fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
                 }
             }
             ModelReply::Failed(failed) => {
+                let Engine {
+                    log, limits, talk, ..
+                } = engine;
                 change_model(talk, log, limits, failed)?;
                 halt_on(engine.must_end())?;
                 // Another model has another price, and another window.

@@ -96,12 +96,22 @@ impl Http {
                     "choose another model with --set llm.model=NAME, or correct the base URL";
                 self.refused(status, &format!("{said}; {way_out}"))
             }
-            400 | 422 => Attempt::Refused {
-                why: self.status_line(status, &with_way_out(&said)),
-                too_long: None,
-                remedy: Remedy::of(self.endpoint.api, &body[..body.len().min(LONGEST_EXCERPT)]),
-                http_status: Some(status),
-            },
+            400 | 422 => {
+                let remedy =
+                    Remedy::of(self.endpoint.api, &body[..body.len().min(LONGEST_EXCERPT)]);
+                let explained = with_way_out(&said);
+                let guess = TooLong {
+                    is_guess: true,
+                    ..TooLong::default()
+                };
+                let is_known = remedy.is_some() || explained.is_some();
+                Attempt::Refused {
+                    why: self.status_line(status, &explained.unwrap_or(said)),
+                    too_long: (!is_known).then_some(guess),
+                    remedy,
+                    http_status: Some(status),
+                }
+            }
             _ => self.refused(status, &said),
         }
     }
@@ -204,6 +214,12 @@ impl Http {
         }
     }
 
+    /// The host and port of the proxy that is asked to connect.
+    fn proxy(&self) -> Option<String> {
+        let proxy = self.agent.config().proxy()?;
+        Some(format!("{}:{}", proxy.host(), proxy.port()))
+    }
+
     pub(super) fn failed(&self, error: &ureq::Error, timed_out: bool) -> Attempt {
         let url = &self.endpoint.base_url;
         let proxy = self.proxy().unwrap_or_default();
@@ -240,16 +256,19 @@ impl Http {
     }
 }
 
-/// A server's words, with the way out that they allow.
-fn with_way_out(said: &str) -> String {
+/// The status in the library's words for a proxy that does not connect.
+fn status_of_proxy(how: &str) -> Option<u16> {
+    let (_, status) = how.split_once("responded ")?;
+    status.split('/').next()?.parse().ok()
+}
+
+/// A server's words, with the way out that they allow, if there is one.
+fn with_way_out(said: &str) -> Option<String> {
     let lower = said.to_lowercase();
     if lower.contains("/v1/responses") {
-        return format!("{said}; set llm.api: responses");
+        return Some(format!("{said}; set llm.api: responses"));
     }
     let mut words = lower.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let parameter = words.find(|word| matches!(*word, "temperature" | "top_p" | "top_k"));
-    match parameter {
-        Some(name) => format!("{said}; leave it out with --set llm.{name}="),
-        None => said.to_owned(),
-    }
+    parameter.map(|name| format!("{said}; leave it out with --set llm.{name}="))
 }

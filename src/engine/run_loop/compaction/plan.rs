@@ -66,20 +66,26 @@ pub(super) fn plan(run: &Run<'_>, sizes: &[u64], aim: &Aim) -> CompactionPlan {
     let Some(part) = part_of(run, before_newest(run, sizes, aim)) else {
         return CompactionPlan::Nothing;
     };
-    let summarized = run.summarized_turns();
-    let known = run.cleared_turns().max(summarized).min(part.turns);
-    let turns = run.turns[known..part.turns].iter();
+    let wanted = (aim.shares.to * aim.window as f64).min(aim.before as f64 * 0.75);
+    let has_more = part_of(run, run.summarized_turns()).map(|it| it.turns) != Some(part.turns);
+    match clear(run, sizes, aim) {
+        Some((part, after)) if after as f64 <= wanted || !has_more => {
+            CompactionPlan::Clear(part, after)
+        }
+        _ if has_more => CompactionPlan::Summary(part),
+        _ => CompactionPlan::Nothing,
+    }
+}
+
+/// The part whose observations would be shorter in their short form, and the estimate of the request with them.
+pub(super) fn clear(run: &Run<'_>, sizes: &[u64], aim: &Aim) -> Option<(OldPart, u64)> {
+    let part = part_of(run, before_newest(run, sizes, aim))?;
+    let known = run.cleared_turns().max(run.summarized_turns());
+    let turns = run.turns[known.min(part.turns)..part.turns].iter();
     let attached: u64 = turns.clone().map(|turn| tokens_of(turn, &aim.shown)).sum();
     let saved: u64 = turns.map(|turn| saved_in(run, turn)).sum();
     let saved = (saved as f64 * aim.rate) as u64 + attached;
-    let after = aim.before.saturating_sub(saved);
-    let wanted = (aim.shares.to * aim.window as f64).min(aim.before as f64 * 0.75);
-    let has_more = part_of(run, summarized).map(|it| it.turns) != Some(part.turns);
-    match saved > 0 && (after as f64 <= wanted || !has_more) {
-        true => CompactionPlan::Clear(part, after),
-        false if has_more => CompactionPlan::Summary(part),
-        false => CompactionPlan::Nothing,
-    }
+    (saved > 0).then(|| (part, aim.before.saturating_sub(saved)))
 }
 
 /// The tokens of a turn's attachments in requests.
