@@ -14,6 +14,7 @@ mod address;
 mod inside;
 mod relay;
 mod lookup;
+mod log;
 mod connection;
 mod proxy;
 

@@ -139,7 +139,9 @@ fn an_open_host_is_reached_and_every_connection_is_recorded() {
             it["allowed"].clone(),
         )
     };
-    let records = records(&world, "log");
+    let lines = records(&world, "log");
+    let (records, ends): (Vec<Value>, Vec<Value>) =
+        lines.into_iter().partition(|line| line["event"] == "open");
     let expected = [
         (json!("127.0.0.1"), json!(port), json!(true)),
         (json!("127.0.0.1"), json!(port), json!(true)),
@@ -148,11 +150,35 @@ fn an_open_host_is_reached_and_every_connection_is_recorded() {
     ];
     assert_eq!(records.iter().map(fields).collect::<Vec<_>>(), expected);
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".len();
+    assert_eq!(ends.len(), 2);
+    let end = ends
+        .iter()
+        .find(|end| end["id"] == records[1]["id"])
+        .unwrap();
     assert_eq!(
-        (&records[1]["up"], &records[1]["down"]),
-        (&json!(5), &json!(answer))
+        (&end["event"], &end["up"], &end["down"]),
+        (&json!("close"), &json!(5), &json!(answer))
     );
-    assert!(records[0]["ms"].is_u64() && records[2]["up"] == 0);
+    assert!(end["ms"].is_u64() && records[0]["id"] != records[1]["id"]);
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused() {
+    if !has_namespaces() {
+        return;
+    }
+    let (world, origin) = (World::new(), Origin::new());
+    let door = format!("127.0.0.1:{}", origin.port);
+    let script = format!("ask 'GET http://{door}/secret HTTP/1.1\\r\\n\\r\\n'");
+    // The proxy may write no more than the file has already.
+    world.write("log", &"{}\n".repeat(700));
+    let outcome = sandbox(&world, &["--allow-host", &door, "--log", "log"], &script)
+        .after("ulimit -f 2; trap '' XFSZ")
+        .end();
+    let text = printed(&outcome);
+    assert!(text.contains("502 Bad Gateway"), "{text}");
+    outcome.says("connections cannot be recorded");
+    assert!(origin.heard().is_empty(), "{:?}", origin.heard());
 }
 
 #[test]

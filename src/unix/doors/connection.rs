@@ -4,6 +4,7 @@
 
 use super::address::is_inside;
 use super::door::{Door, Host, door_for};
+use super::log::{CloseLine, ConnectionLog};
 use super::lookup::NameLookup;
 use super::relay::Relay;
 use super::request::{Kind, LONGEST_HEAD, Request, head_length};
@@ -48,6 +49,7 @@ pub(super) struct Desk {
     pub now: Instant,
     /// How many lookups may begin now.
     pub free_lookups: usize,
+    pub log: ConnectionLog,
     /// Called with a remark for the person.
     pub say: Box<dyn Fn(&str)>,
     /// What a remark has been made about.
@@ -56,6 +58,11 @@ pub(super) struct Desk {
 }
 
 impl Desk {
+    fn say_unrecorded(&mut self, e: &io::Error) {
+        let text = format!("connections cannot be recorded: {}", reason(e));
+        self.say_once("/", &text);
+    }
+
     /// Makes a remark, unless there has been one about the same.
     fn say_once(&mut self, about: &str, text: &str) {
         const MOST: usize = 100;
@@ -71,6 +78,8 @@ pub(super) struct ClientSide {
     /// The host and the port of the request, once it is there; those of one that is no request are empty.
     pub asked: Option<(String, u16)>,
     pub is_allowed: bool,
+    /// The name under which it was recorded as allowed.
+    recorded: Option<String>,
     pub began: Instant,
     pub up: u64,
     pub down: u64,
@@ -119,6 +128,7 @@ impl ProxiedConnection {
             socket,
             asked: None,
             is_allowed: false,
+            recorded: None,
             began: now,
             up: 0,
             down: 0,
@@ -126,6 +136,25 @@ impl ProxiedConnection {
         };
         let stage = Stage::Head(Vec::new());
         Self { client, stage }
+    }
+
+    /// Records the end of a connection that was allowed.
+    pub(super) fn record_end(&mut self, desk: &mut Desk) {
+        let client = &mut self.client;
+        let Some(id) = client.recorded.take() else {
+            return;
+        };
+        let line = CloseLine {
+            event: "close",
+            id,
+            up: client.up,
+            down: client.down,
+            ms: client.began.elapsed().as_millis() as u64,
+            allowed: (!client.is_allowed).then_some(false),
+        };
+        if let Err(e) = desk.log.close(&line) {
+            desk.say_unrecorded(&e);
+        }
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -235,6 +264,14 @@ impl ClientSide {
             Ok(upstream) => upstream,
             Err(why) => return self.fail(why, desk),
         };
+        // The name itself passes when it is looked up.
+        match desk.log.open(&request.host.to_string(), port, true) {
+            Ok(id) => self.recorded = Some(id),
+            Err(e) => {
+                let why = format!("connections cannot be recorded: {}", reason(&e));
+                return self.fail(&why, desk);
+            }
+        }
         self.is_allowed = true;
         let next = match &upstream {
             Some(upstream) => {
@@ -456,7 +493,12 @@ impl ClientSide {
         self.refuse(status, why, desk)
     }
 
-    fn refuse(&mut self, status: &str, why: &str, desk: &Desk) -> Stage {
+    fn refuse(&mut self, status: &str, why: &str, desk: &mut Desk) -> Stage {
+        if let (None, Some((host, port))) = (&self.recorded, &self.asked)
+            && let Err(e) = desk.log.open(host, *port, false)
+        {
+            desk.say_unrecorded(&e);
+        }
         let body = format!("delta: sandbox: {why}\n");
         let length = body.len();
         let text = format!(
@@ -533,6 +575,7 @@ mod tests {
             resolver: resolver.iter().map(ToString::to_string).collect(),
             now: Instant::now(),
             free_lookups: 1,
+            log: ConnectionLog::default(),
             say: Box::new(|_| ()),
             said: HashSet::new(),
             scratch: vec![0; 4096],

@@ -5,16 +5,14 @@
 use super::connection::{Desk, ProxiedConnection, Ready};
 use super::door::Door;
 use super::inside;
+use super::log::ConnectionLog;
 use super::upstream::Upstreams;
-use crate::error::may_fail;
-use crate::text::json;
 use crate::unix::terminal::Screen;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd};
-use serde::Serialize;
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -44,24 +42,10 @@ pub(crate) struct ProxyPlan {
     pub resolver: Vec<String>,
 }
 
-/// A line of the record.
-#[derive(Serialize)]
-struct Record<'r> {
-    /// Empty for what was no request.
-    host: &'r str,
-    port: u16,
-    /// Bytes to the server, and from it.
-    up: u64,
-    down: u64,
-    ms: u64,
-    allowed: bool,
-}
-
 pub(crate) struct Proxy {
     listener: TcpListener,
     connections: Vec<ProxiedConnection>,
     desk: Desk,
-    log: Option<File>,
     /// Nothing is accepted before: descriptors were lacking.
     paused: Option<Instant>,
 }
@@ -76,6 +60,7 @@ impl Proxy {
             resolver: plan.resolver,
             now: Instant::now(),
             free_lookups: MOST_LOOKUPS,
+            log: ConnectionLog::new(plan.log),
             say: Box::new(say),
             said: HashSet::new(),
             scratch: vec![0; PIECE],
@@ -84,7 +69,6 @@ impl Proxy {
             listener,
             connections: Vec::new(),
             desk,
-            log: plan.log,
             paused: None,
         })
     }
@@ -103,8 +87,8 @@ impl Proxy {
             for (connection, (client, other)) in self.connections.iter_mut().zip(ready) {
                 connection.advance(Ready { client, other }, &mut self.desk);
             }
-            for ended in self.connections.extract_if(.., |it| it.has_ended()) {
-                record(self.log.as_mut(), &ended);
+            for mut ended in self.connections.extract_if(.., |it| it.has_ended()) {
+                ended.record_end(&mut self.desk);
             }
             self.paused = self.paused.filter(|until| *until > now);
             if is_called {
@@ -209,25 +193,9 @@ impl Proxy {
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        for connection in &self.connections {
-            record(self.log.as_mut(), connection);
+        for connection in &mut self.connections {
+            connection.record_end(&mut self.desk);
         }
-    }
-}
-
-/// Records a connection on which there was a request.
-fn record(log: Option<&mut File>, connection: &ProxiedConnection) {
-    let client = &connection.client;
-    if let (Some(log), Some((host, port))) = (log, &client.asked) {
-        let record = Record {
-            host,
-            port: *port,
-            up: client.up,
-            down: client.down,
-            ms: client.began.elapsed().as_millis() as u64,
-            allowed: client.is_allowed,
-        };
-        may_fail(log.write_all(format!("{}\n", json::text(&record)).as_bytes()));
     }
 }
 
@@ -257,6 +225,7 @@ mod tests {
             resolver: Vec::new(),
             now: Instant::now(),
             free_lookups: 0,
+            log: ConnectionLog::default(),
             say: Box::new(|_| ()),
             said: HashSet::new(),
             scratch: vec![0; PIECE],
@@ -265,7 +234,6 @@ mod tests {
             listener,
             connections: Vec::new(),
             desk,
-            log: None,
             paused: None,
         }
     }
