@@ -31,7 +31,7 @@ pub(crate) struct FoundAgent {
 }
 
 const AGENT: &str = "DELTA_AGENT";
-const AGENTS: &str = "DELTA_AGENTS";
+pub(crate) const AGENTS: &str = "DELTA_AGENTS";
 
 /// The agent that is used if none is named.
 const USUAL: &str = "@coder";

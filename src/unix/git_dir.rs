@@ -2,15 +2,25 @@
 //!
 //! Unaware of who may write to them.
 
+use crate::unix::files;
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, fstat, openat, renameat_with};
 use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Names that decide it. `commondir` makes git read the others elsewhere.
 const DECISIVE: [&str; 4] = ["commondir", "config", "config.worktree", "hooks"];
+
+/// A directory that does not decide by itself: attributes in the work tree say as much. Nothing makes it later.
+const INFO: &str = "info";
+
+/// How deep repositories within others are searched for.
+const NESTED: usize = 8;
 
 /// How deep submodules are searched for: their names may have slashes, and they have submodules of their own.
 const DEPTH: usize = 12;
@@ -19,9 +29,126 @@ const DEPTH: usize = 12;
 #[derive(Debug)]
 pub(crate) struct AbsentFile {
     dir: PathBuf,
-    name: &'static str,
+    name: OsString,
     /// Device and inode of the directory, in whose place there may be another one now.
     identity: (u64, u64),
+}
+
+/// What there is in a directory, its submodules and worktrees, where it is a repository or a work tree of one.
+#[derive(Debug, Default)]
+pub(crate) struct GitPaths {
+    /// Git directories, which must stay where they are.
+    pub dirs: Vec<PathBuf>,
+    /// What must stay as it is: decisive paths, and the files by which work trees find their git directories.
+    pub present: Vec<PathBuf>,
+    /// What must not come into being.
+    pub absent: Vec<AbsentFile>,
+    /// Whatever was looked at already, without links.
+    seen: BTreeSet<PathBuf>,
+}
+
+impl GitPaths {
+    pub(crate) fn find(dir: &Path) -> Self {
+        let mut found = Self::default();
+        if is_git_dir(dir) {
+            found.add_git_dir(dir, NESTED);
+        }
+        found.add_work_tree(dir, NESTED);
+        found
+    }
+
+    /// Adds what the `.git` of a work tree is or leads to, and those of its submodules.
+    fn add_work_tree(&mut self, dir: &Path, depth: usize) {
+        let git = dir.join(".git");
+        let Ok(meta) = git.symlink_metadata() else {
+            return;
+        };
+        if meta.is_file() && self.is_new(&git) {
+            self.present.push(git.clone());
+            if let Some(target) = path_in(&git, "gitdir:", dir) {
+                self.add_git_dir(&target, depth);
+            }
+        } else if !meta.is_file() {
+            self.add_git_dir(&git, depth);
+        }
+        let modules = dir.join(".gitmodules");
+        if depth > 0 && self.is_new(&modules) {
+            for path in values_of(&modules, "path") {
+                self.add_work_tree(&dir.join(path), depth - 1);
+            }
+        }
+    }
+
+    fn is_new(&mut self, path: &Path) -> bool {
+        path.canonicalize().is_ok_and(|real| self.seen.insert(real))
+    }
+
+    fn add_git_dir(&mut self, git: &Path, depth: usize) {
+        if git.symlink_metadata().is_err() {
+            self.absent.extend(AbsentFile::above(git));
+        }
+        if depth == 0 || !self.is_new(git) {
+            return;
+        }
+        self.dirs.push(git.to_owned());
+        let (present, absent) = decisive_paths(git);
+        let infos = present
+            .iter()
+            .filter_map(|path| Some(path.parent()?.join(INFO)));
+        let infos: BTreeSet<PathBuf> = infos.filter(|info| info.is_dir()).collect();
+        for config in present.iter().filter(|path| path.ends_with("config")) {
+            let dir = config.parent().unwrap_or(git);
+            for tree in values_of(config, "worktree") {
+                self.add_work_tree(&dir.join(tree), depth - 1);
+            }
+        }
+        for tree in subdirectories(&git.join("worktrees"), &mut Vec::new()) {
+            if let Some(file) = path_in(&tree.join("gitdir"), "", &tree)
+                && file.is_file()
+            {
+                self.present.push(file);
+            }
+        }
+        self.present.extend(present);
+        self.present.extend(infos);
+        self.absent.extend(absent);
+        if let Some(common) = path_in(&git.join("commondir"), "", git) {
+            self.add_git_dir(&common, depth - 1);
+        }
+    }
+}
+
+/// The path that a small file of git's holds after a word.
+fn path_in(file: &Path, word: &str, base: &Path) -> Option<PathBuf> {
+    let bytes = read_small(file)?;
+    let path = bytes.strip_prefix(word.as_bytes())?.trim_ascii();
+    (!path.is_empty()).then(|| base.join(OsStr::from_bytes(path)))
+}
+
+/// The values of a key in a file of git's settings, in whatever section it is.
+fn values_of(file: &Path, key: &str) -> Vec<PathBuf> {
+    let bytes = read_small(file).unwrap_or_default();
+    let value = |line: &[u8]| {
+        let (name, value) = line.split_at_checked(line.iter().position(|byte| *byte == b'=')?)?;
+        let is_key = name.trim_ascii().eq_ignore_ascii_case(key.as_bytes());
+        let plain = value[1..]
+            .trim_ascii()
+            .iter()
+            .filter(|byte| !br#""\"#.contains(byte));
+        is_key.then(|| PathBuf::from(OsString::from_vec(plain.copied().collect())))
+    };
+    bytes
+        .split(|byte| *byte == b'\n')
+        .filter_map(value)
+        .collect()
+}
+
+fn read_small(file: &Path) -> Option<Vec<u8>> {
+    const BYTES: u64 = 1 << 20;
+    let mut bytes = Vec::new();
+    let file = files::open_regular(file).ok()?;
+    file.take(BYTES).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }
 
 /// Paths that decide which programs git runs, and those that would but do not exist. A directory that cannot be
@@ -52,18 +179,33 @@ pub(crate) fn is_git_dir(dir: &Path) -> bool {
 }
 
 impl AbsentFile {
-    fn new(dir: &Path, name: &'static str) -> Option<Self> {
+    fn new(dir: &Path, name: impl Into<OsString>) -> Option<Self> {
         let meta = dir.symlink_metadata().ok().filter(fs::Metadata::is_dir)?;
         Some(Self {
             dir: dir.to_owned(),
-            name,
+            name: name.into(),
             identity: (meta.dev(), meta.ino()),
         })
     }
 
+    /// The first part of a path that does not exist.
+    fn above(path: &Path) -> Option<Self> {
+        let missing = path
+            .ancestors()
+            .take_while(|it| it.symlink_metadata().is_err());
+        let first = missing.last()?;
+        Self::new(first.parent()?, first.file_name()?)
+    }
+
+    /// True if it would be below one of these directories, which are canonical.
+    pub(crate) fn lies_in(&self, dirs: &[PathBuf]) -> bool {
+        let real = self.dir.canonicalize();
+        real.is_ok_and(|real| dirs.iter().any(|dir| real.starts_with(dir)))
+    }
+
     /// Where it would be.
     pub(crate) fn path(&self) -> PathBuf {
-        self.dir.join(self.name)
+        self.dir.join(&self.name)
     }
 
     /// Renames it so that git does not read it. Returns its new path, or none if it still does not exist.
@@ -79,8 +221,9 @@ impl AbsentFile {
         }
         let mut number = 1_u64;
         loop {
-            let aside = format!("{}.untrusted.{number}", self.name);
-            match renameat_with(&dir, self.name, &dir, &aside, RenameFlags::NOREPLACE) {
+            let mut aside = self.name.clone();
+            aside.push(format!(".untrusted.{number}"));
+            match renameat_with(&dir, &self.name, &dir, &aside, RenameFlags::NOREPLACE) {
                 Ok(()) => return Ok(Some(self.dir.join(aside))),
                 Err(Errno::NOENT) => return Ok(None),
                 Err(Errno::EXIST) => number += 1,

@@ -76,6 +76,52 @@ fn a_run_that_a_command_makes_below_names_no_agent_outside() {
 }
 
 #[test]
+fn each_directory_that_can_be_written_below_the_current_one_is_a_workspace() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = World::unasked();
+    for dir in [
+        "box/out/deep",
+        "box/home/me",
+        "box/has/agents",
+        "beside",
+        "old/.delta",
+        "old/in",
+    ] {
+        fs::create_dir_all(world.path(dir)).unwrap();
+    }
+    let sandboxed = |dir: &str, cwd: &str| {
+        let delta = world.delta(["sandbox", "--rw", dir, "--", "true"]);
+        let delta = delta.env("HOME", world.path("box/home/me"));
+        let delta = delta.env("DELTA_AGENTS", world.path("box/has/agents"));
+        delta.cwd(world.path(cwd)).exits(0);
+        world.path(cwd).join(dir).join(".delta/origin").exists()
+    };
+    for (dir, cwd, is_marked) in [
+        ("out", "box", true),
+        // It lies in one.
+        ("out/deep", "box", false),
+        ("home", "box", false),
+        ("has", "box", false),
+        (".", "box", false),
+        ("../beside", "box", false),
+        ("in", "old", false),
+    ] {
+        assert_eq!(sandboxed(dir, cwd), is_marked, "{dir} in {cwd}");
+    }
+    let script = format!(
+        "cd out; mkdir evil x; echo hi > evil/system_prompt.md\n\
+         echo '{{name: evil, llm: {{command: [\"false\"], max_retries: 0}}}}' > evil/agent.yaml\n\
+         echo 'sources: [{{type: journal, id: c}}]' > evil/context.yaml\n\
+         {DELTA} run -a evil -w x --run-id r -m hi; test -d x/.delta/r"
+    );
+    sandbox(&world, &["--rw", "out", "--ro", DELTA], &script).exits(0);
+    let on = world.delta(["continue", "-w", "box/out/x"]);
+    on.refuses(78, "-a DIR");
+}
+
+#[test]
 fn records_hooks_and_settings_stay_as_they_are_in_a_directory_that_can_be_written() {
     if !has_namespaces() {
         return;
@@ -345,6 +391,75 @@ fn git_works_in_the_sandbox_and_obeys_nothing_from_it_afterwards() {
         .says("commondir.untrusted.1");
     git("git status -s > status; git fsck 2> /dev/null; git -C ../tree status -s");
     assert!(!world.exists("box/obeyed"));
+}
+
+#[test]
+fn where_a_git_file_leads_is_protected_and_so_are_those_of_submodules_and_worktrees() {
+    if !has_namespaces() {
+        return;
+    }
+    let world = World::new();
+    for (file, text) in [
+        (".git", "gitdir: ./.bare\n"),
+        (".bare/HEAD", "ref: refs/heads/main\n"),
+        (".bare/config", "[core]\n"),
+        (".bare/objects/a", "a\n"),
+        (".bare/hooks/update", "mine\n"),
+        (".bare/info/attributes", "* -text\n"),
+        (".bare/worktrees/t/HEAD", "mine\n"),
+        (".bare/worktrees/t/commondir", "../..\n"),
+        ("tree/.git", "gitdir: ../.bare/worktrees/t\n"),
+        (".bare/modules/lib/HEAD", "mine\n"),
+        (".bare/modules/lib/objects/a", "a\n"),
+        (
+            ".bare/modules/lib/config",
+            "[core]\n\tworktree = ../../../deps/lib\n",
+        ),
+        ("deps/lib/.git", "gitdir: ../../.bare/modules/lib\n"),
+        (
+            ".gitmodules",
+            "[submodule \"old one\"]\n\tpath = \"old one\"\n",
+        ),
+        ("old one/.git/HEAD", "mine\n"),
+        ("old one/.git/config", "mine\n"),
+    ] {
+        world.write(&format!("box/{file}"), text);
+    }
+    let path = world.path("box/tree/.git").display().to_string();
+    world.write("box/.bare/worktrees/t/gitdir", &format!("{path}\n"));
+    world.write("box/.delta/VERSION", "1.2\n");
+    let before = snapshot(&world.path("box"));
+    for script in [
+        "echo x > .git",
+        "echo x > .bare/config",
+        "echo x > .bare/hooks/update",
+        "echo x > .bare/info/attributes",
+        "mv .bare other",
+        "echo x > tree/.git",
+        "rm tree/.git",
+        "echo x > deps/lib/.git",
+        "mv deps/lib deps/other",
+        "echo x > .bare/modules/lib/config",
+        "echo x > 'old one/.git/config'",
+        "mv 'old one/.git' 'old one/other'",
+    ] {
+        let script = format!("{script} 2> /dev/null && echo done");
+        sandbox(&world, &["--rw", "."], &script).end().prints("");
+        fs::remove_dir_all(world.path("box/.tmp")).unwrap();
+        assert_eq!(snapshot(&world.path("box")), before, "{script}");
+    }
+    sandbox(
+        &world,
+        &["--rw", "."],
+        "echo x > tree/a; echo x > .bare/HEAD",
+    )
+    .exits(0);
+    // What does not exist yet does not come into being unnoticed.
+    let later = World::new();
+    later.write("box/in/.git", "gitdir: .later/git\n");
+    let outcome = sandbox(&later, &["--rw", "in"], "mkdir -p in/.later/git").exits(1);
+    outcome.says(".later was created");
+    assert!(later.exists("box/in/.later.untrusted.1"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod doors;
 
+use crate::cli::agent_names::AGENTS;
 use crate::cli::args::SandboxArgs;
 use crate::config::person;
 use crate::engine::attached;
@@ -9,9 +10,10 @@ use crate::error::{At, Error, Exit, Result, may_fail, reason};
 use crate::record::due;
 use crate::record::run_dir::{NOTE, NOTE_BYTES, OPEN_HERE};
 use crate::record::workspace::Workspace;
+use crate::runs::overrides::workspace_around;
 use crate::text::amounts::counted;
 use crate::unix::doors::{Proxy, proxy_variables};
-use crate::unix::git_dir::{AbsentFile, decisive_paths, is_git_dir};
+use crate::unix::git_dir::{AbsentFile, GitPaths};
 use crate::unix::landlock::{Grants, is_system_path, restrict};
 use crate::unix::namespaces::{View, map_ids};
 use crate::unix::supervisor::Serve;
@@ -90,22 +92,26 @@ fn plan_view(wanted: &SandboxArgs, network: Network) -> (View, Vec<AbsentFile>) 
         paths.collect()
     };
     let writable = canonical(&wanted.rw);
-    make_workspace(&writable);
+    mark_workspaces(&writable);
     let mut view = View::new(network == Network::All);
     let mut all_absent = Vec::new();
     for dir in &writable {
         for (name, read_only) in PROTECTED {
             view.cover(&dir.join(name), read_only, &writable);
         }
-        let inner = Some(dir.join(".git")).filter(|git| git.is_dir());
-        let itself = Some(dir.clone()).filter(|dir| is_git_dir(dir));
-        for git in inner.into_iter().chain(itself) {
-            let (present, absent) = decisive_paths(&git);
-            for path in present {
-                view.cover(&path, true, &writable);
-            }
-            all_absent.extend(absent);
+        let git = GitPaths::find(dir);
+        for path in &git.dirs {
+            view.cover(path, false, &writable);
         }
+        for path in &git.present {
+            view.cover(path, true, &writable);
+        }
+        // Others make files where the command cannot.
+        all_absent.extend(
+            git.absent
+                .into_iter()
+                .filter(|file| file.lies_in(&writable)),
+        );
     }
     let own = [person::config_dir(), due::dir()].into_iter().flatten();
     for own in own.filter_map(|dir| own_dir(dir, &writable)) {
@@ -142,17 +148,36 @@ fn attach_dir() -> Option<PathBuf> {
     (is_execution && is_real && is_empty()).then_some(dir)
 }
 
-/// Makes the current directory a workspace if the command may write all of it. Otherwise the command could make one,
-/// there or below, whose records name an agent of the command's own. A run already has a workspace, and a home directory
-/// does not become one by accident.
-fn make_workspace(writable: &[PathBuf]) {
-    let here = Workspace::at(Path::new(".")).ok();
-    let here = here.filter(|it| writable.contains(&it.root) && !person::lies_in(&it.root));
-    if let Some(here) = here
-        && std::env::var_os("DELTA_RUN_DIR").is_none()
-        && here.control.symlink_metadata().is_err()
-    {
-        may_fail(here.create());
+/// Makes a workspace of each writable directory that is the current one or lies below it, unless it is one or lies in one.
+/// Otherwise the command could make one, there or below, whose records name an agent of the command's own. A run already has
+/// a workspace, and no directory that holds a home, a person's settings or agents becomes one by accident.
+fn mark_workspaces(writable: &[PathBuf]) {
+    let here = std::env::current_dir().and_then(|dir| dir.canonicalize());
+    let Some(here) = here
+        .ok()
+        .filter(|_| std::env::var_os("DELTA_RUN_DIR").is_none())
+    else {
+        return;
+    };
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let agents = person::search_dirs(AGENTS, "agents").unwrap_or_default();
+    let agents = agents.into_iter().map(|(dir, _)| dir);
+    let kept: Vec<PathBuf> = (agents.chain(home).chain(person::config_dir()))
+        .filter(|dir| dir.is_absolute())
+        .collect();
+    let mut dirs: Vec<&PathBuf> = writable
+        .iter()
+        .filter(|dir| dir.starts_with(&here))
+        .collect();
+    dirs.sort_unstable();
+    for dir in dirs {
+        let is_kept = kept.iter().any(|own| person::is_within(own, dir));
+        if let Some(workspace) = Workspace::at(dir).ok().filter(|_| dir.is_dir() && !is_kept)
+            && workspace.control.symlink_metadata().is_err()
+            && workspace_around(&workspace).is_none()
+        {
+            may_fail(workspace.create());
+        }
     }
 }
 
