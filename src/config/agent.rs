@@ -189,6 +189,8 @@ keys! {
 #[derive(Clone, Debug)]
 pub(crate) struct Fallback {
     pub llm: Llm,
+    /// The variable with the key for its endpoint.
+    pub key: Option<String>,
     /// The failures after which it is asked.
     pub after: Vec<ModelFailure>,
 }

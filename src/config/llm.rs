@@ -198,6 +198,19 @@ fn read_fallback(llm: &Section<'_>, out: &mut Diagnostics) -> Vec<Fallback> {
         };
         let mut map = given.clone();
         let after = map.shift_remove("after");
+        let key = Section::new(given, at.clone())
+            .within("llm: fallback")
+            .read_text("key", out)
+            .map(str::to_owned);
+        map.shift_remove("key");
+        if key.as_deref().is_some_and(|name| !is_identifier(name)) {
+            let message =
+                "llm: fallback: key: expected the name of a variable, which holds the key";
+            out.error(
+                [at.clone(), vec![Step::Key("key".to_owned())]].concat(),
+                message,
+            );
+        }
         let is_program = map.contains_key("command");
         for key in INHERITED
             .into_iter()
@@ -232,7 +245,11 @@ fn read_fallback(llm: &Section<'_>, out: &mut Diagnostics) -> Vec<Fallback> {
             let message = "llm: fallback: this entry is never asked: no model before it fails in a way that after lists";
             out.warn(at, message);
         }
-        chain.push(Fallback { llm: read, after });
+        chain.push(Fallback {
+            llm: read,
+            key,
+            after,
+        });
     }
     chain
 }

@@ -6,7 +6,7 @@
 
 use super::dotenv;
 use crate::error::{At, Error, Result};
-use crate::unix::files;
+use crate::unix::file_or_pipe;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -47,6 +47,9 @@ pub(crate) fn env_file() -> Option<PathBuf> {
 
 /// What the file held before `delta setup` replaced it, beside it.
 pub(crate) const OLD_FILE: &str = "env.old";
+
+/// The largest such file.
+const LARGEST: u64 = 1 << 20;
 
 /// The names of files with a key in them: the file, its old text, and both while they are written.
 const KEY_FILES: [&str; 4] = ["env", OLD_FILE, ".env.tmp", ".env.old.tmp"];
@@ -150,7 +153,7 @@ fn read_file() -> Result<Vec<(String, String)>> {
     let Some(path) = env_file() else {
         return Ok(Vec::new());
     };
-    let bytes = match files::open_readable(&path) {
+    let bytes = match file_or_pipe::open(&path) {
         Err(e)
             if matches!(
                 e.kind(),
@@ -160,7 +163,7 @@ fn read_file() -> Result<Vec<(String, String)>> {
             return Ok(Vec::new());
         }
         Err(e) => return Err(e).at("read", &path),
-        Ok(mut file) => {
+        Ok(file) => {
             let meta = file.metadata().at("read", &path)?;
             let shown = path.display();
             if meta.uid() != rustix::process::geteuid().as_raw() {
@@ -173,9 +176,7 @@ fn read_file() -> Result<Vec<(String, String)>> {
                     "{shown} may hold a key, and others can read or write it: chmod 600 {shown}"
                 )));
             }
-            let mut bytes = Vec::new();
-            io::Read::read_to_end(&mut file, &mut bytes).at("read", &path)?;
-            bytes
+            file_or_pipe::read(file, LARGEST).at("read", &path)?
         }
     };
     let shown = path.display();

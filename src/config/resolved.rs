@@ -95,6 +95,9 @@ fn llm(from: &Llm) -> Map<String, Value> {
     let entries = from.fallback.iter().map(|entry| {
         let mut one = self::llm(&entry.llm);
         one.insert("after".to_owned(), json!(entry.after));
+        if let Some(key) = &entry.key {
+            one.insert("key".to_owned(), json!(key));
+        }
         Value::Object(one)
     });
     match from.chain {

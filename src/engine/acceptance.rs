@@ -91,6 +91,7 @@ pub(crate) fn run_check(
             let mut tool = Tool::fixed("accept_schema", Vec::new());
             // It is no program of the agent's, and needs nothing of the workspace.
             tool.wrapper = Some(Vec::new());
+            tool.is_check = true;
             tool.timeout_ms = Some(validator::TIMEOUT.as_millis() as u64);
             let request = validator::request(&schema.text, Some(answer));
             (tool, validator::argv(), request)
@@ -98,6 +99,7 @@ pub(crate) fn run_check(
         CheckKind::Command(accept) => {
             let mut tool = Tool::fixed("accept", accept.command.clone());
             tool.timeout_ms = accept.timeout_ms;
+            tool.is_check = true;
             let argv = ctx.argv(&accept.command);
             (tool, argv, result.as_bytes().to_vec())
         }

@@ -103,7 +103,10 @@ impl RunContext<'_> {
             ["delta", "mcp", "call", server, ..] => Some(*server),
             _ => None,
         };
-        self.with_own(self.environment.for_child_of(tool.pass_api_key, server))
+        if tool.is_check {
+            return self.variables(false);
+        }
+        self.with_own(self.environment.for_tool(tool.pass_api_key, server))
     }
 
     /// The same for a program that is the model.

@@ -5,7 +5,7 @@ use super::open::{OpenRun, RunStart, first_metadata};
 use super::result::RunResult;
 use super::task::GivenMessage;
 use super::waiting::{self, WaitPlan, resume_words};
-use crate::config::agent::{Agent, Fallback, Llm, ModelFailure};
+use crate::config::agent::{Agent, Fallback, Llm};
 use crate::config::environment::{Endpoint, Environment, without_secrets};
 use crate::config::resolved::render_resolved;
 use crate::engine::account::SpendingRules;
@@ -341,7 +341,7 @@ impl Launch<'_> {
     ) -> VecDeque<FallbackModel<'m>> {
         let chain = agents.iter().zip(&self.agent.llm.fallback);
         chain
-            .map(|(agent, entry)| self.candidate(ctx, agent, &entry.after))
+            .map(|(agent, entry)| self.candidate(ctx, agent, entry))
             .collect()
     }
 
@@ -350,10 +350,11 @@ impl Launch<'_> {
         &'m self,
         ctx: &RunContext<'_>,
         agent: &'m Agent,
-        after: &'m [ModelFailure],
+        entry: &'m Fallback,
     ) -> FallbackModel<'m> {
         let llm = &agent.llm;
-        let found = self.model(ctx, llm, || self.environment.fallback_endpoint(llm));
+        let main = &self.agent.llm;
+        let found = self.model(ctx, llm, || self.environment.fallback_endpoint(entry, main));
         let rules = self.spending.as_ref().map(|rules| rules.of_fallback(agent));
         let spending = rules.transpose();
         let name = match &found {
@@ -364,7 +365,7 @@ impl Launch<'_> {
         FallbackModel {
             agent,
             name,
-            after,
+            after: &entry.after,
             obstacle: obstacle.or_else(|| spending.clone().err()),
             model: found.ok().map(|(model, _)| model),
             spending: spending.unwrap_or_default(),

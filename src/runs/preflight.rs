@@ -126,16 +126,7 @@ pub(crate) fn read_environment(
     screen: Screen,
 ) -> Result<Environment> {
     let environment = read_variables(agent, workspace, screen)?;
-    check_reach(agent, &environment, workspace)?;
-    // The file may be part of a clone, and the server sees the conversation and chooses the calls.
-    if agent.workspace_env.is_none()
-        && let Some(url) = environment.workspace_server(&agent.llm)
-    {
-        screen.warn(&format!(
-            "warning: the workspace's .env sends this conversation to {url}, with a key from there; unless you trust \
-             these lines, delete them; workspace_env in agent.yaml allows them without a warning"
-        ));
-    }
+    check_reach(agent, &environment, workspace, screen)?;
     Ok(environment)
 }
 
@@ -163,6 +154,7 @@ pub(crate) fn check_reach(
     agent: &Agent,
     environment: &Environment,
     workspace: Option<&Workspace>,
+    screen: Screen,
 ) -> Result<()> {
     if agent.llm.command.is_none() {
         let llm = &agent.llm;
@@ -170,7 +162,13 @@ pub(crate) fn check_reach(
         if llm.model.is_none() {
             return Err(no_model(agent, endpoint.is_err()));
         }
-        endpoint?;
+        // The file may be part of a clone, and the owner of the key may see what is asked with it.
+        if endpoint?.is_workspaces_key {
+            screen.warn(
+                "warning: the key comes from the workspace's .env, because nothing else gives one; put your own into the \
+                 environment, or delete that line",
+            );
+        }
     }
     wrapper_check::check_wrappers(agent, environment, workspace)
 }

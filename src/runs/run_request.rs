@@ -327,7 +327,7 @@ impl RunRequest<'_> {
     ) -> Result<RunResult> {
         let begins = matches!(decided.decision, Decision::Begin | Decision::BeginInPlace);
         if begins && !self.agent.llm.has_model() {
-            check_reach(self.agent, environment, Some(workspace))?;
+            check_reach(self.agent, environment, Some(workspace), self.screen)?;
         }
         match (decided.decision, decided.found) {
             (Decision::Begin, _) => self.begin(None, workspace, environment, lock),
@@ -409,7 +409,7 @@ impl RunRequest<'_> {
         } else {
             // A run keeps its first model and overrides, and new overrides are added to them.
             recorded = self.agent_of(&found)?;
-            check_reach(&recorded.0, environment, Some(workspace))?;
+            check_reach(&recorded.0, environment, Some(workspace), self.screen)?;
             check_schema(&recorded.0, &self.signals)?;
             (&recorded.0, &recorded.1)
         };

@@ -12,7 +12,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path};
 
 /// Files that count wherever they are.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
+    ".env",
     ".envrc",
     ".exrc",
     ".gdbinit",

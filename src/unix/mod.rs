@@ -3,6 +3,8 @@
 //! Unaware of runs, agents and models.
 
 pub(crate) mod files;
+pub(crate) mod file_or_pipe;
+pub(crate) mod writers;
 pub(crate) mod trees;
 pub(crate) mod new_files;
 pub(crate) mod siblings;

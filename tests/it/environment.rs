@@ -27,11 +27,18 @@ enum Place {
     Process,
 }
 
+/// The nearest first. A workspace's key counts only if there is no other.
 const PLACES: [Place; 4] = [
-    Place::Workspace,
     Place::Agent,
     Place::Project,
     Place::Process,
+    Place::Workspace,
+];
+
+/// Allows a workspace's `.env` to choose a server with a key of its own.
+const ALLOWED: [&str; 2] = [
+    "DELTA_WORKSPACE_ENV",
+    "DELTA_API_KEY OPENAI_BASE_URL DELTA_BASE_URL",
 ];
 
 /// `delta run` with these variables in these places. The project is the test's home.
@@ -142,7 +149,7 @@ fn a_key_is_sent_only_to_an_endpoint_that_is_trusted_as_much() {
                 (key, "DELTA_API_KEY", KEY),
                 (endpoint, "DELTA_BASE_URL", url.as_str()),
             ];
-            let delta = with_variables(&world, &variables);
+            let delta = with_variables(&world, &variables).env(ALLOWED[0], ALLOWED[1]);
             if trust(endpoint) >= trust(key) {
                 world.model_says([text("done")]);
                 delta.exits(0);
@@ -168,6 +175,7 @@ fn a_workspace_that_names_an_endpoint_and_no_key_is_an_error() {
         let mut variables = vec![(Place::Workspace, "OPENAI_BASE_URL", url.as_str())];
         variables.extend(other);
         with_variables(&world, &variables)
+            .env(ALLOWED[0], ALLOWED[1])
             .json()
             .exits(78)
             .says("workspace's .env")
@@ -176,41 +184,6 @@ fn a_workspace_that_names_an_endpoint_and_no_key_is_an_error() {
         assert_eq!(world.server.connections(), 0);
         assert!(!world.exists("ws/.delta"));
     }
-}
-
-#[test]
-fn a_workspace_that_chooses_the_endpoint_is_warned_of() {
-    let warning = "the workspace's .env sends this conversation to ";
-    for place in PLACES {
-        let world = without_base_url();
-        let url = world.server.url();
-        world.model_says([text("done")]);
-        let variables = [
-            (place, "DELTA_API_KEY", KEY),
-            (place, "DELTA_BASE_URL", url.as_str()),
-        ];
-        let outcome = with_variables(&world, &variables).arg("-q").exits(0);
-        match place {
-            Place::Workspace => outcome.says(&format!("{warning}{url}")),
-            _ => outcome.does_not_say(warning),
-        };
-        let listed = "workspace_env=[DELTA_API_KEY,DELTA_BASE_URL]";
-        world.model_says([text("done")]);
-        with_variables(&world, &variables)
-            .args(["--new", "--set", listed])
-            .exits(0)
-            .does_not_say(warning);
-    }
-    // What has no effect is no choice.
-    let world = World::new();
-    world.model_says([text("done")]);
-    let elsewhere = [
-        (Place::Workspace, "DELTA_BASE_URL", "http://192.0.2.1/v1"),
-        (Place::Workspace, "DELTA_API_KEY", KEY),
-    ];
-    with_variables(&world, &elsewhere)
-        .exits(0)
-        .does_not_say(warning);
 }
 
 #[test]
@@ -226,24 +199,27 @@ fn the_agents_own_endpoint_wins_over_every_variable() {
 fn a_directory_that_is_workspace_and_project_is_trusted_like_a_workspace() {
     let world = without_base_url();
     fs::create_dir(world.path(".git")).unwrap();
+    let url = world.server.url();
     world.write(
         ".env",
-        format!("DELTA_BASE_URL={}\nPATH=/nowhere\n", world.server.url()),
+        format!("DELTA_BASE_URL={url}\nDELTA_API_KEY={OTHER_KEY}\nPATH=/nowhere\n"),
     );
     let here = |world: &World| world.delta(["run", "-a", "agent", "-w", ".", "-m", "go"]);
     here(&world)
         .env("DELTA_API_KEY", KEY)
         .exits(78)
-        .says("workspace's .env");
-    world.write(
-        ".env",
-        format!(
-            "DELTA_BASE_URL={}\nDELTA_API_KEY={OTHER_KEY}\nPATH=/nowhere\n",
-            world.server.url()
-        ),
-    );
+        .says("workspace's .env names the server");
+    // One below the workspace can be written by its tools, too.
+    fs::create_dir_all(world.path("sub/.git")).unwrap();
+    fs::rename(world.path("agent"), world.path("sub/agent")).unwrap();
+    fs::rename(world.path(".env"), world.path("sub/.env")).unwrap();
+    let below = world.delta(["run", "-a", "sub/agent", "-w", ".", "-m", "go"]);
+    below.exits(78).says("workspace's .env names the server");
+    fs::rename(world.path("sub/agent"), world.path("agent")).unwrap();
+    fs::rename(world.path("sub/.env"), world.path(".env")).unwrap();
     world.model_says([call("a", "env", &json!({})), text("done")]);
-    here(&world).exits(0).says("PATH is ignored");
+    let named = here(&world).env("OPENAI_BASE_URL", &url);
+    named.exits(0).says("PATH is ignored");
     let path = told(&world.server.last().observation("a"), "PATH");
     let own = system_path();
     assert!(path.unwrap().starts_with(&own));
@@ -356,7 +332,10 @@ fn no_program_sees_the_key_but_the_model_and_those_who_are_given_it() {
         for lines in [&seen, &world.read("hook"), &world.read("generator")] {
             assert_eq!(told(lines, "DELTA_API_KEY"), None, "{place:?}");
             assert_eq!(told(lines, "COPY_OF_THE_KEY"), None, "{place:?}");
-            assert_eq!(told(lines, "HARMLESS").as_deref(), Some("yes"), "{place:?}");
+        }
+        for (lines, is_tool) in [(&seen, true), (&world.read("hook"), false)] {
+            let expected = (is_tool || place != Place::Workspace).then_some("yes");
+            assert_eq!(told(lines, "HARMLESS").as_deref(), expected, "{place:?}");
         }
         // A workspace's key is for the engine alone.
         let passed = (place != Place::Workspace).then_some(KEY);
@@ -423,9 +402,11 @@ fn a_key_in_a_file_is_enough_to_start_and_to_go_on() {
         ];
         world.model_says([call("a", "env", &json!({})), text("done")]);
         with_variables(&world, &variables)
+            .env(ALLOWED[0], ALLOWED[1])
             .arg("--max-iterations=1")
             .exits(4);
-        world.go_on().exits(0).prints("done\n");
+        let more = world.go_on().env(ALLOWED[0], ALLOWED[1]);
+        more.exits(0).prints("done\n");
         assert_eq!(sent_key(&world).as_deref(), Some(KEY));
     }
 }

@@ -206,11 +206,89 @@ fn within_a_start_the_model_that_answered_is_asked_on() {
 }
 
 #[test]
+fn a_key_that_an_entry_does_not_name_goes_to_no_other_endpoint() {
+    const MAIN: &str = "sk-main-0123456789abcdef";
+    const OWN: &str = "sk-own-0123456789abcdef";
+    for (key, sent) in [
+        ("", None),
+        (", key: OWN_KEY", Some(OWN)),
+        (", key: UNSET", None),
+    ] {
+        let (world, other) = with_other(key);
+        world.model_says([Reply::error(503, "down")]);
+        other.says([call("a", "note", &json!({})), text("done")]);
+        let run = world
+            .run("go")
+            .env("OWN_KEY", OWN)
+            .env("DELTA_API_KEY", MAIN);
+        run.env("OPENAI_API_KEY", MAIN).exits(0).prints("done\n");
+        for request in other.requests() {
+            let sent = sent.map(|key| format!("Bearer {key}"));
+            assert_eq!(request.header("authorization"), sent.as_deref(), "{key}");
+        }
+    }
+    // At the endpoint of the first it is the key of the first.
+    let (world, _) = with_other("");
+    let yaml = world.read("agent/agent.yaml");
+    let entry = format!(
+        "fallback: [{{model: second, base_url: '{}/'}}]",
+        world.server.url()
+    );
+    let at = yaml.find("fallback:").unwrap();
+    let end = at + yaml[at..].find('\n').unwrap();
+    world.write(
+        "agent/agent.yaml",
+        format!("{}{entry}{}", &yaml[..at], &yaml[end..]),
+    );
+    world.model_says([Reply::error(503, "down"), text("done")]);
+    world.run("go").env("DELTA_API_KEY", MAIN).exits(0);
+    let header = format!("Bearer {MAIN}");
+    assert_eq!(world.server.last().json()["model"], "second");
+    assert_eq!(world.server.last().header("authorization"), Some(&*header));
+    // Elsewhere there is none, and a vendor's own is for the vendor alone.
+    let entries = "{model: a, base_url: 'http://192.0.2.1/v1'}, {model: b, base_url: 'https://api.openai.com:x@192.0.2.1/v1'}, \
+                   {model: c, api: messages}, {model: d, base_url: 'https://eu.api.openai.com/v1'}, {model: e, base_url: \
+                   'https://api.openai.com.evil.example/v1'}, {model: f, base_url: 'http://192.0.2.1/v1', key: NOT_SET}";
+    world.write(
+        "agent/agent.yaml",
+        format!("{}fallback: [{entries}]{}", &yaml[..at], &yaml[end..]),
+    );
+    let shown = world.run("go").arg("--dry-run").env("OPENAI_API_KEY", MAIN);
+    let shown = shown.env("DELTA_API_KEY", OWN).exits(0);
+    let shown = shown.stderr;
+    let lines: Vec<&str> = shown
+        .lines()
+        .filter(|line| line.starts_with("fallback"))
+        .collect();
+    for (line, said) in lines.iter().zip([
+        "skipped: no key for http://192.0.2.1/v1; name its variable (key: NAME)",
+        "skipped: the base URL 'https://…@192.0.2.1/v1' cannot be used",
+        "skipped: no key for https://api.anthropic.com/v1; set ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY in the environment",
+        "skipped: no key for https://api.openai.com.evil.example/v1",
+        "skipped: no key for http://192.0.2.1/v1; set NOT_SET",
+    ]) {
+        assert!(line.contains(said), "{line}");
+    }
+    assert_eq!(lines.len(), 6);
+    let (world, _) = with_other(", key: 'sk-12345'");
+    let said = "llm: fallback: key: expected the name of a variable, which holds the key";
+    world.delta(["check", "agent"]).exits(78).says(said);
+}
+
+#[test]
 fn no_key_and_no_reasoning_of_one_reaches_the_other() {
     const FIRST: &str = "sk-first-0123456789abcdef";
     const SECOND: &str = "sk-second-0123456789abcdef";
     for second_api in ["chat", "messages"] {
-        let (world, other) = with_other(&format!(", api: {second_api}, stream: false"));
+        let is_chat = second_api == "chat";
+        let name = if is_chat {
+            "OPENAI_API_KEY"
+        } else {
+            "ANTHROPIC_API_KEY"
+        };
+        let (world, other) =
+            with_other(&format!(", api: {second_api}, stream: false, key: {name}"));
         // Of the same name, so that only the service tells them apart.
         let world = world.llm("headers: {authorization: {env: FIRST_KEY}}");
         let yaml = world.read("agent/agent.yaml");
@@ -223,7 +301,6 @@ fn no_key_and_no_reasoning_of_one_reaches_the_other() {
         world.server.accepts_anything();
         other.accepts_anything();
         world.model_says([message(&thought), Reply::error(503, "down")]);
-        let is_chat = second_api == "chat";
         if is_chat {
             other.says([text(&format!("done {FIRST}"))]);
         } else {
@@ -232,11 +309,6 @@ fn no_key_and_no_reasoning_of_one_reaches_the_other() {
                 "usage": {"input_tokens": 5, "output_tokens": 5}});
             other.says([completion(&said)]);
         }
-        let name = if is_chat {
-            "OPENAI_API_KEY"
-        } else {
-            "ANTHROPIC_API_KEY"
-        };
         let run = world.run("go").env("FIRST_KEY", FIRST).env(name, SECOND);
         run.exits(0).prints("done [redacted]\n");
         let first = world.server.requests();

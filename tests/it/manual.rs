@@ -356,6 +356,7 @@ fn every_environment_variable_is_in_the_manual() {
     let of_hooks = ["engine/hooks.rs", "engine/run_loop/hook_points.rs"];
     let of_all = [
         "config/environment.rs",
+        "config/environment/files.rs",
         "config/environment/programs.rs",
         "engine/run_context.rs",
         "unix/terminal.rs",

@@ -99,7 +99,7 @@ const EVERYTHING: [(&str, &str); 3] = [
          command: ['true'], timeout_ms: 1, max_retries: 0, temperature: 0.5, max_tokens: 5, top_p: 1, \
          seed: 1, reasoning_effort: low, stream: false, api: chat, cache: 1h, total_timeout_ms: 1, \
          headers: {X-A: b, api-key: {env: AZURE_KEY}}, response_format: {type: text}, \
-         fallback: [{model: n, after: [refused]}]}\n\
+         fallback: [{model: n, key: N_KEY, after: [refused]}]}\n\
          system_prompt: system_prompt.md\nimports: [more.yaml]\nmax_iterations: 1\nmax_output_bytes: 1\n\
          keep_requests: 0\nsame_call: 0\nworkspace_env: [STAGE, APP_*]\nlimits: {tokens: 0, seconds: 0}\n\
          compact: {at: 0.9, to: 0.5, keep: 0.1}\n\

@@ -299,7 +299,8 @@ fn fallbacks(agent: &Agent, environment: &Environment) -> Vec<(&'static str, Str
     let is_given = agent.llm.chain == ChainSource::CommandLine;
     let is_left_out = !is_given && leaves_out_fallback(agent, environment);
     let each = agent.llm.fallback.iter();
-    let described = each.map(|Fallback { llm, after }| {
+    let described = each.map(|entry| {
+        let Fallback { llm, after, .. } = entry;
         let name = match &llm.command {
             Some(command) => command
                 .first()
@@ -307,7 +308,7 @@ fn fallbacks(agent: &Agent, environment: &Environment) -> Vec<(&'static str, Str
             None => service_name(llm, llm.base_url.as_deref().unwrap_or_default()),
         };
         let after: Vec<&str> = after.iter().map(|how| how.name()).collect();
-        let key = match environment.fallback_endpoint(llm) {
+        let key = match environment.fallback_endpoint(entry, &agent.llm) {
             _ if llm.command.is_some() => String::new(),
             Ok(endpoint) => endpoint
                 .key_source

@@ -104,6 +104,7 @@ impl Setup<'_> {
             api: self.llm.api,
             base_url: base_url.clone(),
             secrets: key.iter().cloned().collect(),
+            is_workspaces_key: false,
             key_source: None,
             headers: Vec::new(),
             key,
@@ -154,6 +155,7 @@ impl Setup<'_> {
             key: None,
             headers: Vec::new(),
             secrets: Vec::new(),
+            is_workspaces_key: false,
             key_source: None,
         };
         match list_models(&endpoint, &self.llm, NEARBY_TIME, &self.signals) {

@@ -1,9 +1,9 @@
 //! Where requests go, and the key that may be sent there.
 
 use super::secret::Secret;
-use super::urls::{is_loopback, url_objection, without_secrets};
-use super::{DEPTH, Environment, KEY_NAMES, Trust, given};
-use crate::config::agent::Llm;
+use super::urls::{host_of, is_loopback, url_objection, without_secrets};
+use super::{DEPTH, Environment, KEY_NAMES, Located, Trust, WORKSPACE_FILE, given};
+use crate::config::agent::{Fallback, Llm};
 use crate::config::api::{Api, Header, HeaderValue};
 use crate::config::person;
 use crate::error::{Error, Result};
@@ -22,6 +22,8 @@ pub(crate) struct Endpoint {
     pub secrets: Vec<Secret>,
     /// The variable that holds the key, and where it is set, for messages.
     pub key_source: Option<String>,
+    /// The key is one that the workspace's `.env` has and nothing else.
+    pub is_workspaces_key: bool,
 }
 
 impl Environment {
@@ -37,14 +39,31 @@ impl Environment {
         headers: &[Header],
     ) -> Result<Endpoint> {
         let place = self.base_url(api, from_agent)?;
-        let key = self.find_key(api, &place.0);
+        let key = self.find_key(api, &place);
         self.endpoint_with(api, place, from_agent.is_some(), key, headers)
     }
 
-    /// The same for a model that is asked in place of the first. A key that was given for the first is not its.
-    pub(crate) fn fallback_endpoint(&self, llm: &Llm) -> Result<Endpoint> {
+    /// The same for a model that is asked in place of the first, `main`. It gets the key that it names, that of the first at
+    /// the first's endpoint, and a vendor's key at the vendor's.
+    pub(crate) fn fallback_endpoint(&self, entry: &Fallback, main: &Llm) -> Result<Endpoint> {
+        let llm = &entry.llm;
         let place = self.base_url(llm.api, llm.base_url.as_deref())?;
-        let key = self.find(&key_names(llm.api, &place.0));
+        let of_main = self.base_url(main.api, main.base_url.as_deref());
+        let is_mains = main.command.is_none() && of_main.is_ok_and(|(url, _)| url == place.0);
+        let key = match (&entry.key, vendors_key(&place.0)) {
+            (Some(name), _) => self.locate(&[name], Trust::Workspace),
+            (None, _) if is_mains => self.find_key(main.api, &place),
+            (None, vendors) => vendors.and_then(|name| self.locate(&[name], Trust::Workspace)),
+        };
+        if key.is_none() && !llm.headers.iter().any(Header::is_key) && !is_loopback(&place.0) {
+            let name = entry.key.as_deref().or(vendors_key(&place.0));
+            let way_out = match name {
+                Some(name) => format!("set {name}"),
+                None => "name its variable (key: NAME)".to_owned(),
+            };
+            let url = without_secrets(&place.0);
+            return Err(Error::config(format!("no key for {url}; {way_out}")));
+        }
         self.endpoint_with(llm.api, place, true, key, &llm.headers)
     }
 
@@ -54,35 +73,22 @@ impl Environment {
         is_open && self.find(llm.api.url_names()).is_some()
     }
 
-    /// The server that the workspace's `.env` has chosen for a model, without secrets in its URL.
-    pub(crate) fn workspace_server(&self, llm: &Llm) -> Option<String> {
-        let place = self.base_url(llm.api, llm.base_url.as_deref()).ok();
-        let (url, origin) = place.filter(|_| llm.command.is_none())?;
-        let names = llm.api.url_names();
-        let is_in_file = |(name, _, from): &(String, String, Trust)| {
-            *from == Trust::Workspace && names.contains(&name.as_str())
-        };
-        // The person's own settings are trusted no more if they are in the workspace, but are no file of a clone.
-        let is_chosen = origin == Trust::Workspace && self.set.iter().any(is_in_file);
-        is_chosen.then(|| without_secrets(&url))
-    }
-
     fn endpoint_with(
         &self,
         api: Api,
         (base_url, url_origin): (String, Trust),
         is_agents: bool,
-        key: Option<(String, Trust)>,
+        key: Option<Located>,
         headers: &[Header],
     ) -> Result<Endpoint> {
         let stands_in = headers.iter().any(Header::is_key);
         let key = key.filter(|_| !stands_in);
-        let headers = self.header_values(headers)?;
-        let key_origin = key.as_ref().map(|key| key.1);
+        let headers = self.header_values(headers, url_origin)?;
+        let key_origin = key.as_ref().map(|key| key.trust);
         let in_headers = headers.iter().filter_map(|(.., origin)| *origin);
-        let is_too_far = in_headers
-            .chain(key_origin)
-            .any(|origin| url_origin < origin);
+        let mut all = in_headers.chain(key_origin);
+        let is_workspaces_key = all.clone().any(|origin| origin == Trust::Tools);
+        let is_too_far = all.any(|origin| url_origin < origin);
         let has_own = key_origin == Some(Trust::Workspace) || stands_in && key_origin.is_none();
         let names = api.url_names();
         let is_in_files = self
@@ -97,7 +103,7 @@ impl Environment {
         if key.is_none() && !stands_in && !is_loopback(&base_url) {
             return Err(no_key(api, &base_url, is_agents));
         }
-        let is_sendable = |key: &(String, Trust)| ureq::http::HeaderValue::from_str(&key.0).is_ok();
+        let is_sendable = |key: &Located| ureq::http::HeaderValue::from_str(&key.value).is_ok();
         if key.as_ref().is_some_and(|key| !is_sendable(key)) {
             return Err(Error::config(
                 "the API key has characters that no key can have",
@@ -105,12 +111,13 @@ impl Environment {
         }
         let secret_headers = headers.iter().filter(|(.., origin)| origin.is_some());
         let secret_headers = secret_headers.map(|(_, value, _)| value.clone());
-        let own_key = key.as_ref().map(|(key, _)| Secret(key.clone()));
+        let own_key = key.as_ref().map(|key| Secret(key.value.clone()));
         Ok(Endpoint {
             api,
-            secrets: own_key.into_iter().chain(secret_headers).collect(),
-            key_source: key.is_some().then(|| self.key_source(api, &base_url)),
-            key: key.map(|key| Secret(key.0)),
+            secrets: own_key.clone().into_iter().chain(secret_headers).collect(),
+            key_source: key.map(|key| key.source),
+            is_workspaces_key,
+            key: own_key,
             headers: headers
                 .into_iter()
                 .map(|(name, value, _)| (name, value))
@@ -130,9 +137,11 @@ impl Environment {
     fn base_url(&self, api: Api, from_agent: Option<&str>) -> Result<(String, Trust)> {
         let (url, origin) = match from_agent {
             Some(url) => (url.to_owned(), Trust::Trusted),
-            None => self
-                .find(api.url_names())
-                .unwrap_or_else(|| (api.public_endpoint().to_owned(), Trust::Trusted)),
+            None => match (self.find(api.url_names()), self.refused_server(api)) {
+                (Some(found), _) => found,
+                (None, Some((name, url))) => return Err(refused(name, url)),
+                (None, None) => (api.public_endpoint().to_owned(), Trust::Trusted),
+            },
         };
         let url = url.trim_end_matches('/').to_owned();
         let Some(why) = url_objection(&url) else {
@@ -146,28 +155,37 @@ impl Environment {
         )))
     }
 
-    /// The key for an endpoint of an API, and where it comes from. At the vendor's own endpoint the vendor's
-    /// variable comes first, so that no vendor gets another's key.
-    fn find_key(&self, api: Api, base_url: &str) -> Option<(String, Trust)> {
-        given().or_else(|| self.find(&key_names(api, base_url)))
+    /// The key for an endpoint of an API. At the vendor's own endpoint the vendor's variable comes first, so that no vendor
+    /// gets another's key.
+    fn find_key(&self, api: Api, place: &(String, Trust)) -> Option<Located> {
+        let given = given().map(|value| Located {
+            value,
+            trust: Trust::Trusted,
+            source: "the key of the flow's provider".to_owned(),
+        });
+        given.or_else(|| self.find_key_named(&key_names(api, &place.0), place.1))
     }
 
-    /// The variable that the key comes from, and where it is set.
-    fn key_source(&self, api: Api, base_url: &str) -> String {
-        if given().is_some() {
-            return "the key of the flow's provider".to_owned();
-        }
-        let names = key_names(api, base_url);
-        self.source_of(&names).unwrap_or_default()
+    /// The first of these variables for an endpoint from this source. What only the workspace's `.env` sets counts if the
+    /// endpoint comes from elsewhere.
+    fn find_key_named(&self, names: &[&str], of_url: Trust) -> Option<Located> {
+        let found = self.locate(names, Trust::Workspace);
+        let alone = || self.locate(names, Trust::Tools);
+        found.or_else(|| alone().filter(|_| of_url > Trust::Workspace))
     }
 
     /// The variable that the endpoint comes from, and where it is set.
     pub(crate) fn endpoint_source(&self, api: Api) -> Option<String> {
-        self.source_of(api.url_names())
+        let found = self.locate(api.url_names(), Trust::Workspace)?;
+        Some(found.source)
     }
 
     /// The headers with their values; those from a variable with where that is set.
-    fn header_values(&self, headers: &[Header]) -> Result<Vec<(String, Secret, Option<Trust>)>> {
+    fn header_values(
+        &self,
+        headers: &[Header],
+        of_url: Trust,
+    ) -> Result<Vec<(String, Secret, Option<Trust>)>> {
         let values = headers.iter().map(|header| {
             let (value, origin) = match &header.value {
                 HeaderValue::Text(text) => {
@@ -175,12 +193,20 @@ impl Environment {
                     (text.clone(), origin)
                 }
                 HeaderValue::Variable(name) => {
-                    let found = self.find(&[name]).ok_or_else(|| {
+                    let found = if header.is_key() {
+                        self.find_key_named(&[name], of_url)
+                    } else {
+                        self.locate(&[name], Trust::Workspace)
+                    };
+                    let found = found.ok_or_else(|| {
                         let header = &header.name;
-                        let why = format!("llm.headers: {header}: the variable {name} is not set");
-                        Error::config(why)
+                        let why = match self.locate(&[name], Trust::Tools) {
+                            Some(found) => format!("{} is for tools alone", found.source),
+                            None => format!("the variable {name} is not set"),
+                        };
+                        Error::config(format!("llm.headers: {header}: {why}"))
                     })?;
-                    (found.0, Some(found.1))
+                    (found.value, Some(found.trust))
                 }
             };
             if ureq::http::HeaderValue::from_str(&value).is_err() {
@@ -203,10 +229,20 @@ fn is_nested() -> bool {
 
 /// True for a URL at `OpenAI`, whose regions have hosts of their own.
 fn is_openais(url: &str) -> bool {
-    let rest = url.strip_prefix("https://").unwrap_or_default();
-    let host = rest.split(['/', ':']).next().unwrap_or_default();
+    vendors_key(url) == Some(Api::Responses.key_name())
+}
+
+/// The variable for the key of a vendor, at a public endpoint of it.
+fn vendors_key(url: &str) -> Option<&'static str> {
+    let host = url.strip_prefix("https://").map(host_of)?;
     let host = host.to_ascii_lowercase();
-    host == "api.openai.com" || host.ends_with(".api.openai.com")
+    let vendors = [Api::Responses, Api::Messages];
+    let is_vendors = |api: &Api| {
+        let own = host_of(api.public_endpoint());
+        host.strip_suffix(own)
+            .is_some_and(|region| region.is_empty() || region.ends_with('.'))
+    };
+    vendors.into_iter().find(is_vendors).map(Api::key_name)
 }
 
 impl Environment {
@@ -231,12 +267,23 @@ fn no_own_key(base_url: &str, url_origin: Trust, is_in_files: bool) -> Error {
         Trust::Workspace if !is_in_files => {
             format!("{}, which is inside the workspace,", person::shown_file())
         }
-        Trust::Workspace => "the workspace's .env".to_owned(),
+        Trust::Tools | Trust::Workspace => WORKSPACE_FILE.to_owned(),
         Trust::Project | Trust::Trusted => "the project's .env".to_owned(),
     };
     Error::config(format!(
         "{whose} sends requests to {base_url} without a key of its own; a key from elsewhere \
          is not sent there: put the key beside it, or the base URL into agent.yaml or the environment"
+    ))
+}
+
+/// The error of a server that only the workspace's `.env` names.
+fn refused(name: &str, url: &str) -> Error {
+    Error::config(format!(
+        "{WORKSPACE_FILE} names the server {} ({name}), but a workspace does not decide where a conversation goes: put the \
+         line into {} or the agent's .env, set it in the environment, or allow it with DELTA_WORKSPACE_ENV={name}; or \
+         delete it",
+        without_secrets(url),
+        person::shown_file()
     ))
 }
 

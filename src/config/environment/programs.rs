@@ -43,7 +43,6 @@ const NAMES: &[&str] = &[
     "PYTHONWARNINGS",
     "NODE_OPTIONS",
     "NODE_PATH",
-    "NODE_EXTRA_CA_CERTS",
     "NODE_TLS_REJECT_UNAUTHORIZED",
     "PERL5LIB",
     "PERL5OPT",
@@ -134,15 +133,7 @@ const NAMES: &[&str] = &[
     "OPENSSL_CONF",
     "OPENSSL_ENGINES",
     "OPENSSL_MODULES",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "CURL_CA_BUNDLE",
     "CURL_HOME",
-    "REQUESTS_CA_BUNDLE",
     "SVN_SSH",
     "SVN_EDITOR",
     "CVS_RSH",
@@ -178,7 +169,21 @@ const NAMES: &[&str] = &[
     "AWS_CONFIG_FILE",
     "GOOGLE_APPLICATION_CREDENTIALS",
     "SSH_AUTH_SOCK",
+];
+
+/// Variables that decide through whom programs talk to others, and whom they trust there. In upper case: proxies are looked
+/// up in lower case, too.
+const PEERS: &[&str] = &[
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "ALL_PROXY",
+    "NO_PROXY",
     "FTP_PROXY",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
 ];
 
 /// In upper case; packagers look variables up in any case.
@@ -210,8 +215,10 @@ const PREFIXES: &[&str] = &[
 
 pub(super) fn decides_what_runs(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    // Proxies are looked up in lower case, too.
-    let is_proxy = upper.ends_with("_PROXY") && NAMES.contains(&upper.as_str());
     let begins = |prefix: &&str| upper.starts_with(*prefix);
-    is_proxy || NAMES.contains(&name) || PREFIXES.iter().any(begins)
+    NAMES.contains(&name) || PREFIXES.iter().any(begins)
+}
+
+pub(super) fn chooses_peers(name: &str) -> bool {
+    PEERS.contains(&name.to_ascii_uppercase().as_str())
 }

@@ -6,14 +6,15 @@ use crate::config::api::Api;
 fn with(pairs: &[(&str, &str, Trust)]) -> Environment {
     let mut environment = Environment::default();
     for (name, value, origin) in pairs {
-        environment.add((*name).to_owned(), (*value).to_owned(), *origin);
+        let pair = ((*name).to_owned(), (*value).to_owned(), *origin);
+        environment.set.push(pair);
     }
     environment
 }
 
 #[test]
 fn a_key_goes_only_to_an_endpoint_trusted_as_much() {
-    use Trust::{Project, Trusted, Workspace};
+    use Trust::{Project, Tools, Trusted, Workspace};
     const REMOTE: &str = "https://evil.example/v1";
     for (key, url, allowed) in [
         (Trusted, Trusted, true),
@@ -24,6 +25,9 @@ fn a_key_goes_only_to_an_endpoint_trusted_as_much() {
         (Project, Workspace, false),
         (Workspace, Workspace, true),
         (Workspace, Trusted, true),
+        (Tools, Workspace, false),
+        (Tools, Project, true),
+        (Tools, Trusted, true),
     ] {
         let environment = with(&[
             ("DELTA_API_KEY", "sk-12345", key),

@@ -92,7 +92,7 @@ pub(crate) fn is_local(url: &str) -> bool {
     is_loopback(url) || host_of(url).parse().is_ok_and(is_private)
 }
 
-fn host_of(url: &str) -> &str {
+pub(super) fn host_of(url: &str) -> &str {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or("");
     let host = authority.rsplit('@').next().unwrap_or("");

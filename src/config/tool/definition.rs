@@ -41,6 +41,8 @@ keys! {
         on_resume: OnResume,
         /// False if repeating a call is harmless.
         has_effect: bool,
+        /// The command checks an answer, so that it gets nothing that only a tool may see.
+        is_check: bool,
         /// The command is a `delta run` whose run is named after the call; its name is an option before the word
         /// of this index.
         subagent: Option<usize>,
