@@ -8,6 +8,7 @@ use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::definition::Tool;
 use crate::config::tool::load;
 use crate::text::yaml::Step;
+use crate::unix::writers;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -175,7 +176,7 @@ impl ToolReader<'_> {
     }
 
     /// The real path of an imported file and the directory that it must not lead out of, or why it cannot be imported.
-    fn resolve(&self, document: &Document, import: &str) -> Result<(PathBuf, PathBuf), String> {
+    fn resolve(&mut self, document: &Document, import: &str) -> Result<(PathBuf, PathBuf), String> {
         if import.is_empty() {
             return Err("it is empty; name a file".to_owned());
         }
@@ -210,7 +211,10 @@ impl ToolReader<'_> {
                 let names: Vec<String> = names.map(|path| self.name_of(path)).collect();
                 Err(format!("cycle: {}", names.join(" -> ")))
             }
-            Ok(real) => Ok((real, root)),
+            Ok(real) => match self.objection(&root, &real) {
+                Some(why) => Err(why),
+                None => Ok((real, root)),
+            },
             Err(_) if leads_out_of(&root, &beside) => outside(),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(format!(
                 "{import} does not exist; create it, or remove the import"
@@ -221,7 +225,7 @@ impl ToolReader<'_> {
 
     /// The real path of the first directory of shared tools that has the first part of a path. Those are the person's
     /// choice and never the agent's; what lies in one stays in that one.
-    fn find_shared(&self, path: &str) -> Result<PathBuf, String> {
+    fn find_shared(&mut self, path: &str) -> Result<PathBuf, String> {
         let (name, file) = path.split_once('/').unwrap_or((path, ""));
         if !person::is_name(name) || file.is_empty() || file.split('/').any(|part| part == "..") {
             return Err(format!("@{path} is not @NAME/FILE"));
@@ -230,14 +234,30 @@ impl ToolReader<'_> {
             return Ok(self.root.clone());
         }
         let dirs = person::search_dirs("DELTA_TOOLS", "tools").map_err(|error| error.message)?;
-        let found = dirs.iter().find(|(dir, _)| dir.join(name).is_dir());
-        found
-            .and_then(|(dir, _)| dir.canonicalize().ok())
-            .ok_or_else(|| {
-                let places: Vec<&str> = dirs.iter().map(|(_, place)| &**place).collect();
-                let places = places.join(", ");
-                format!("there is no @{name} in {places}; put it there, or set DELTA_TOOLS")
-            })
+        let named = dirs.iter().filter(|(dir, _)| dir.join(name).is_dir());
+        let mut real = named.filter_map(|(dir, _)| dir.canonicalize().ok());
+        let found = real.find(|dir| {
+            let why = self.objection(dir, &dir.join(name));
+            self.problems.extend(why.iter().map(|why| Problem {
+                severity: Severity::Warning,
+                ..error_in(&dir.display().to_string(), format!("is ignored: {why}"))
+            }));
+            why.is_none()
+        });
+        found.ok_or_else(|| {
+            let places: Vec<&str> = dirs.iter().map(|(_, place)| &**place).collect();
+            let places = places.join(", ");
+            format!("there is no @{name} in {places}; put it there, or set DELTA_TOOLS")
+        })
+    }
+
+    /// The reason why something in a directory of shared tools does not count: others can write there.
+    fn objection(&self, dir: &Path, path: &Path) -> Option<String> {
+        let home = self.sources.home.as_path();
+        let on_way = path.ancestors().take_while(|at| at.starts_with(dir));
+        let found = writers::objection(on_way, &writers::trusted_users([home]));
+        let why = found.unwrap_or_else(|e| Some(crate::error::reason(&e)));
+        why.filter(|_| dir != home)
     }
 
     fn name_of(&self, path: &Path) -> String {

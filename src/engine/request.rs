@@ -36,8 +36,10 @@ pub(crate) struct Builder {
     computed: Vec<(usize, bool)>,
     /// Nothing is run: computed files are taken as they are.
     only_looks: bool,
-    /// The parts that a request lacks because nothing is run.
+    /// The parts that a request lacks because they cannot be read, or because nothing is run; each once.
     lacking: Vec<String>,
+    /// How many of them have been reported.
+    reported: usize,
 }
 
 /// Why a request cannot be built.
@@ -74,6 +76,7 @@ impl Builder {
             computed: Vec::new(),
             only_looks: false,
             lacking: Vec::new(),
+            reported: 0,
         }
     }
 
@@ -103,9 +106,11 @@ impl Builder {
         self
     }
 
-    /// The parts of the last request that are missing or stale because nothing was run for it.
-    pub(crate) fn lacking(&self) -> &[String] {
-        &self.lacking
+    /// The parts of the requests that are missing or stale, and have not been reported.
+    pub(crate) fn lacking(&mut self) -> &[String] {
+        let new = self.reported..;
+        self.reported = self.lacking.len();
+        &self.lacking[new]
     }
 
     /// Appends to `out` the next request, around the conversation's messages. With `recorded`, a request that was sent at this place in a recorded run, what
@@ -135,14 +140,16 @@ impl Builder {
                     stable = out.len();
                     continue;
                 }
-                Source::File { id, path, optional } => file_block(ctx, id, path, *optional)?,
-                Source::Upward { .. } => upward_block(ctx, source)?,
+                Source::File { id, path, optional } => {
+                    file_block(ctx, id, path, *optional, &mut self.lacking)?
+                }
+                Source::Upward { .. } => upward_block(ctx, source, &mut self.lacking)?,
                 Source::Computed { id, .. } if recorded.is_some() => {
                     let later = context.sources[index + 1..].iter().filter_map(Source::id);
                     recorded.and_then(|request| block_in(request, id, later))
                 }
                 Source::Computed { id, output, .. } if self.only_looks => {
-                    let block = file_block(ctx, id, output, true)?;
+                    let block = file_block(ctx, id, output, true, &mut self.lacking)?;
                     let used = match block {
                         None => "there is no earlier file, so it is left out",
                         Some(_) => "using the existing file",
@@ -209,7 +216,7 @@ impl Builder {
             self.computed.push((index, is_there));
         }
         if is_there {
-            file_block(ctx, id, output, *optional)
+            file_block(ctx, id, output, *optional, &mut self.lacking)
         } else {
             Ok(None)
         }
@@ -243,11 +250,13 @@ fn joined(blocks: &[String]) -> String {
     text
 }
 
+/// The block of a file. One that may be missing and cannot be read is left out.
 fn file_block(
     ctx: &RunContext<'_>,
     id: &str,
     path: &Word,
     optional: bool,
+    lacking: &mut Vec<String>,
 ) -> Built<Option<String>> {
     let root = &ctx.workspace.root;
     let path = root.join(ctx.place(path));
@@ -261,8 +270,7 @@ fn file_block(
             if !optional {
                 return Err(unavailable(id, &format!("cannot read {why}")));
             }
-            let text = format!("context source {id} lacks {why}");
-            ctx.log.line(Level::Warn, &text);
+            lack(lacking, format!("context source {id} lacks {why}"));
             Ok(None)
         }
         Ok(Some(bytes)) => {
@@ -274,13 +282,21 @@ fn file_block(
         Err(e) => {
             let path = path.display();
             let why = format!("cannot read {path}: {}", reason(&e));
+            if optional {
+                lack(lacking, format!("context source {id} is skipped: {why}"));
+                return Ok(None);
+            }
             Err(unavailable(id, &why))
         }
     }
 }
 
 /// The block of the files that are searched for upwards.
-fn upward_block(ctx: &RunContext<'_>, source: &Source) -> Built<Option<String>> {
+fn upward_block(
+    ctx: &RunContext<'_>,
+    source: &Source,
+    lacking: &mut Vec<String>,
+) -> Built<Option<String>> {
     let Source::Upward {
         id,
         name,
@@ -293,8 +309,7 @@ fn upward_block(ctx: &RunContext<'_>, source: &Source) -> Built<Option<String>> 
     let root = &ctx.workspace.root;
     let found = read_upward(root, name, *max_bytes).at("read", &root.join(name))?;
     for left_out in &found.left_out {
-        let text = format!("context source {id} lacks {left_out}");
-        ctx.log.line(Level::Warn, &text);
+        lack(lacking, format!("context source {id} lacks {left_out}"));
     }
     if !found.text.is_empty() {
         let text = found.text;
@@ -308,6 +323,12 @@ fn upward_block(ctx: &RunContext<'_>, source: &Source) -> Built<Option<String>> 
         None => format!("there is no {name} from {} up", root.display()),
     };
     Err(unavailable(id, &why))
+}
+
+fn lack(lacking: &mut Vec<String>, text: String) {
+    if !lacking.contains(&text) {
+        lacking.push(text);
+    }
 }
 
 fn unavailable(id: &str, why: &str) -> Unbuilt {

@@ -4,7 +4,7 @@
 //! Unaware of requests. The repository's author may be an attacker: nothing outside of the repository is read,
 //! reading never blocks on a pipe, and no more bytes are read than needed.
 
-use crate::unix::files;
+use crate::unix::{files, writers};
 use rustix::io::Errno;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -22,7 +22,8 @@ pub(super) struct UpwardFiles {
 /// Reads the files of a name, at most `max` bytes of them all. The nearest come first when there is not
 /// room for all of them.
 pub(super) fn read_upward(workspace: &Path, name: &str, max: u64) -> io::Result<UpwardFiles> {
-    let root = repository_root(workspace);
+    let trusted = writers::trusted_users([workspace]);
+    let root = repository_root(workspace, &trusted);
     let mut found = UpwardFiles::default();
     let mut parts: Vec<String> = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
@@ -30,7 +31,8 @@ pub(super) fn read_upward(workspace: &Path, name: &str, max: u64) -> io::Result<
     let mut shown = name.to_owned();
     for dir in workspace.ancestors() {
         let is_root = dir == root;
-        match read_one(&dir.join(name), &root, room, &mut seen) {
+        let above = (dir != workspace).then_some(&*trusted);
+        match read_one(&dir.join(name), &root, above, room, &mut seen) {
             Ok(Some((text, len))) => {
                 room = room.saturating_sub(len);
                 parts.push(format!("From {shown}:\n\n{text}"));
@@ -59,24 +61,27 @@ pub(super) fn read_upward(workspace: &Path, name: &str, max: u64) -> io::Result<
 }
 
 /// The directory with the `.git` that the workspace belongs to, else the workspace. A `.git` above it must
-/// have the same owner: anybody can make one in `/tmp`.
-fn repository_root(workspace: &Path) -> PathBuf {
-    let owner = |path: &Path| path.symlink_metadata().map(|meta| meta.uid()).ok();
+/// belong to a trusted user: anybody can make one in `/tmp`.
+fn repository_root(workspace: &Path, trusted: &[u32]) -> PathBuf {
+    let is_trusted = |path: &Path| {
+        let meta = path.symlink_metadata();
+        meta.is_ok_and(|meta| trusted.contains(&meta.uid()))
+    };
     let with_git = workspace
         .ancestors()
         .find(|dir| dir.join(".git").symlink_metadata().is_ok());
     match with_git {
-        Some(dir) if dir == workspace || owner(&dir.join(".git")) == owner(workspace) => {
-            dir.to_owned()
-        }
+        Some(dir) if dir == workspace || is_trusted(&dir.join(".git")) => dir.to_owned(),
         _ => workspace.to_owned(),
     }
 }
 
-/// The text of one file, and how many bytes it counts for; none if it is not there or was read before.
+/// The text of one file, and how many bytes it counts for; none if it is not there or was read before. Above the
+/// workspace only what the trusted users alone can write counts.
 fn read_one(
     path: &Path,
     root: &Path,
+    above: Option<&[u32]>,
     room: u64,
     seen: &mut Vec<PathBuf>,
 ) -> io::Result<Option<(String, u64)>> {
@@ -95,6 +100,12 @@ fn read_one(
     }
     if seen.contains(&real) {
         return Ok(None);
+    }
+    let dirs = path.parent().into_iter().chain(real.parent());
+    if let Some(trusted) = above
+        && let Some(why) = writers::objection(dirs.chain([&*real]), trusted)?
+    {
+        return Err(io::Error::other(why));
     }
     let file = files::open_readable(&real)?;
     if room == 0 {

@@ -529,9 +529,9 @@ fn small_files_that_are_too_large_are_not_read() {
 
     let world = run();
     blow_up(&world.path("ws/RULES.md"));
-    more(&world)
-        .end()
-        .says("RULES.md: it is larger than 64 MiB");
+    world.model_says([text("done")]);
+    let said = "RULES.md: it is larger than 64 MiB";
+    more(&world).exits(0).says(said);
 
     let world = run();
     blow_up(&world.latest().path("executed.json"));

@@ -341,6 +341,36 @@ fn nothing_leads_out_of_a_directory_of_shared_tools() {
 }
 
 #[test]
+fn shared_tools_that_others_can_write_do_not_count() {
+    for place in ["one", "one/git", "one/git/x.yaml"] {
+        let world = agent("'@git/x.yaml'", "");
+        world.write("one/git/x.yaml", tools("x"));
+        let mode = |mode| {
+            let at = world.path(place);
+            fs::set_permissions(at, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        };
+        let check = || {
+            world
+                .delta(["check", "agent"])
+                .env("DELTA_TOOLS", world.path("one"))
+        };
+        check().exits(0);
+        mode(0o777);
+        check().exits(78).says("can be written by everybody");
+        if place == "one" {
+            // The next directory is used.
+            world.write("two/git/x.yaml", tools("x"));
+            let list = std::env::join_paths([world.path("one"), world.path("two")]).unwrap();
+            let next = world
+                .delta(["check", "agent"])
+                .env("DELTA_TOOLS", list)
+                .exits(0);
+            next.says("one: is ignored: ");
+        }
+    }
+}
+
+#[test]
 fn neither_the_workspace_nor_the_agent_chooses_the_shared_tools() {
     let world = agent("'@git/x.yaml'", "");
     world.write("evil/git/x.yaml", tools("x"));

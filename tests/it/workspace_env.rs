@@ -680,6 +680,59 @@ fn a_dotenv_that_is_no_file_is_skipped_or_read_as_a_pipe() {
 }
 
 #[test]
+fn a_context_file_that_cannot_be_read_is_skipped_or_missing() {
+    for (optional, missing) in [(true, ", on_missing: skip"), (false, "")] {
+        let world = World::new();
+        let source = format!("  - {{type: file, id: rules, path: '${{CWD}}/RULES.md'{missing}}}\n");
+        world.write(
+            "agent/context.yaml",
+            format!("sources:\n{source}  - {{type: journal}}\n"),
+        );
+        fs::create_dir_all(world.path("ws/RULES.md")).unwrap();
+        world.model_says([text("done")]);
+        let run = world.run("go").end();
+        let said = "RULES.md: it is not a regular file";
+        if optional {
+            run.exits(0)
+                .says("context source rules is skipped: ")
+                .says(said);
+        } else {
+            world.server.may_stay_unasked();
+            run.exits(1).says(said);
+        }
+    }
+}
+
+#[test]
+fn a_file_above_the_workspace_counts_only_where_nobody_else_can_write() {
+    let world = World::new();
+    let source = "  - {type: file, id: guide, path: AGENTS.md, search: up}\n";
+    world.write(
+        "agent/context.yaml",
+        format!("sources:\n{source}  - {{type: journal}}\n"),
+    );
+    fs::create_dir(world.path(".git")).unwrap();
+    for dir in ["", "a/", "a/b/", "a/b/ws/"] {
+        world.write(&format!("{dir}AGENTS.md"), format!("Rule of /{dir}.\n"));
+    }
+    for dir in ["a/b", "a/b/ws"] {
+        set_mode(&world, dir, 0o755);
+    }
+    set_mode(&world, "a", 0o1777);
+    // The workspace itself is not judged, nor is a directory for the files of others.
+    set_mode(&world, "a/b/ws", 0o777);
+    world.model_says([text("done")]);
+    let start = world.delta(["run", "-a", "agent", "-w", "a/b/ws", "-m", "go"]);
+    let run = start.exits(0);
+    let sent = world.server.last().json()["messages"].to_string();
+    for (dir, counts) in [("", true), ("a/", false), ("a/b/", true), ("a/b/ws/", true)] {
+        assert_eq!(sent.contains(&format!("Rule of /{dir}.")), counts, "{dir}");
+    }
+    run.says("context source guide lacks ../../AGENTS.md: ")
+        .says("a can be written by everybody");
+}
+
+#[test]
 fn the_note_at_the_end_of_a_run_names_dotenv() {
     let world = World::with_tools("- {name: write, shell: 'echo A=1 > .env'}");
     let wrapped = world.top("wrapper: [env]");

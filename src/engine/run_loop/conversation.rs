@@ -492,6 +492,9 @@ impl<'a> Conversation<'a> {
         let built = self
             .builder
             .request(self.ctx, messages, iteration, recorded, buffer);
+        for text in self.builder.lacking() {
+            log.warn(text);
+        }
         built.map_err(|unbuilt| match unbuilt {
             Unbuilt::Unavailable(why) => {
                 let ending = log.must_end();
