@@ -12,8 +12,9 @@ use crate::record::attachments::{
 };
 use crate::text::amounts::grouped;
 use crate::text::digest::sha256;
+use crate::unix::trees::remove_all;
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -83,8 +84,8 @@ fn too_large(facts: Facts) -> String {
     format!("more than {} bytes; {command}", grouped(LARGEST))
 }
 
-/// Takes what is in the directory of an execution, beside `before` attachments that there are already. What becomes an
-/// attachment is removed from there.
+/// Takes what is in the directory of an execution, beside `before` attachments that there are already. Nothing stays there but
+/// hidden files: what a program has nested there would burden whatever copies the run.
 ///
 /// # Errors
 /// Disk errors of the run.
@@ -113,7 +114,6 @@ pub(crate) fn collect(execution: &Path, before: usize, store: Store<'_>) -> Resu
         match judged {
             Ok((attachment, bytes)) => {
                 blobs::store(store.run, &bytes, store.syncs)?;
-                may_fail(unlinkat(&dir, name, AtFlags::empty()));
                 collected.lines.push(attachment.line());
                 collected.attachments.push(attachment);
             }
@@ -126,6 +126,12 @@ pub(crate) fn collect(execution: &Path, before: usize, store: Store<'_>) -> Resu
             grouped(more)
         );
         collected.lines.push(line);
+    }
+    for entry in std::fs::read_dir(&path).into_iter().flatten().flatten() {
+        let is_hidden = entry.file_name().as_bytes().starts_with(b".");
+        if !is_hidden || !entry.file_type().is_ok_and(|it| it.is_file()) {
+            may_fail(remove_all(&entry.path()));
+        }
     }
     Ok(collected)
 }

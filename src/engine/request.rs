@@ -471,10 +471,13 @@ fn generate(
         Ended::Exited(0) => {
             let text = files::read_regular(&printed).at("read", &printed)?;
             if !text.is_empty() && version(&output) == before {
-                if let Some(parent) = output.parent() {
-                    files::make_dirs(parent)?;
+                match write_output(&ctx.workspace.root, &output, &text) {
+                    Err(error) if !error.is_passing => {
+                        files::remove(&printed)?;
+                        return Err(Unbuilt::Unavailable(error.message));
+                    }
+                    written => written?,
                 }
-                files::replace(&output, &text)?;
             }
             if output.exists() {
                 Ok(())
@@ -491,6 +494,17 @@ fn generate(
     };
     files::remove(&printed)?;
     result.map_err(Unbuilt::Unavailable)
+}
+
+/// Writes what a generator printed. Tools may have made links on the way to a file in the workspace.
+fn write_output(root: &Path, output: &Path, text: &[u8]) -> crate::error::Result<()> {
+    if let Ok(below) = output.strip_prefix(root) {
+        return files::replace_below(root, below, text);
+    }
+    if let Some(parent) = output.parent() {
+        files::make_dirs(parent)?;
+    }
+    files::replace(output, text)
 }
 
 /// Changes whenever a file is written or replaced.

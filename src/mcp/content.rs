@@ -1,7 +1,7 @@
 //! The result of a call, as it goes to stdout.
 
 use super::servers::Secrets;
-use crate::error::{At, Error, Result};
+use crate::error::{Error, Result};
 use crate::record::attachments::LARGEST;
 use crate::record::attachments::head::recognize;
 use crate::text::ids::hex;
@@ -160,7 +160,7 @@ impl BlobFiles {
             .take_while(char::is_ascii_alphanumeric)
             .collect();
         let path = dir.join(format!("{}.{extension}", self.count));
-        std::fs::write(&path, &bytes).at("write", &path)?;
+        files::write(&path, &bytes)?;
         Ok(format!(
             "[{mime}, {} bytes: {}]",
             with_commas(bytes.len()),

@@ -5,7 +5,7 @@ use crate::record::workspace::Workspace;
 use crate::text::ids::hex;
 use crate::unix::files;
 use crate::unix::terminal::{Screen, Tone};
-use crate::unix::trees;
+use crate::unix::trees::{self, LeftOut};
 use std::path::{Path, PathBuf};
 
 /// Where a run is repeated.
@@ -30,7 +30,7 @@ impl ReplayDir {
             None => temporary()?,
         };
         if let Some(from) = from {
-            copy_files(from, &dir, screen)?;
+            copy_files(from, &dir, screen)?.keep();
         } else {
             refuse_unless_empty(&dir)?;
             files::make_dirs(&dir)?;
@@ -79,9 +79,58 @@ pub(crate) fn refuse_unless_empty(dir: &Path) -> Result<()> {
     }
 }
 
+/// A directory that is being filled: what is in it is removed again unless it is kept.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    dir: PathBuf,
+    /// The first of the directories that had to be made; none: it was there, and empty.
+    made: Option<PathBuf>,
+    is_kept: bool,
+}
+
+impl Unfinished {
+    /// Before anything is made in the directory.
+    ///
+    /// # Errors
+    /// It is not empty.
+    fn begin(dir: &Path) -> Result<Self> {
+        refuse_unless_empty(dir)?;
+        let dir = files::absolute(dir)?;
+        let above = dir.ancestors();
+        let made = above.take_while(|it| it.symlink_metadata().is_err()).last();
+        Ok(Self {
+            made: made.map(Path::to_owned),
+            dir,
+            is_kept: false,
+        })
+    }
+
+    pub(crate) fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        let made = match &self.made {
+            _ if self.is_kept => return,
+            Some(made) => vec![made.clone()],
+            None => std::fs::read_dir(&self.dir)
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.path())
+                .collect(),
+        };
+        for path in made {
+            may_fail(trees::remove_all(&path));
+        }
+    }
+}
+
 /// Copies the files of a workspace, without its control plane, to a new or empty directory.
-pub(crate) fn copy_files(from: &Path, to: &Path, screen: Screen) -> Result<()> {
-    refuse_unless_empty(to)?;
+pub(crate) fn copy_files(from: &Path, to: &Path, screen: Screen) -> Result<Unfinished> {
+    let unfinished = Unfinished::begin(to)?;
     let source = from.canonicalize().at("copy", from)?;
     let target = files::absolute(to)?;
     let mut above = target.as_path();
@@ -94,11 +143,9 @@ pub(crate) fn copy_files(from: &Path, to: &Path, screen: Screen) -> Result<()> {
             "--to {to} is inside {from}, which would be copied into itself"
         )));
     }
-    for path in trees::copy_tree(&source, &target, &[".delta"])? {
+    for LeftOut { path, why } in trees::copy_tree(&source, &target, &[".delta"])? {
         let path = path.display();
-        screen.warn(&format!(
-            "warning: {path} is not a regular file and has not been copied"
-        ));
+        screen.warn(&format!("warning: {path} is {why} and has not been copied"));
     }
-    Ok(())
+    Ok(unfinished)
 }

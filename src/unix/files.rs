@@ -195,6 +195,15 @@ fn replace_through(
     suffix: &str,
     sync: impl Fn(&File) -> io::Result<()>,
 ) -> Result<()> {
+    swap_in(path, bytes, suffix, sync).at("write", path)
+}
+
+fn swap_in(
+    path: &Path,
+    bytes: &[u8],
+    suffix: &str,
+    sync: impl Fn(&File) -> io::Result<()>,
+) -> io::Result<()> {
     let temporary = path_beside(path, suffix);
     let created = || {
         OpenOptions::new()
@@ -218,7 +227,7 @@ fn replace_through(
         // The old content stays; the half-written file must not be mistaken for it.
         may_fail(fs::remove_file(&temporary));
     }
-    written.at("write", path)
+    written
 }
 
 /// Replaces a file that delta does not own in one step: it keeps its mode and, where that is allowed, its owner. A new
@@ -305,14 +314,54 @@ fn descend(
         return Err(leads_out());
     }
     let mut at = openat(CWD, dir, DIRECTORY, Mode::empty())?;
+    let mut way = dir.to_owned();
     for name in names {
+        way.push(name);
         at = enter(&at, Path::new(name)).map_err(|e| match e {
             // A link, or no directory.
-            Errno::LOOP | Errno::NOTDIR => no_directory(),
+            Errno::LOOP | Errno::NOTDIR if way == dir.join(names) => no_directory(),
+            Errno::LOOP | Errno::NOTDIR => {
+                io::Error::other(format!("{} is a link, or is no directory", way.display()))
+            }
             e => e.into(),
         })?;
     }
     Ok(at)
+}
+
+/// The path of a name in an open directory, wherever that directory has been moved to.
+fn path_in(dir: &OwnedFd, name: &OsStr) -> PathBuf {
+    Path::new("/proc/self/fd")
+        .join(dir.as_raw_fd().to_string())
+        .join(name)
+}
+
+/// Does something with the path of a file below a directory. The directories on the way are made; no link is followed
+/// there, and none that is made meanwhile.
+fn with_file_below<T>(
+    dir: &Path,
+    path: &Path,
+    act: impl FnOnce(&Path) -> io::Result<T>,
+) -> Result<T> {
+    let file = dir.join(path);
+    let name = path.file_name().ok_or_else(leads_out).at("use", &file)?;
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let opened = descend(dir, parent, make_and_enter(Mode::RWXU)).at("use", &dir.join(parent))?;
+    act(&path_in(&opened, name)).at("write", &file)
+}
+
+/// Replaces a file below a directory in one step. No link is followed on the way, which is made.
+pub(crate) fn replace_below(dir: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
+    with_file_below(dir, path, |path| {
+        swap_in(path, bytes, &own_suffix(), |_| Ok(()))
+    })
+}
+
+/// Removes a directory below another one with all that is in it. No link is followed.
+pub(crate) fn remove_dir_below(dir: &Path, path: &Path) -> io::Result<()> {
+    let name = path.file_name().ok_or_else(leads_out)?;
+    let parent = descend(dir, path.parent().unwrap_or(Path::new("")), enter)?;
+    fs::remove_dir_all(path_in(&parent, name))
 }
 
 /// Opens a regular file below a directory for reading. No link is followed on the way, nor in the end.
@@ -349,13 +398,26 @@ pub(crate) fn is_dir_below(dir: &Path, path: &Path) -> bool {
 /// Makes a directory below another one, and those on the way, with mode 0700, unless they are there. Returns its path,
 /// in which no name is a link's.
 pub(crate) fn make_dirs_below(dir: &Path, path: &Path) -> Result<PathBuf> {
-    let make = |at: &OwnedFd, name: &Path| match mkdirat(at, name, Mode::RWXU) {
+    make_dirs_in(dir, path, Mode::RWXU)
+}
+
+/// Makes directories as [`make_dirs_below`] does, with the usual mode.
+pub(crate) fn make_usual_dirs_below(dir: &Path, path: &Path) -> Result<PathBuf> {
+    make_dirs_in(dir, path, Mode::from_raw_mode(0o777))
+}
+
+fn make_dirs_in(dir: &Path, path: &Path, mode: Mode) -> Result<PathBuf> {
+    let made = dir.join(path);
+    descend(dir, path, make_and_enter(mode)).at("use", &made)?;
+    Ok(made)
+}
+
+/// Opens a directory in another one, made with this mode unless it is there.
+fn make_and_enter(mode: Mode) -> impl Fn(&OwnedFd, &Path) -> rustix::io::Result<OwnedFd> {
+    move |at, name| match mkdirat(at, name, mode) {
         Err(Errno::EXIST) | Ok(()) => enter(at, name),
         Err(e) => Err(e),
-    };
-    let made = dir.join(path);
-    descend(dir, path, make).at("use", &made)?;
-    Ok(made)
+    }
 }
 
 fn not_utf8() -> io::Error {
@@ -590,7 +652,8 @@ mod tests {
         std::os::unix::fs::symlink("sub/none", from.join("link")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(from.join("socket")).unwrap();
         let left_out = crate::unix::trees::copy_tree(&from, &to, &[".delta"]).unwrap();
-        assert_eq!(left_out, [from.join("socket")]);
+        assert_eq!(left_out.len(), 1);
+        assert_eq!(left_out[0].path, from.join("socket"));
         assert_eq!(names(&to).unwrap(), ["link", "sub"]);
         assert_eq!(names(&to.join("sub")).unwrap(), [".delta", "script"]);
         let mode = fs::metadata(to.join("sub/script"))

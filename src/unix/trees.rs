@@ -1,16 +1,39 @@
 //! Directories with all that is in them: removed and copied.
+//!
+//! Programs may change them meanwhile. Each name is opened in the directory that it was read from, and no link is
+//! followed.
 
 use super::files::make_dirs;
 use crate::error::{At, Result};
-use rustix::fs::{AtFlags, CWD, FileType, StatxAttributes, StatxFlags, statx};
-use std::fs;
-use std::io;
+use crate::text::ids::hex;
+use rustix::fd::OwnedFd;
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags, Timespec,
+    Timestamps, fchmod, fstat, futimens, mkdirat, openat, readlinkat, renameat, statat, statx,
+    symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+use std::ffi::{CStr, OsStr};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+/// Directories below one another that are copied.
+const MOST_NESTED: usize = 200;
+
+/// A directory of the descriptors that are open at once while a tree is removed.
+const OPEN_AT_ONCE: usize = 50;
+
+const DIRECTORY: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
 
 /// Removes what is at a path: a directory with all that is in it, anything else by itself.
 pub(crate) fn remove_all(path: &Path) -> Result<()> {
     let removed = match path.symlink_metadata() {
-        Ok(about) if about.is_dir() => fs::remove_dir_all(path),
+        Ok(about) if about.is_dir() => remove_dir(path),
         Ok(_) => fs::remove_file(path),
         Err(e) => Err(e),
     };
@@ -18,6 +41,51 @@ pub(crate) fn remove_all(path: &Path) -> Result<()> {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", path),
         _ => Ok(()),
     }
+}
+
+fn remove_dir(path: &Path) -> io::Result<()> {
+    let top = openat(CWD, path, DIRECTORY, Mode::empty())?;
+    while empty(&top, &top, 0)? {}
+    fs::remove_dir(path)
+}
+
+/// Removes what is in a directory. What is nested too deep is moved to the top, however deep it is. True: something was.
+fn empty(dir: &OwnedFd, top: &OwnedFd, depth: usize) -> rustix::io::Result<bool> {
+    let mut is_moved = false;
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if is_itself(name) {
+            continue;
+        }
+        let removed = match unlinkat(dir, name, AtFlags::empty()) {
+            Err(Errno::ISDIR | Errno::PERM) => match unlinkat(dir, name, AtFlags::REMOVEDIR) {
+                Err(Errno::NOTEMPTY | Errno::EXIST) if depth == OPEN_AT_ONCE => {
+                    is_moved = true;
+                    renameat(dir, name, top, format!(".{}", hex(16)))
+                }
+                Err(Errno::NOTEMPTY | Errno::EXIST) => {
+                    is_moved |= empty(
+                        &openat(dir, name, DIRECTORY, Mode::empty())?,
+                        top,
+                        depth + 1,
+                    )?;
+                    unlinkat(dir, name, AtFlags::REMOVEDIR)
+                }
+                removed => removed,
+            },
+            removed => removed,
+        };
+        match removed {
+            Err(Errno::NOENT) => {}
+            removed => removed?,
+        }
+    }
+    Ok(is_moved)
+}
+
+fn is_itself(name: &CStr) -> bool {
+    [c".", c".."].contains(&name)
 }
 
 /// Fails if something is mounted at or below a path, or a directory there cannot be read: [`remove_all`] would empty
@@ -28,7 +96,15 @@ pub(crate) fn check_removable(path: &Path) -> Result<()> {
     while let Some(path) = pending.pop() {
         let found = statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE);
         let about = match found.map_err(io::Error::from) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
+            // A path that is too long for the system is removed without one.
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename
+                ) =>
+            {
+                continue;
+            }
             found => found.at("read", &path)?,
         };
         let on = (about.stx_dev_major, about.stx_dev_minor);
@@ -46,33 +122,131 @@ pub(crate) fn check_removable(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies a directory with everything in it but the entries named in `without`, which is not looked
-/// for further down. The copy must not be there yet, or be empty. Permissions are kept, and symbolic
-/// links are copied as links. Returns what is neither a file nor a directory nor a link, and was left
-/// out.
-pub(crate) fn copy_tree(from: &Path, to: &Path, without: &[&str]) -> Result<Vec<PathBuf>> {
-    let mut left_out = Vec::new();
+/// What was not copied.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    pub path: PathBuf,
+    /// Follows "is".
+    pub why: &'static str,
+}
+
+/// Copies a directory with everything in it but the entries named in `without`, which is not looked for further down.
+/// The copy must not be there yet, or be empty. Permissions, times of modification and holes are kept, and symbolic links
+/// are copied as links. Returns what is neither a file nor a directory nor a link, or nested too deep, and was left out.
+pub(crate) fn copy_tree(from: &Path, to: &Path, without: &[&str]) -> Result<Vec<LeftOut>> {
     make_dirs(to)?;
-    for entry in fs::read_dir(from).at("read", from)? {
-        let entry = entry.at("read", from)?;
-        let (path, kind) = (entry.path(), entry.file_type().at("read", from)?);
-        let copy = to.join(entry.file_name());
-        if without.iter().any(|name| entry.file_name() == *name) {
-            continue;
+    let open = |path: &Path| openat(CWD, path, DIRECTORY & !OFlags::NOFOLLOW, Mode::empty());
+    let source = open(from).map_err(io::Error::from).at("read", from)?;
+    let target = open(to).map_err(io::Error::from).at("write", to)?;
+    let mut copying = Copying {
+        path: from.to_owned(),
+        depth: 0,
+        left_out: Vec::new(),
+    };
+    copying.directory(&source, &target, without)?;
+    Ok(copying.left_out)
+}
+
+/// A tree that is being copied.
+struct Copying {
+    /// Of the entry that is copied now.
+    path: PathBuf,
+    depth: usize,
+    left_out: Vec<LeftOut>,
+}
+
+impl Copying {
+    fn directory(&mut self, from: &OwnedFd, to: &OwnedFd, without: &[&str]) -> Result<()> {
+        let entries = Dir::read_from(from).map_err(io::Error::from);
+        for entry in entries.at("read", &self.path)? {
+            let entry = entry.map_err(io::Error::from).at("read", &self.path)?;
+            let name = entry.file_name();
+            let shown = OsStr::from_bytes(name.to_bytes());
+            if is_itself(name) || without.iter().any(|left| shown == *left) {
+                continue;
+            }
+            self.path.push(shown);
+            self.entry(from, to, name)?;
+            self.path.pop();
         }
-        if kind.is_dir() {
-            left_out.extend(copy_tree(&path, &copy, &[])?);
-        } else if kind.is_symlink() {
-            let target = fs::read_link(&path).at("read", &path)?;
-            std::os::unix::fs::symlink(target, &copy).at("create", &copy)?;
-        } else if kind.is_file() {
-            fs::copy(&path, &copy).at("copy", &path)?;
-        } else {
-            left_out.push(path);
-        }
+        // Last: a directory that cannot be written to could not be filled.
+        let kept = fstat(from).and_then(|about| keep_mode(to, &about));
+        kept.map_err(io::Error::from).at("write", &self.path)
     }
-    // Last: a directory that cannot be written to could not be filled.
-    let permissions = from.metadata().at("read", from)?.permissions();
-    fs::set_permissions(to, permissions).at("write", to)?;
-    Ok(left_out)
+
+    fn entry(&mut self, from: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<()> {
+        let about = statat(from, name, AtFlags::SYMLINK_NOFOLLOW);
+        let about = about.map_err(io::Error::from).at("read", &self.path)?;
+        match FileType::from_raw_mode(about.st_mode) {
+            FileType::Directory if self.depth == MOST_NESTED => {
+                self.leave_out("nested deeper than 200 directories");
+                return Ok(());
+            }
+            FileType::Directory => {
+                let below = openat(from, name, DIRECTORY, Mode::empty());
+                let below = below.map_err(io::Error::from).at("read", &self.path)?;
+                let made = mkdirat(to, name, Mode::RWXU)
+                    .and_then(|()| openat(to, name, DIRECTORY, Mode::empty()));
+                let made = made.map_err(io::Error::from).at("copy", &self.path)?;
+                self.depth += 1;
+                self.directory(&below, &made, &[])?;
+                self.depth -= 1;
+                return Ok(());
+            }
+            FileType::Symlink => readlinkat(from, name, Vec::new())
+                .and_then(|target| symlinkat(target, to, name))
+                .map_err(io::Error::from),
+            FileType::RegularFile => copy_file(from, to, name),
+            _ => {
+                self.leave_out("not a regular file");
+                return Ok(());
+            }
+        }
+        .at("copy", &self.path)
+    }
+
+    fn leave_out(&mut self, why: &'static str) {
+        let path = self.path.clone();
+        self.left_out.push(LeftOut { path, why });
+    }
+}
+
+fn copy_file(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let mut source = File::from(openat(from, name, flags, Mode::empty())?);
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mut copy = File::from(openat(to, name, flags, Mode::RUSR | Mode::WUSR)?);
+    let about = fstat(&source)?;
+    let len = about.st_size.cast_unsigned();
+    let mut at = 0;
+    // The parts between holes; a file system that does not know holes has one.
+    while at < len {
+        let start = match rustix::fs::seek(&source, rustix::fs::SeekFrom::Data(at)) {
+            Err(Errno::NXIO) => break,
+            found => found.unwrap_or(at),
+        };
+        let end = rustix::fs::seek(&source, rustix::fs::SeekFrom::Hole(start)).unwrap_or(len);
+        source.seek(SeekFrom::Start(start))?;
+        copy.seek(SeekFrom::Start(start))?;
+        if io::copy(&mut (&source).take(end.min(len) - start), &mut copy)? == 0 {
+            break;
+        }
+        at = end;
+    }
+    copy.set_len(len)?;
+    Ok(keep_mode(&copy, &about)?)
+}
+
+/// Gives a copy the permissions and the time of modification of its original.
+fn keep_mode(copy: impl rustix::fd::AsFd, about: &Stat) -> rustix::io::Result<()> {
+    let modified = Timespec {
+        tv_sec: about.st_mtime,
+        tv_nsec: about.st_mtime_nsec as _,
+    };
+    let times = Timestamps {
+        last_access: modified,
+        last_modification: modified,
+    };
+    futimens(&copy, &times)?;
+    fchmod(copy, Mode::from_raw_mode(about.st_mode))
 }

@@ -155,6 +155,7 @@ mod less_to_look_up;
 mod limits;
 mod limits_kept;
 mod line_editor;
+mod links_in_the_way;
 mod locks;
 mod look;
 mod manual;

@@ -16,7 +16,7 @@ use crate::runs::allowed_hosts::open_hosts;
 use crate::runs::find::{NEWEST, find_run};
 use crate::runs::inspect::RecordedSettings;
 use crate::runs::launch::Launch;
-use crate::runs::open::Inherited;
+use crate::runs::open::{Inherited, OpenRun};
 use crate::runs::origin::require_own_run;
 use crate::runs::overrides::load_recorded;
 use crate::runs::preflight;
@@ -72,11 +72,12 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     preflight::check_schema(&agent, &signals)?;
     let mut environment = preflight::read_environment(&agent, Some(&here), screen)?;
     open_hosts(&agent, &mut environment, &common.doors, screen)?;
+    let mut unfinished = None;
     let workspace = match &fork.to {
         Some(to) => {
             refuse_unless_empty(to)?;
             Workspace::at(to)?.check_writable()?;
-            copy_files(&here.root, to, screen)?;
+            unfinished = Some(copy_files(&here.root, to, screen)?);
             let workspace = Workspace::at(to)?;
             environment = preflight::read_environment(&agent, Some(&workspace), screen)?;
             environment.allow_hosts(&common.doors);
@@ -97,7 +98,11 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
         whole: &whole,
         beginning: &beginning,
     };
-    begin(&launch, &from, fork, message)
+    let open = begin(&launch, &from, fork, message)?;
+    if let Some(copy) = unfinished {
+        copy.keep();
+    }
+    launch.run_engine(open, None, None)
 }
 
 /// The run that a new one is made from.
@@ -131,13 +136,13 @@ fn read<'j>(journal: &'j [u8], recording: &Recording) -> Result<Run<'j>> {
         .map_err(|error| unreadable(&error, &recording.run.journal()))
 }
 
-/// Creates the run and lets it go on.
+/// Creates the run.
 fn begin(
     launch: &Launch<'_>,
     from: &Parent<'_>,
     fork: &ForkArgs,
     message: Option<GivenMessage>,
-) -> Result<RunResult> {
+) -> Result<OpenRun> {
     let beginning = from.beginning;
     let shared = state::read(beginning.journal, Reading::default())
         .map_err(|error| unreadable(&error, &from.run.journal()))?;
@@ -170,20 +175,18 @@ fn begin(
         iteration: beginning.iterations,
     });
     launch.workspace.create()?;
-    let lock = launch.workspace.lock(&launch.signals, None)?;
+    let _lock = launch.workspace.lock(&launch.signals, None)?;
     let inherited = Inherited {
         beginning,
         state: &shared,
         run: &from.run.path,
     };
-    let open = launch
+    launch
         .start()
         .begin(&id, metadata, Some(inherited), |journal| {
             let place = (launch.workspace, &*launch.workspace.unborn_dir());
             said.map_or(Ok(()), |said| {
                 said.record(place, journal, beginning.iterations)
             })
-        })?;
-    drop(lock);
-    launch.run_engine(open, None, None)
+        })
 }

@@ -303,11 +303,13 @@ fn temporary(wanted: &SandboxArgs) -> Result<Option<PathBuf>> {
     if now.is_some_and(|now| writable.any(|path| now.starts_with(path))) {
         return Ok(None);
     }
-    let dir = first.canonicalize().at("resolve", first)?.join(TEMPORARY);
+    let first = first.canonicalize().at("resolve", first)?;
+    let dir = first.join(TEMPORARY);
     if !dir.is_dir() {
         // Another tool may be making it at this moment.
-        files::make_dirs(&dir)?;
-        may_fail(files::replace_shared(&dir.join(".gitignore"), b"*\n"));
+        let ignore = Path::new(TEMPORARY).join(".gitignore");
+        files::make_dirs_below(&first, TEMPORARY.as_ref())?;
+        may_fail(files::replace_below(&first, &ignore, b"*\n"));
     }
     Ok(Some(dir))
 }

@@ -171,7 +171,7 @@ pub(crate) fn record_basis(journal: &mut Journal, basis: &RunBasis, flow: &Flow)
         RunInput::One(input) => {
             let run = journal.path().parent().unwrap_or(Path::new("."));
             let name = events::input_name(1);
-            files::make_dirs(run.join(&name).parent().unwrap_or(run))?;
+            files::make_dirs_below(run, Path::new(&name).parent().unwrap_or(Path::new("")))?;
             Some(events::keep_text(run, &name, input)?)
         }
         RunInput::Lines(_) | RunInput::Stream(_) => None,

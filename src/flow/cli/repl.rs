@@ -56,7 +56,7 @@ pub(crate) fn talk_to_flow(wanted: &ReplArgs) -> Result<Exit> {
     require_own(&workspace, false)?;
     workspace.create()?;
     require_own(&workspace, false)?;
-    files::make_dirs(&workspace.control.join(DIR))?;
+    files::make_dirs_below(&workspace.control, DIR.as_ref())?;
     let signals = install_signals()?;
     let profile = match &wanted.profile {
         Some(id) => find_profile(&flow, id)?.clone(),

@@ -37,7 +37,6 @@ use crate::unix::terminal::{Screen, print, print_value};
 use crate::unix::trees;
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::rc::Rc;
@@ -137,9 +136,8 @@ impl Replayer<'_> {
         let place = self.copy_workspace()?;
         let (root, id) = (&place.workspace.root, self.run.id.as_str());
         // The runs that agents left there are not those of the copy.
-        may_fail(fs::remove_dir_all(
-            task_path(root, id, Some(&step.task)).join(".delta"),
-        ));
+        let below = task_path(Path::new(""), id, Some(&step.task)).join(".delta");
+        may_fail(files::remove_dir_below(root, &below));
         let ends = Rc::new(ends);
         let only = Some((step.clone(), context));
         let Some((repeated, open)) = self.repeat(&place.workspace, Rc::clone(&ends), only)? else {
@@ -160,13 +158,9 @@ impl Replayer<'_> {
     fn repeat_run(&self) -> Result<Exit> {
         let ends = Rc::new(RecordedEnds::read(self.run, None)?);
         let place = self.copy_workspace()?;
-        let tasks = place
-            .workspace
-            .root
-            .join("tasks")
-            .join(self.run.id.as_str());
+        let tasks = Path::new("tasks").join(self.run.id.as_str());
         // Each task begins in a directory of its own, which is empty.
-        may_fail(fs::remove_dir_all(tasks));
+        may_fail(files::remove_dir_below(&place.workspace.root, &tasks));
         let Some((repeated, _)) = self.repeat(&place.workspace, Rc::clone(&ends), None)? else {
             return Ok(self.ended_by_signal());
         };

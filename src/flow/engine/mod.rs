@@ -39,7 +39,7 @@ use super::record::replay::Roots;
 use super::record::tally::{FinishedRoot, Keeping, Tally};
 use super::record::{self, StepId, edge_told};
 use super::view::progress_table::ProgressTable;
-use crate::error::{At, Exit, Result, may_fail};
+use crate::error::{Exit, Result, may_fail};
 use crate::record::due::{Registration, not_registered};
 use crate::record::engine_log::Level;
 use crate::record::event::EventKind;
@@ -47,6 +47,7 @@ use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::{Screen, print_json};
 use answered::AnsweredSteps;
@@ -140,11 +141,11 @@ impl<'e> RunPlace<'e> {
 
     /// The directory in which a task works, made if it is missing.
     fn task_dir(&self, step: &StepRef) -> Result<PathBuf> {
-        let dir = self.task_path(step);
-        if dir != self.workspace.root {
-            std::fs::create_dir_all(&dir).at("create", &dir)?;
+        let (dir, root) = (self.task_path(step), &self.workspace.root);
+        match dir.strip_prefix(root) {
+            Ok(below) if dir != *root => files::make_usual_dirs_below(root, below),
+            _ => Ok(dir),
         }
-        Ok(dir)
     }
 
     /// A single root works in the workspace; every other task has a directory of its own.

@@ -301,7 +301,12 @@ impl<'e> Runner<'e> {
         let attempts = self.record.trial(suite, name).starts;
         let goes_on = attempts > 0 && target::is_resumable(&self.suite(trial).suite.target);
         if !(goes_on && dir.is_dir()) {
-            workspace::make(&dir, case.template.as_deref(), attempts > 0)?;
+            workspace::make(
+                &self.place.workspace.root,
+                place.as_ref(),
+                case.template.as_deref(),
+                attempts > 0,
+            )?;
         }
         let seed = seed_of(suite, &case.id, planned.number);
         let io = self.make_records(trial, "")?;

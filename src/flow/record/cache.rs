@@ -72,7 +72,9 @@ pub(crate) fn read_entry(workspace: &Workspace, name: &str) -> Option<Payload> {
 
 /// Keeps an output. Any number of runs may do so at once.
 pub(crate) fn write_entry(workspace: &Workspace, name: &str, output: &str) -> Result<()> {
-    let path = entry_path(workspace, name);
-    files::make_dirs(path.parent().unwrap_or(Path::new(".")))?;
-    files::replace_shared(&path, output.as_bytes())
+    files::replace_below(
+        &workspace.control,
+        &Path::new(DIR).join(name),
+        output.as_bytes(),
+    )
 }

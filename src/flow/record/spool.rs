@@ -28,8 +28,7 @@ pub(crate) struct InputSpool {
 impl InputSpool {
     /// Opens that of a run, made if it is not there.
     pub(crate) fn open(run: &Path) -> Result<Self> {
-        let dir = run.join("io");
-        files::make_dirs(&dir)?;
+        let dir = files::make_dirs_below(run, "io".as_ref())?;
         let whole = dir.join(WHOLE);
         let is_whole = whole.symlink_metadata().is_ok();
         let file = match is_whole {

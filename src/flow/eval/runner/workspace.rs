@@ -2,23 +2,23 @@
 
 use crate::error::{At, Error, Result};
 use crate::unix::files;
-use crate::unix::trees;
+use crate::unix::trees::{self, LeftOut};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Makes a trial's workspace. `is_ours`: the trial was begun before, and what is left of it goes. Anything
-/// else that lies there is put aside: nothing proves that it was made for this trial. `dir` is `eval/SUITE/TRIAL`;
+/// else that lies there is put aside: nothing proves that it was made for this trial. `place` is `eval/SUITE/TRIAL`;
 /// the directories above it may not be links, because files elsewhere would be replaced.
-pub(super) fn make(dir: &Path, template: Option<&Path>, is_ours: bool) -> Result<()> {
-    let parent = dir.parent().unwrap_or(dir);
+pub(super) fn make(
+    root: &Path,
+    place: &Path,
+    template: Option<&Path>,
+    is_ours: bool,
+) -> Result<()> {
+    let dir = &root.join(place);
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
-    for above in parent.parent().into_iter().chain([parent]) {
-        if above.is_symlink() {
-            let message = format!("{} is a link; trials need a directory", above.display());
-            return Err(Error::config(message));
-        }
-    }
-    files::make_dirs(parent)?;
+    let above = place.parent().unwrap_or(Path::new(""));
+    let parent = &files::make_dirs_below(root, above)?;
     if dir.symlink_metadata().is_ok() {
         let aside = free_name(parent, &format!("{name}.old"));
         fs::rename(dir, &aside).at("rename", dir)?;
@@ -39,8 +39,8 @@ fn copy_template(template: &Path, to: &Path) -> Result<()> {
     let left_out = trees::copy_tree(template, to, &[".delta"])?;
     match left_out.first() {
         None => Ok(()),
-        Some(path) => Err(Error::config(format!(
-            "{} is neither a file nor a directory nor a link, and cannot be copied for a trial",
+        Some(LeftOut { path, why }) => Err(Error::config(format!(
+            "{} is {why}, and cannot be copied for a trial",
             path.display()
         ))),
     }
