@@ -4,10 +4,11 @@
 //! has a directory of its own, so that no output is ever read twice.
 
 use crate::config::agent::{Hook, HookEvent};
+use crate::config::environment::Secret;
 use crate::engine::attached;
 use crate::engine::observation::last_words;
 use crate::engine::run_context::RunContext;
-use crate::error::Result;
+use crate::error::{At, Result};
 use crate::model::response;
 use crate::record::engine_log::Level;
 use crate::record::execution::{self, ExecutionRecord, Stdin};
@@ -160,7 +161,12 @@ pub(crate) fn run_hook(
         Err(error) => (error.code(), Duration::ZERO),
     };
     execution::end_record(&meta, code, took, None)?;
-    let said = || last_words(&meta.join("stderr.log"), 0);
+    let secrets = ctx.environment.secrets();
+    let said = || {
+        let path = meta.join("stderr.log");
+        let file = files::open_regular(&path)?;
+        last_words(&file, &secrets).at("read", &path)
+    };
     let mut failure = match how.map(|outcome| outcome.how) {
         Ok(Ended::Exited(0)) => None,
         Ok(Ended::Exited(code)) => Some(format!("exit code {code}{}", said()?)),
@@ -174,7 +180,7 @@ pub(crate) fn run_hook(
     };
     let (mut payload, mut control) = (None, Control::default());
     if failure.is_none() {
-        match read_output(&dir.join("output"), hook.event) {
+        match read_output(&dir.join("output"), hook.event, &secrets) {
             Ok((new, said)) => (payload, control) = (new, said),
             Err(why) => failure = Some(why),
         }
@@ -192,10 +198,10 @@ pub(crate) fn run_hook(
 }
 
 /// The outcome of a hook in a recorded run, read from its directory.
-pub(crate) fn read_recorded(dir: &Path, event: HookEvent) -> Execution {
+pub(crate) fn read_recorded(dir: &Path, event: HookEvent, secrets: &[Secret]) -> Execution {
     let code = files::read_line(&dir.join("execution_meta/exit_code.txt"));
     let output = match code.as_deref() {
-        Some("0") => read_output(&dir.join("output"), event),
+        Some("0") => read_output(&dir.join("output"), event, secrets),
         Some(code) => Err(format!("exit code {code} in the recorded run")),
         None => Err(format!("no record of it in {}", dir.display())),
     };
@@ -268,13 +274,19 @@ fn context_json(ctx: &RunContext<'_>, event: &str, number: u64, iteration: u64) 
     out
 }
 
-/// A hook's output. A file that cannot be understood makes the hook a failure.
+/// A hook's output, without the secrets. A file that cannot be understood makes the hook a failure.
 fn read_output(
     dir: &Path,
     event: HookEvent,
+    secrets: &[Secret],
 ) -> std::result::Result<(Option<Vec<u8>>, Control), String> {
     let read = |name: &str| match files::read_regular(&dir.join(name)) {
-        Ok(bytes) => Ok(Some(bytes)),
+        Ok(mut bytes) => {
+            for secret in secrets {
+                secret.redact(&mut bytes);
+            }
+            Ok(Some(bytes))
+        }
         Err(e) if e.kind() == io::ErrorKind::NotFound && !dir.join(name).is_symlink() => Ok(None),
         Err(e) => Err(format!("output/{name}: {}", crate::error::reason(&e))),
     };

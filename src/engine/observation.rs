@@ -95,16 +95,19 @@ impl Ends {
     }
 }
 
-/// The end of a program's output, from `start` in a file on, as one line after a colon; empty if there is no
-/// output. Programs name the cause of a failure last.
-pub(crate) fn last_words(path: &Path, start: u64) -> Result<String> {
-    const LONGEST: u64 = 2000;
-    let file = File::open(path).at("read", path)?;
-    let end = file.metadata().at("read", path)?.len();
-    let from = start.max(end.saturating_sub(LONGEST));
-    let bytes = read_part(&file, from, LONGEST as usize).at("read", path)?;
+/// The end of a program's output as one line after a colon, without the secrets; empty if there is no output. Programs
+/// name the cause of a failure last.
+pub(crate) fn last_words(file: &File, secrets: &[Secret]) -> io::Result<String> {
+    const LONGEST: u64 = 8000;
+    let from = file.metadata()?.len().saturating_sub(LONGEST);
+    let mut bytes = read_part(file, from, LONGEST as usize)?;
+    for secret in secrets {
+        secret.redact(&mut bytes);
+    }
     let text = String::from_utf8_lossy(&bytes);
-    let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // The first word may be the rest of a secret.
+    let words = text.split_whitespace().skip(usize::from(from > 0));
+    let mut line = words.collect::<Vec<_>>().join(" ");
     let excess = line.chars().count().saturating_sub(500);
     if excess > 0 {
         line = format!("…{}", line.chars().skip(excess).collect::<String>());

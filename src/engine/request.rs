@@ -215,11 +215,16 @@ impl Builder {
         if *once && earlier.is_none() {
             self.computed.push((index, is_there));
         }
-        if is_there {
-            file_block(ctx, id, output, *optional, &mut self.lacking)
-        } else {
-            Ok(None)
+        if !is_there {
+            return Ok(None);
         }
+        let mut block = file_block(ctx, id, output, *optional, &mut self.lacking)?;
+        if let Some(text) = &mut block {
+            for secret in ctx.environment.secrets() {
+                secret.redact_text(text);
+            }
+        }
+        Ok(block)
     }
 }
 
@@ -438,10 +443,10 @@ fn generate(
     let argv = ctx.argv(command);
     let output = ctx.workspace.root.join(ctx.place(output));
     let printed = ctx.run.path.join("generator.out");
-    let log = ctx.run.log();
     files::remove(&printed)?;
-    let stderr = files::append(&log)?;
-    let said_before = stderr.metadata().at("read", &log)?.len();
+    // Without a name: keys in it are replaced before it is kept.
+    let stderr = files::create(&printed)?;
+    files::remove(&printed)?;
     let before = version(&output);
     let command = Command {
         argv: &argv,
@@ -450,7 +455,7 @@ fn generate(
         call_id: &RunContext::own_call_id(),
         stdin: None,
         stdout: files::create(&printed)?,
-        stderr,
+        stderr: stderr.try_clone().at("open", &printed)?,
         timeout: Some(timeout),
     };
     let program = &argv[0];
@@ -465,7 +470,8 @@ fn generate(
             return Err(Unbuilt::Unavailable(error.message(program)));
         }
     };
-    let said = last_words(&log, said_before)?;
+    ctx.log.take(&stderr).at("read", &printed)?;
+    let said = last_words(&stderr, &ctx.environment.secrets()).at("read", &printed)?;
     ctx.log.ended(&format!("generator of {id}"), &outcome);
     let result = match outcome.how {
         Ended::Exited(0) => {

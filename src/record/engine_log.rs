@@ -12,7 +12,7 @@ use crate::unix::files;
 use crate::unix::process::{Ended, Outcome};
 use std::cell::OnceCell;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 named_enum! {
@@ -66,7 +66,24 @@ impl Log {
         }
         let text = text.replace(disguises, " ");
         let line = format!("{} {} {text}\n", Timestamp::now(), level.name());
-        let mut bytes = line.into_bytes();
+        self.append(line.into_bytes());
+    }
+
+    /// Appends what a program wrote to its standard error: its end, if it is long.
+    pub(crate) fn take(&self, file: &File) -> io::Result<()> {
+        const LONGEST: u64 = 1 << 20;
+        let from = file.metadata()?.len().saturating_sub(LONGEST);
+        let mut said = files::read_part(file, from, LONGEST as usize)?;
+        if from > 0 {
+            // The first line may begin within a secret.
+            let end = said.iter().position(|byte| *byte == b'\n');
+            said.drain(..end.unwrap_or(said.len()));
+        }
+        self.append(said);
+        Ok(())
+    }
+
+    fn append(&self, mut bytes: Vec<u8>) {
         for secret in &self.secrets {
             secret.redact(&mut bytes);
         }

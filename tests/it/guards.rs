@@ -308,3 +308,55 @@ fn a_guard_that_a_signal_keeps_from_its_word_denies_nothing() {
     world.run("go").exits(0).prints("done\n");
     assert!(world.exists("ws/made"));
 }
+
+#[test]
+fn keys_in_what_hooks_and_generators_say_are_replaced() {
+    let key = "sk-very-secret-0";
+    let say = "$(cat ../key)";
+    let denied = guard(&format!(
+        "printf '{{\"action\":\"deny\",\"message\":\"no %s here\"}}' {say} > $OUT/control.json"
+    ));
+    let failed = guard(&format!(
+        "head -c 9000 /dev/zero | tr '\\0' y >&2; echo >&2; echo bad {say} >&2; exit 3"
+    ));
+    for (item, said) in [(denied, "no [redacted] here"), (failed, "bad [redacted]")] {
+        let world = guarded(&[item]);
+        let context = format!(
+            "sources:\n  - {{type: computed_file, id: c, output_path: c.md, generator: {{command: [sh, -c, 'echo it is {say}; echo oops {say} >&2']}}}}\n  \
+             - {{type: computed_file, id: d, output_path: d.md, on_missing: skip, generator: {{command: [sh, -c, 'echo why {say} >&2; exit 1']}}}}\n  - {{type: journal}}\n"
+        );
+        world.write("agent/context.yaml", context);
+        world.write("key", key);
+        world
+            .model_says([
+                call("call_1", "touch", &json!({"file": "made"})),
+                text("done"),
+            ])
+            .may_stay_unasked();
+        let ended = world
+            .run("go")
+            .env("DELTA_API_KEY", key)
+            .env("DELTA_LOG", "debug")
+            .end();
+        assert!(!ended.stderr.contains(key), "{}", ended.stderr);
+        let run = world.latest();
+        for name in ["journal.jsonl", "engine.log"] {
+            let text = std::fs::read_to_string(run.path(name)).unwrap();
+            assert!(!text.contains(key), "{name}: {text}");
+        }
+        let journal = std::fs::read_to_string(run.path("journal.jsonl")).unwrap();
+        assert!(journal.contains(said), "{journal}");
+        let log = std::fs::read_to_string(run.path("engine.log")).unwrap();
+        assert!(
+            log.contains("oops [redacted]") && log.contains("why [redacted]"),
+            "{log}"
+        );
+        for request in world.server.requests() {
+            let body = String::from_utf8_lossy(&request.body).into_owned();
+            assert!(
+                !body.contains(key) && body.contains("it is [redacted]"),
+                "{body}"
+            );
+        }
+    }
+}

@@ -120,7 +120,7 @@ fn run_each(
             });
         let execution = match recorded {
             Some(None) => continue,
-            Some(Some(dir)) => hooks::read_recorded(&dir, event),
+            Some(Some(dir)) => hooks::read_recorded(&dir, event, &engine.ctx.environment.secrets()),
             None => execute_hook(engine, hook, names, &given)?,
         };
         let may_stop = !matches!(event, HookEvent::OnError | HookEvent::OnRunEnd);
