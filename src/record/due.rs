@@ -4,7 +4,8 @@
 //! keeps it read-only, and a file that another user could have written counts for nothing.
 
 use crate::config::person;
-use crate::error::{Error, Result, reason};
+use crate::error::{Error, Exit, Result, may_fail, reason};
+use crate::record::metadata::Status;
 use crate::text::digest::sha256;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -13,6 +14,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The largest entry that is read.
 const LARGEST: u64 = 1 << 20;
@@ -33,6 +35,51 @@ pub(crate) struct DueEntry {
     pub registered_at: String,
     /// Words of the command line that resumes it.
     pub options: Vec<String>,
+    /// The number of starts since it was registered that have left it as it was.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub tries: u32,
+    /// A person must continue it first.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub held: bool,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+impl DueEntry {
+    /// The entry after a start that ended with this code, or by a signal, and has registered nothing: the next look is in
+    /// a minute, then after twice as long, up to an hour. What only a person can change holds it.
+    pub(crate) fn after(&self, code: Option<u8>) -> Self {
+        const FIRST: Duration = Duration::from_mins(1);
+        const LAST: Duration = Duration::from_hours(1);
+        let held = [Exit::Undecided, Exit::Config, Exit::Waiting, Exit::Usage];
+        let now = Timestamp::now();
+        let next = now.plus(LAST.min(FIRST * (1 << self.tries.min(6))));
+        let known = Timestamp::parse(&self.due_at);
+        Self {
+            due_at: known.map_or(next, |at| at.max(next)).to_string(),
+            registered_at: now.to_string(),
+            tries: self.tries.saturating_add(1),
+            held: held.iter().any(|exit| Some(exit.code()) == code),
+            ..self.clone()
+        }
+    }
+
+    /// Writes the entry in the place of another one.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+        let text = crate::text::json::text(self);
+        files::replace_durably(path, format!("{text}\n").as_bytes())
+    }
+
+    fn file_names(&self) -> [String; 2] {
+        let id = &self.run_id;
+        let digest = sha256(self.workspace.as_os_str().as_encoded_bytes());
+        [id.clone(), format!("{id}.{}", &digest[..16])]
+    }
 }
 
 /// A run that is to be in the registry while it waits.
@@ -65,7 +112,12 @@ impl Registration {
         }
         files::make_dirs(&dir).map_err(|error| error.message)?;
         check_private(&dir).map_err(|error| error.message)?;
-        let entry = DueEntry {
+        let written = self.entry(due_at).write(&self.path(&dir));
+        written.map_err(|error| error.message)
+    }
+
+    fn entry(&self, due_at: Timestamp) -> DueEntry {
+        DueEntry {
             run_id: self.run_id.clone(),
             workspace: self.workspace.clone(),
             agent: self.agent.clone(),
@@ -73,11 +125,42 @@ impl Registration {
             due_at: due_at.to_string(),
             registered_at: Timestamp::now().to_string(),
             options: self.options.clone(),
+            tries: 0,
+            held: false,
+        }
+    }
+
+    /// The file of the run's entry, and the entry, if there is one.
+    fn known(&self) -> Option<(PathBuf, DueEntry)> {
+        let path = self.path(&dir()?);
+        let entry = read(&path).ok()?;
+        let is_it = (&entry.workspace, &entry.agent) == (&self.workspace, &self.agent);
+        is_it.then_some((path, entry))
+    }
+
+    /// Notes that a person continues the run: from now on it may be started again, if this start does not end it.
+    pub(crate) fn note_start(&self) {
+        if let Some((path, entry)) = self.known().filter(|(_, entry)| entry.held) {
+            may_fail(entry.after(None).write(&path));
+        }
+    }
+
+    /// Notes the end of a start that waits for no time. A run that has ended leaves the registry.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn note_end(&self, status: Status, exit: Exit) -> Result<()> {
+        if matches!(status, Status::Completed | Status::Failed) {
+            return self.remove();
+        }
+        let Some((path, entry)) = self.known() else {
+            return Ok(());
         };
-        let text = serde_json::to_string(&entry).map_err(|e| e.to_string())?;
-        let path = dir.join(self.file_name(&dir));
-        let written = files::replace_durably(&path, format!("{text}\n").as_bytes());
-        written.map_err(|error| error.message)
+        let again = DueEntry {
+            options: self.options.clone(),
+            ..entry.after(Some(exit.code()))
+        };
+        again.write(&path)
     }
 
     /// Registers the run again after a start that was too early for it. The options stay those of the start that left
@@ -86,9 +169,8 @@ impl Registration {
     /// # Errors
     /// Why that cannot be done, for people.
     pub(crate) fn put_again(&self, due_at: Timestamp) -> std::result::Result<(), String> {
-        let known = dir().and_then(|dir| read(&dir.join(self.file_name(&dir))).ok());
-        let known = known.filter(|it| (&it.workspace, &it.agent) == (&self.workspace, &self.agent));
-        let options = known.map_or_else(|| self.options.clone(), |it| it.options);
+        let known = self.known();
+        let options = known.map_or_else(|| self.options.clone(), |(_, it)| it.options);
         let again = Self {
             options,
             ..self.clone()
@@ -101,23 +183,22 @@ impl Registration {
         let Some(dir) = dir() else {
             return Ok(());
         };
-        let path = dir.join(self.file_name(&dir));
+        let path = self.path(&dir);
         match path.symlink_metadata() {
             Ok(_) => files::remove(&path),
             Err(_) => Ok(()),
         }
     }
 
-    /// The run's name, unless a run of this name in another workspace had it when this one was registered first.
-    fn file_name(&self, dir: &Path) -> String {
-        let id = &self.run_id;
-        let digest = sha256(self.workspace.as_os_str().as_encoded_bytes());
-        let longer = format!("{id}.{}", &digest[..16]);
-        let is_other = || read(&dir.join(id)).is_ok_and(|it| it.workspace != self.workspace);
-        match dir.join(&longer).symlink_metadata().is_ok() || is_other() {
-            false => id.clone(),
-            true => longer,
+    /// Named like the run, unless a run of this name in another workspace had the name when this one was registered first.
+    fn path(&self, dir: &Path) -> PathBuf {
+        let names = self.entry(Timestamp::from_millis(0)).file_names();
+        let [short, longer] = names.map(|name| dir.join(name));
+        let is_other = || read(&short).is_ok_and(|it| it.workspace != self.workspace);
+        if longer.symlink_metadata().is_ok() || is_other() {
+            return longer;
         }
+        short
     }
 }
 
@@ -148,9 +229,13 @@ pub(crate) fn paths() -> Result<Vec<PathBuf>> {
 /// An entry.
 ///
 /// # Errors
-/// The file cannot be read, is not this user's alone, or is no entry.
+/// The file cannot be read, is not this user's alone, is no entry, or is named like another one.
 pub(crate) fn read(path: &Path) -> io::Result<DueEntry> {
-    read_from(files::open_unlinked(path)?)
+    let entry = read_from(files::open_unlinked(path)?)?;
+    if entry.file_names().iter().any(|name| path.ends_with(name)) {
+        return Ok(entry);
+    }
+    Err(io::Error::other("it is named like another run"))
 }
 
 /// The same from an open file.
@@ -161,7 +246,8 @@ pub(crate) fn read_from(file: File) -> io::Result<DueEntry> {
         return Err(io::Error::other("another user can have written it"));
     }
     let bytes = files::read_limited(file, LARGEST)?;
-    let entry: DueEntry = serde_json::from_slice(&bytes)?;
+    let entry: DueEntry = serde_json::from_slice(&bytes)
+        .map_err(|e| io::Error::other(format!("it is damaged: {e}")))?;
     let is_whole = entry.workspace.is_absolute() && entry.agent.is_absolute();
     match is_whole {
         true => Ok(entry),

@@ -245,6 +245,9 @@ impl Launch<'_> {
             }
         }
         let models = (model, Chain::new(name, others));
+        if let Some(registration) = &options.registration {
+            registration.note_start();
+        }
         let engine = Engine::new(&ctx, (journal, record), metadata, options, models)?;
         RunResult::of_engine(engine.run())
     }

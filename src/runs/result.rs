@@ -105,7 +105,7 @@ impl RunResult {
     }
 }
 
-/// Registers a run for the time of the runs that it waits for. One that waits for no time leaves the registry.
+/// Registers a run for the time of the runs that it waits for. One that has ended leaves the registry.
 fn note_wait(ended: &mut EndedRun) {
     if is_suspended(ended.metadata.stop_reason.as_deref()) {
         let due_at = due_below(&ended.run);
@@ -116,10 +116,13 @@ fn note_wait(ended: &mut EndedRun) {
             Screen::new(false, false).warn(&not_registered(&why));
         }
     }
+    let ending = &ended.ending;
+    let waits = ending.stop_reason == StopReason::Deferred.name()
+        || is_suspended(Some(&ending.stop_reason));
     if let Some(registration) = &ended.registration
-        && ended.metadata.due_at.is_none()
+        && !(waits && ended.metadata.due_at.is_some())
     {
-        may_fail(registration.remove());
+        may_fail(registration.note_end(ending.status, ending.exit));
     }
 }
 

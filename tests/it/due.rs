@@ -175,7 +175,7 @@ fn two_at_once_resume_nothing_twice() {
 #[test]
 fn an_entry_without_a_run_to_start_is_dropped() {
     type Change = fn(&World);
-    let cases: [(&str, Change); 7] = [
+    let cases: [(&str, Change); 6] = [
         ("it is gone", |world| {
             fs::remove_dir_all(world.latest().dir).unwrap();
         }),
@@ -208,9 +208,6 @@ fn an_entry_without_a_run_to_start_is_dropped() {
             fs::rename(world.path("ws"), world.path("moved")).unwrap();
             symlink("moved", world.path("ws")).unwrap();
         }),
-        ("its name is none", |world| {
-            change_entry(world, |entry| entry["run_id"] = json!("../../agent"));
-        }),
     ];
     for (why, change) in cases {
         let world = waiting(BUILD);
@@ -221,6 +218,141 @@ fn an_entry_without_a_run_to_start_is_dropped() {
         ended.exits(0).prints("").says("dropped run").says(why);
         assert!(!path.exists(), "{why}");
         assert!(why == "it has ended" || !world.exists("looks"), "{why}");
+    }
+}
+
+#[test]
+fn an_entry_that_is_damaged_or_has_another_name_is_reported_in_a_line_and_kept() {
+    let world = waiting(BUILD);
+    is_due(&world);
+    let path = entry(&world);
+    let good = fs::read(&path).unwrap();
+    let mut other: Value = serde_json::from_slice(&good).unwrap();
+    other["run_id"] = json!("another");
+    let cases = [
+        (Vec::new(), "it is damaged: EOF"),
+        (b"{\"run_id\": 1}".to_vec(), "it is damaged: "),
+        (
+            other.to_string().into_bytes(),
+            "it is named like another run",
+        ),
+    ];
+    for (bytes, why) in cases {
+        fs::write(&path, bytes).unwrap();
+        for words in [&["--all"][..], &["--run"], &[]] {
+            let ended = due(&world).args(words).exits(0).prints("").says(why);
+            assert_eq!(ended.stderr.lines().count(), 1);
+        }
+        assert!(path.exists() && !world.exists("looks"), "{why}");
+    }
+    fs::write(&path, good).unwrap();
+    due(&world).arg("--run").exits(0);
+    assert!(world.exists("looks"));
+}
+
+/// The seconds until the next look at a run.
+fn put_off(world: &World) -> i64 {
+    let due_at = read_entry(world)["due_at"].as_str().unwrap().to_owned();
+    let now = std::time::SystemTime::now();
+    let text = format!("date -d {due_at} +%s");
+    let date = std::process::Command::new("sh")
+        .args(["-c", &text])
+        .output();
+    let at: i64 = String::from_utf8(date.unwrap().stdout)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    at - now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64
+}
+
+fn read_entry(world: &World) -> Value {
+    serde_json::from_slice(&fs::read(entry(world)).unwrap()).unwrap()
+}
+
+/// A run whose call has ended, and whose model is then asked.
+fn goes_on(replies: impl IntoIterator<Item = Reply>) -> World {
+    let world = World::with_tools(BUILD).llm("max_retries: 0");
+    let first = call("call_1", "build", &json!({"branch": "main"}));
+    let replies = std::iter::once(first).chain(replies);
+    world.model_says(replies).may_stay_unasked();
+    world.write("said", "all green\n");
+    world.write("code", "75");
+    world.run("go").exits(75);
+    world.write("code", "0");
+    is_due(&world);
+    world
+}
+
+#[test]
+fn a_run_that_is_interrupted_stays_and_is_looked_at_after_longer_and_longer() {
+    let down = || Reply::error(503, "down");
+    let world = goes_on([down(), down(), down(), text("done")]);
+    for (tries, wait) in [(1, 60), (2, 120), (3, 240)] {
+        due(&world).arg("--run").exits(0).says("exit code 75");
+        assert_eq!(read_entry(&world)["tries"], tries);
+        let left = put_off(&world);
+        assert!((wait - 30..=wait).contains(&left), "{left} of {wait}");
+        due(&world).arg("--run").exits(0).prints("");
+        due(&world).arg("--all").exits(0).says("");
+        change_entry(&world, |entry| {
+            entry["due_at"] = json!("2026-01-02T03:04:05.678Z")
+        });
+    }
+    change_entry(&world, |entry| {
+        entry["tries"] = json!(40);
+    });
+    due(&world).arg("--run").exits(0).prints("done\n");
+    assert!(!entry(&world).exists());
+}
+
+#[test]
+fn a_run_that_a_person_must_continue_is_held_until_then() {
+    let refused = Reply::error(401, "bad key");
+    let world = goes_on([refused, Reply::error(503, "down"), text("done")]);
+    due(&world).arg("--run").exits(0).says("exit code 4");
+    assert_eq!(read_entry(&world)["held"], true);
+    change_entry(&world, |entry| {
+        entry["due_at"] = json!("2026-01-02T03:04:05.678Z")
+    });
+    due(&world).exits(0).prints("");
+    due(&world).arg("--run").exits(0).prints("");
+    let all = due(&world).arg("--all").exits(0).describe();
+    assert!(all.contains("held"), "{all}");
+    world.go_on().exits(75);
+    let read = read_entry(&world);
+    assert_eq!(read.get("held"), None, "{read}");
+    change_entry(&world, |entry| {
+        entry["due_at"] = json!("2026-01-02T03:04:05.678Z")
+    });
+    due(&world).arg("--run").exits(0).prints("done\n");
+    assert!(!entry(&world).exists());
+}
+
+#[test]
+fn a_start_that_dies_is_put_off_and_one_that_due_is_told_to_end_is_not() {
+    let tools = BUILD.replace("cat ../said;", "echo up > ../ready; read x < ../go;");
+    for dies in [true, false] {
+        let world = waiting(&tools);
+        let mut ready = world.fifo("ready");
+        let _go = world.fifo("go");
+        is_due(&world);
+        let before = read_entry(&world);
+        let running = due(&world).arg("--run").spawn();
+        ready.line();
+        if dies {
+            let metadata = world.latest().metadata();
+            let pid = metadata["pid"].as_u64().unwrap();
+            let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+            rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+            running.wait().exits(1);
+            assert_eq!(read_entry(&world)["tries"], 1);
+            assert!((30..=60).contains(&put_off(&world)));
+        } else {
+            running.signal(rustix::process::Signal::TERM);
+            running.wait().exits(143);
+            assert_eq!(read_entry(&world), before);
+        }
     }
 }
 

@@ -44,6 +44,7 @@ pub(crate) fn due_runs(wanted: &DueArgs) -> Result<Exit> {
     let mut found = read_all()?;
     if !wanted.all {
         found.retain(|found| found.due_at <= now || is_from_the_future(&found.entry, now));
+        found.retain(|found| !found.entry.held);
         found.retain(|found| !is_dropped(found));
     }
     match (wanted.run, wanted.format) {
@@ -159,9 +160,27 @@ fn is_absent(error: &io::Error) -> bool {
 /// A run that was started.
 struct Started {
     child: Child,
-    name: String,
+    path: PathBuf,
+    entry: DueEntry,
     /// Keeps other processes from starting it, too.
     _claim: File,
+}
+
+impl Started {
+    /// Puts the next look off after a start that has registered nothing. A signal to this command changes no entry.
+    fn note_end(&self, code: Option<i32>, is_stopped: bool) -> Result<()> {
+        let Ok(now) = due::read(&self.path) else {
+            return Ok(());
+        };
+        if is_stopped && (now.held || now.tries > self.entry.tries) {
+            return self.entry.write(&self.path);
+        }
+        if is_stopped || now != self.entry || code == Some(0) {
+            return Ok(());
+        }
+        let code = code.and_then(|code| u8::try_from(code).ok());
+        now.after(code).write(&self.path)
+    }
 }
 
 /// Starts runs, at most so many at once, and waits for them.
@@ -190,15 +209,18 @@ fn run_all(found: Vec<DueRun>, jobs: usize) -> Result<Exit> {
         }
         let ended = take_ended(&mut started)?;
         let is_idle = ended.is_empty();
-        for (name, status) in ended {
+        for (run, status) in ended {
             let code = status.code();
+            if let Err(error) = run.note_end(code, stop.is_some()) {
+                warn(&format!("warning: run {}: {error}", run.entry.run_id));
+            }
             let is_expected = matches!(code, Some(0 | 75 | 101 | 4));
             is_good &= is_expected;
             let how = code.map_or_else(|| status.to_string(), |code| format!("exit code {code}"));
             let tone = if is_expected { Tone::Good } else { Tone::Bad };
             let pieces = [
                 (Tone::Dim, "run "),
-                (Tone::Said, &*name),
+                (Tone::Said, &*run.entry.run_id),
                 (tone, &*format!("  {how}")),
             ];
             Screen::new(false, false).progress(&pieces);
@@ -223,7 +245,7 @@ fn await_change(signals: &Signals) -> Result<()> {
     waited.map(drop).at("wait for", "the runs".as_ref())
 }
 
-fn take_ended(started: &mut Vec<Started>) -> Result<Vec<(String, ExitStatus)>> {
+fn take_ended(started: &mut Vec<Started>) -> Result<Vec<(Started, ExitStatus)>> {
     let mut ended = Vec::new();
     let mut at = 0;
     while at < started.len() {
@@ -232,7 +254,7 @@ fn take_ended(started: &mut Vec<Started>) -> Result<Vec<(String, ExitStatus)>> {
             .try_wait()
             .at("wait for", "a run".as_ref())?
         {
-            Some(status) => ended.push((started.swap_remove(at).name, status)),
+            Some(status) => ended.push((started.swap_remove(at), status)),
             None => at += 1,
         }
     }
@@ -273,7 +295,8 @@ fn start(found: &DueRun) -> Result<Option<Started>> {
         .at("start", "delta".as_ref())?;
     Ok(Some(Started {
         child,
-        name: entry.run_id,
+        path: found.path.clone(),
+        entry,
         _claim: claim,
     }))
 }
@@ -317,8 +340,10 @@ fn object(found: &DueRun) -> Value {
         due_at,
         registered_at,
         options,
+        held,
+        tries: _,
     } = &found.entry;
-    json!({
+    let mut object = json!({
         "run_id": run_id,
         "workspace": workspace,
         "agent": agent,
@@ -326,7 +351,11 @@ fn object(found: &DueRun) -> Value {
         "due_at": due_at,
         "registered_at": registered_at,
         "options": options,
-    })
+    });
+    if *held {
+        object["held"] = true.into();
+    }
+    object
 }
 
 fn table(found: &[DueRun]) -> String {
@@ -340,7 +369,11 @@ fn table(found: &[DueRun]) -> String {
     table.rows.extend(found.iter().map(|found| {
         let entry = &found.entry;
         vec![
-            date_and_time(&entry.due_at),
+            if entry.held {
+                "held".to_owned()
+            } else {
+                date_and_time(&entry.due_at)
+            },
             entry.run_id.clone(),
             entry.workspace.display().to_string(),
             entry.agent.display().to_string(),

@@ -237,17 +237,29 @@ impl RunCommand<'_> {
             registration: self.registration(&metadata).filter(|_| is_live),
             ..self.options(is_ours, is_live)
         };
+        if let Some(registration) = &options.registration {
+            registration.note_start();
+        }
         let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
         let stopped = engine.run(record);
         let (mut journal, mut tally, run) = engine.into_parts();
         if self.is_typed {
             tally.keep_last();
         }
-        if is_live {
-            self.note_wait(&mut metadata, stopped.as_ref().ok());
-        }
+        let due_at = match &stopped {
+            Ok(EngineStop::Suspended(open)) => open.iter().filter_map(|it| it.due_at).min(),
+            _ => None,
+        };
         let ending = ending(stopped, &tally, &run);
         if is_live {
+            metadata.due_at = due_at.map(|due_at| due_at.to_string());
+            if let Some(place) = self.registration(&metadata) {
+                match due_at {
+                    // It has been registered, or was said to be not.
+                    Some(due_at) => may_fail(place.put(due_at)),
+                    None => may_fail(place.note_end(ending.status, ending.exit)),
+                }
+            }
             let outcome = EngineOutcome {
                 status: ending.status,
                 reason: &ending.reason,
@@ -267,26 +279,6 @@ impl RunCommand<'_> {
             }
         }
         Ok(ending.exit)
-    }
-
-    /// Notes the earliest time that a run waits for. One that waits for none leaves the registry; one that a signal
-    /// has stopped stays as it is.
-    fn note_wait(&self, metadata: &mut Metadata, stopped: Option<&EngineStop>) {
-        let due_at = match stopped {
-            Some(EngineStop::Suspended(open)) => open.iter().filter_map(|it| it.due_at).min(),
-            _ => None,
-        };
-        metadata.due_at = due_at.map(|due_at| due_at.to_string());
-        if let Some(place) = self.registration(metadata) {
-            match (due_at, stopped) {
-                // It has been registered, or was said to be not.
-                (Some(due_at), _) => may_fail(place.put(due_at)),
-                (None, Some(EngineStop::Done | EngineStop::Suspended(_))) => {
-                    may_fail(place.remove());
-                }
-                _ => {}
-            }
-        }
     }
 
     /// The run's place in the registry of those that wait.
