@@ -107,6 +107,8 @@ pub(crate) struct Invocation<'a> {
     pub conversation: &'a [u8],
     /// An earlier start has sent the request, and its answer is open.
     pub is_open: bool,
+    /// An answer with neither text nor calls is one.
+    pub may_be_silent: bool,
 }
 
 /// Asks until there is an answer or no hope of one. Calls `notify` before each wait, and `listener` with each piece
@@ -358,7 +360,18 @@ fn judge_attempt(
                     let step = NextStep::End(Asked::Answered(Box::new(answer)));
                     (step, "answered".to_owned())
                 }
-                Err(NoAnswer { why, is_lasting }) => {
+                Err(NoAnswer {
+                    is_silent: true, ..
+                }) if invocation.may_be_silent => {
+                    let mut answer = Answer::default();
+                    answer.take_usage(reported);
+                    record.note_answer(&answer);
+                    let step = NextStep::End(Asked::Answered(Box::new(answer)));
+                    (step, "answered with nothing".to_owned())
+                }
+                Err(NoAnswer {
+                    why, is_lasting, ..
+                }) => {
                     if let Some(too_long) = TooLong::in_place_of_answer(&body) {
                         let said = their_words(&body);
                         return (NextStep::End(Asked::TooLong(said, too_long)), why);

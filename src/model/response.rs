@@ -173,12 +173,17 @@ pub(crate) struct NoAnswer {
     pub why: String,
     /// The service will hardly say anything else if it is asked again.
     pub is_lasting: bool,
+    /// The model has answered, with neither text nor calls.
+    pub is_silent: bool,
 }
 
 impl From<String> for NoAnswer {
     fn from(why: String) -> Self {
-        let is_lasting = false;
-        Self { why, is_lasting }
+        Self {
+            why,
+            is_lasting: false,
+            is_silent: false,
+        }
     }
 }
 
@@ -188,10 +193,14 @@ impl NoAnswer {
         let why = "the answer has neither text nor tool calls".to_owned();
         let known = ["", "stop", "tool_calls", "function_call"];
         match reason.map_or("", FinishReason::name) {
-            known_reason if known.contains(&known_reason) => why.into(),
+            known_reason if known.contains(&known_reason) => Self {
+                is_silent: true,
+                ..why.into()
+            },
             unknown => Self {
                 why: format!("{why}, for an unknown reason: {}", in_short(unknown, 60)),
                 is_lasting: true,
+                is_silent: true,
             },
         }
     }

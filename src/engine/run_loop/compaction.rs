@@ -325,6 +325,10 @@ fn summarize(
                 ..event(engine, how, part, (aim.before, after))
             };
             record(engine, event)?;
+            if written.is_cut {
+                let note = "the summary was cut off at the end: the model's answer is limited to fewer tokens than it took";
+                engine.log.record_note(Level::Warn, note)?;
+            }
             return Ok(Some(true));
         }
         why = "the model's summary is longer than what it would replace";

@@ -385,6 +385,7 @@ impl<'a> Conversation<'a> {
             extends,
             conversation: aside.unwrap_or(self.transcript.messages()),
             is_open: invoked.is_open,
+            may_be_silent: aside.is_some(),
         };
         let patience = Patience {
             max_retries: self.agent.llm.max_retries as u32,

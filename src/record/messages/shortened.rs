@@ -87,9 +87,19 @@ pub(crate) fn message(
     let from = from.unwrap_or(0);
     text += &format!(
         "## Summary of iterations {from} to {to}\n\n{}\n\nEverything that was said and done up to here is in .delta/{run}/journal.jsonl.",
-        summary.trim()
+        quoted(summary.trim())
     );
     text
+}
+
+/// A text with a mark before every line, however it is ended: nothing in it reads as a message or a heading.
+fn quoted(text: &str) -> String {
+    let ends = [
+        '\n', '\r', '\u{B}', '\u{C}', '\u{85}', '\u{2028}', '\u{2029}',
+    ];
+    let lines = text.replace("\r\n", "\n");
+    let lines: Vec<String> = lines.split(ends).map(|line| format!("> {line}")).collect();
+    lines.join("\n")
 }
 
 fn add_message(text: &mut String, message: &UserMessage<'_>, time: Option<&str>) {

@@ -30,6 +30,8 @@ beside it, word for word; do not repeat them. Answer with the summary alone, in 
 #[derive(Debug, Default)]
 pub(super) struct WrittenSummary {
     pub(super) text: Option<String>,
+    /// It lacks its end.
+    pub(super) is_cut: bool,
     /// Of all answers that it took.
     pub(super) usage: Option<Tokens>,
     pub(super) terms: Terms,
@@ -114,11 +116,14 @@ pub(super) fn write(
         written.reference = answered.invocation;
         let text = answered.answer.text.trim();
         let names = engine.ctx.agent.tools.iter().map(|tool| tool.name.as_str());
-        if !text.is_empty() && called_in(text, names).is_none() {
+        let has_call = !answered.answer.calls.is_empty() || called_in(text, names).is_some();
+        if !text.is_empty() && !has_call {
+            let reason = answered.answer.finish_reason.as_ref();
+            written.is_cut = text.len() > LONGEST || reason.is_some_and(|it| it.name() == "length");
             written.text = Some(head(text, LONGEST).to_owned());
             return Ok(Some(written));
         }
-        if bars_tools {
+        if bars_tools || !has_call {
             return Ok(Some(written));
         }
         bars_tools = true;
