@@ -5,6 +5,9 @@ _delta_engine() {
     local program=${COMP_WORDS[0]} cursor='' own='' kind='' word about at last place
     local -a words=() starts=()
     [[ $program == "~/"* ]] && program=$HOME/${program#"~/"}
+    # Never a program of the current directory, which a clone may have brought.
+    [[ $program == /* ]] || program=$(type -P -- "${program##*/}")
+    [[ $program == /* && ! ${program%/*}/. -ef . ]] || return 0
     # Readline splits --name=value into three words, and @name into two.
     for ((at = 1; at <= COMP_CWORD; at++)); do
         word=${COMP_WORDS[at]}
@@ -31,6 +34,8 @@ _delta_engine() {
         IFS= read -r own || return 0
         while IFS=$'\t' read -r word about; do
             word=${word#"$stem"}
+            # Readline quotes the names of files itself.
+            [[ $own == dirs || $own == files ]] || printf -v word %q "$word"
             [[ $word == "$cursor"* ]] && COMPREPLY+=("$word")
         done
     } < <("$program" complete -- "${words[@]}" 2> /dev/null < /dev/null)

@@ -7,7 +7,11 @@ function __delta_engine
     set -l stem (string match -r -- '^--[^=]*=' "$token"; or echo)
     set -l value (string replace -- "$stem" '' "$token")
     set -l program (string replace -r '^~/' "$HOME/" -- $words[1])
-    type -q -- "$program"; or return
+    # Never a program of the current directory, which a clone may have brought.
+    string match -q '/*' -- "$program"; or set program (command -s -- (string replace -r '^.*/' '' -- "$program"))
+    string match -q '/*' -- "$program"; or return
+    test -x "$program"; or return
+    test (realpath (string replace -r '[^/]*$' '' -- "$program")) = (pwd -P); and return
     # As typed: commandline has removed the quotes of all words but the last.
     set -l typed (string escape -n -- $words[2..-2] | string replace -r '^\\\\~/' '~/') "$token"
     set -l lines ($program complete -- $typed 2>/dev/null </dev/null)

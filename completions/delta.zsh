@@ -6,6 +6,9 @@ _delta_engine() {
     local program=${(Q)words[1]} own line word
     local -a lines choices places known
     [[ $program == '~/'* ]] && program=$HOME/${program#'~/'}
+    # Never a program of the current directory, which a clone may have brought.
+    [[ $program == /* ]] || program=$(whence -p -- ${program:t})
+    [[ $program == /* && ! ${program:h}/. -ef . ]] || return 1
     lines=("${(@f)$("$program" complete -- "${(@)words[2,CURRENT-1]}" "$PREFIX" 2> /dev/null < /dev/null; print x)}")
     own=$lines[1]
     for line in "${(@)lines[2,-2]}"; do

@@ -440,3 +440,74 @@ fn the_scripts_are_good_grammar() {
         }
     }
 }
+
+/// Lets bash complete the last of some words, and prints what it would insert.
+fn bash_inserts(world: &World, words: &[&str], dir: &str, more: &str) -> String {
+    let words: Vec<String> = words.iter().map(|it| format!("'{it}'")).collect();
+    let text = format!(
+        "source {}; {more} cd {dir}; COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _delta_engine; \
+         printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        script("bash").display(),
+        words.join(" ")
+    );
+    let output = shell(world, "bash").args(["--norc", "-c", &text]).output();
+    String::from_utf8(output.unwrap().stdout).unwrap()
+}
+
+#[test]
+fn bash_inserts_a_candidate_as_one_word() {
+    if !has("bash") {
+        return;
+    }
+    let world = World::unasked();
+    let fake = world.script(
+        "fake/delta",
+        "#!/bin/sh\nprintf '\\nT1;id>PWNED;\\tx\\nplain\\t\\na $(id) b\\t\\n'\n",
+    );
+    let program = fake.to_str().unwrap();
+    let inserted = bash_inserts(&world, &[program, "show", ""], ".", "");
+    assert_eq!(inserted, "T1\\;id\\>PWNED\\;\nplain\na\\ \\$\\(id\\)\\ b\n");
+    let known = bash_inserts(&world, &["delta", "ru"], ".", "");
+    assert_eq!(known, "run\n");
+}
+
+#[test]
+fn no_shell_completes_with_a_program_of_the_current_directory() {
+    let world = World::unasked();
+    for place in ["clone/delta", "clone/sub/delta"] {
+        world.script(place, "#!/bin/sh\necho >> \"$HOME/PWNED\"\n");
+    }
+    let clone = world.path("clone").display().to_string();
+    let absolute = format!("{clone}/delta");
+    let words = ["./delta", "sub/delta", "delta", &absolute];
+    let paths = [
+        "",
+        &format!("PATH=.:$PATH;"),
+        "PATH=:$PATH;",
+        &format!("PATH={clone}:$PATH;"),
+    ];
+    if has("bash") {
+        for (word, path) in words.iter().flat_map(|it| paths.map(|path| (it, path))) {
+            bash_inserts(&world, &[word, "ru"], "clone", path);
+            assert!(!world.exists("PWNED"), "{word} {path}");
+        }
+        // One that is installed elsewhere completes in its place.
+        assert_eq!(
+            bash_inserts(&world, &["./delta", "ru"], "clone", ""),
+            "run\n"
+        );
+    }
+    if has("fish") {
+        for word in words {
+            let text = format!(
+                "source {}; cd clone; complete -C '{word} ru'",
+                script("fish").display()
+            );
+            shell(&world, "fish")
+                .args(["--no-config", "-c", &text])
+                .output()
+                .unwrap();
+            assert!(!world.exists("PWNED"), "{word}");
+        }
+    }
+}

@@ -245,3 +245,35 @@ fn without_delta_flow_there_is_nothing_to_offer_and_nothing_is_said() {
     assert_eq!(String::from_utf8_lossy(&done.stderr), "");
     assert_eq!(done.stdout, b"\n");
 }
+
+/// A run of a flow that a clone brought, whose tasks have these names.
+fn foreign(names: &[&str]) -> World {
+    let world = World::unasked();
+    let metadata = r#"{"run_id":"fr","workspace_id":"c","agent_name":"m","status":"COMPLETED","created_at":"2026-11-28T14:52:58.390Z","agent_home":"/x","work_dir":"/x","flow":{"home":"/x"}}"#;
+    world.write("c/.delta/VERSION", "1.2");
+    world.write("c/.delta/fr/metadata.json", metadata);
+    let mut journal = r#"{"seq":1,"timestamp":"2026-11-28T14:52:58.393Z","type":"ENGINE_START","iteration":0,"run_id":"fr","agent_home":"/x","work_dir":"/x","task":"x","config":{"name":"m","start":"begin","launch":[],"jobs":2,"records":"all"},"resumed":false}
+{"seq":2,"timestamp":"2026-11-28T14:52:58.393Z","type":"FLOW_START","iteration":0,"flow":{"home":"/x","files":[],"agents":[],"start":"begin"},"input":"x"}
+"#
+    .to_owned();
+    for (at, name) in names.iter().enumerate() {
+        journal += &format!(
+            "{}\n",
+            serde_json::json!({"seq": at + 3, "timestamp": "2026-11-28T14:52:58.403Z", "type": "TASK_CREATED",
+                "iteration": 0, "task_id": name, "parent_id": null, "kind": "root", "index": at, "input": "x"})
+        );
+    }
+    world.write("c/.delta/fr/journal.jsonl", journal);
+    world
+}
+
+#[test]
+fn names_in_foreign_records_that_mean_something_to_a_shell_are_not_offered() {
+    let world = foreign(&["T1;id>PWNED;", "T2", "T3$(id)", "T4 x", "a_.:@%+/-b", "T5*"]);
+    let line = ["complete", "--", "show", "-w", "c", "fr", ""];
+    let ended = Delta::flow(world.home()).args(line).exits(0);
+    let printed = String::from_utf8(ended.stdout).unwrap();
+    let words: Vec<&str> = printed.lines().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(|it| it.trim_end()).collect();
+    assert_eq!(words, ["T2", "a_.:@%+/-b"]);
+}

@@ -10,7 +10,9 @@ use crate::flow::graph::{Node, Role};
 use crate::flow::manifest::{self, NodeSettings};
 use crate::flow::record::lineage::{Lineage, TaskRecord};
 use crate::record::metadata;
+use crate::record::run_dir::RunDir;
 use crate::runs::find;
+use crate::runs::origin::foreign_reason;
 use crate::text::options::completion::{Candidate, Offer, TypedLine, TypedValue, complete_line};
 use crate::text::options::table::ValueKind;
 use crate::unix::terminal::print;
@@ -110,6 +112,19 @@ fn schema_candidates(line: &TypedLine) -> Vec<Candidate> {
     Candidate::plain(schemas.map(|schema| schema.id.as_str()))
 }
 
+/// The record of a run, and which of its names are offered: of a run that was made elsewhere, those that mean nothing
+/// to a shell.
+fn read_lineage(run: &RunDir) -> Result<(Lineage, fn(&str) -> bool)> {
+    let is_plain: fn(&str) -> bool = |name| {
+        name.chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_.:@%+/-".contains(c))
+    };
+    let control = run.path.parent().unwrap_or(&run.path);
+    let is_own = foreign_reason(control)?.is_none() && foreign_reason(&run.path)?.is_none();
+    let is_offered = if is_own { |_: &str| true } else { is_plain };
+    Ok((Lineage::read(run)?, is_offered))
+}
+
 /// What the tasks of the run that the line names bring, each name once.
 fn steps_candidates(
     line: &TypedLine,
@@ -118,13 +133,13 @@ fn steps_candidates(
     let dir = line.value("--work-dir").unwrap_or(".");
     let name = line.operands.first().map(String::as_str);
     let run = find::find_run_or_newest(Path::new(dir), name);
-    let Ok(lineage) = run.and_then(|run| Lineage::read(&run)) else {
+    let Ok((lineage, is_offered)) = run.and_then(|run| read_lineage(&run)) else {
         return Vec::new();
     };
     let mut all: Vec<String> = Vec::new();
     for id in &lineage.order {
         for name in names(id, &lineage.tasks[id]) {
-            if !all.contains(&name) {
+            if !all.contains(&name) && is_offered(&name) {
                 all.push(name);
             }
         }
@@ -138,20 +153,20 @@ fn operand_candidates(line: &TypedLine) -> Vec<Candidate> {
     let Ok((run, rest)) = show::find_run(Path::new(dir), &line.operands) else {
         return Vec::new();
     };
-    let Ok(lineage) = Lineage::read(&run) else {
+    let Ok((lineage, is_offered)) = read_lineage(&run) else {
         return Vec::new();
     };
     match rest {
         [] => {
             let status = |id: &String| lineage.tasks[id].status.as_deref().unwrap_or_default();
-            let tasks = lineage.order.iter();
+            let tasks = lineage.order.iter().filter(|id| is_offered(id));
             tasks.map(|id| Candidate::new(id, status(id))).collect()
         }
         [task] => {
             let steps = lineage.tasks.get(task).map_or(&[][..], |task| &task.steps);
             let mut nodes: Vec<&str> = Vec::new();
             for step in steps {
-                if !nodes.contains(&&*step.node) {
+                if !nodes.contains(&&*step.node) && is_offered(&step.node) {
                     nodes.push(&step.node);
                 }
             }
