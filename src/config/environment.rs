@@ -17,7 +17,9 @@ mod hosts;
 
 pub(crate) use endpoint::{Endpoint, SETUP};
 pub(crate) use secret::Secret;
-pub(crate) use urls::{is_local, is_loopback, scheme_objection, url_objection, without_secrets};
+pub(crate) use urls::{
+    find_proxy, is_local, is_loopback, scheme_objection, url_objection, without_secrets,
+};
 
 use crate::config::person;
 use crate::text::redaction::{SECRET_NAMES, is_secret};

@@ -5,9 +5,9 @@
 
 use super::protocol::{Incoming, LEGACY, Revision, RpcOutcome, read_message, refusal};
 use super::servers::Secrets;
-use crate::config::environment::{Secret, url_objection};
+use crate::config::environment::{Secret, find_proxy, url_objection};
 use crate::error::{Error, Result, may_fail, reason};
-use crate::model::http::{LONGEST_STREAM, new_agent};
+use crate::model::http::{LONGEST_STREAM, failure_reason, new_agent};
 use crate::model::wire::sse::Events;
 use crate::unix::signals::Signals;
 use base64::Engine;
@@ -54,8 +54,9 @@ impl HttpServer {
                 Error::config(format!("{url} needs the variable {name}, which is not set"))
             })
         });
+        let proxy = find_proxy(url)?;
         Ok(Self {
-            agent: new_agent(url, "application/json, text/event-stream", signals),
+            agent: new_agent(url, proxy.as_ref(), signals),
             url: url.to_owned(),
             token: token.transpose()?,
             session: None,
@@ -223,7 +224,7 @@ impl HttpServer {
             Some(stop) => stop.into(),
             None => match error {
                 ureq::Error::Io(e) => Error::failure(format!("{}: {}", self.url, reason(e))),
-                other => Error::failure(format!("{}: {other}", self.url)),
+                other => Error::failure(format!("{}: {}", self.url, failure_reason(other))),
             },
         }
     }

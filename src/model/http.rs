@@ -5,6 +5,7 @@
 //! connection had gone stale.
 
 mod socket;
+mod proxied;
 mod resolver;
 mod head;
 mod verdict;
@@ -13,6 +14,7 @@ mod hearing;
 #[cfg(feature = "tls")]
 mod tls;
 
+pub(crate) use proxied::failure_reason;
 pub(crate) use resolver::{RESOLVE_COMMAND, resolve_host};
 pub(crate) use window::served_window;
 
@@ -22,12 +24,14 @@ use super::wire::{
 };
 use crate::VERSION;
 use crate::config::agent::Llm;
-use crate::config::environment::{Endpoint, Secret, is_loopback};
+use crate::config::environment::{Endpoint, Secret};
 use crate::model::rate::SharedRate;
 use crate::record::attachments::body::Body;
+use crate::unix::doors::Upstream;
 use crate::unix::signals::Signals;
 use head::ResponseHead;
 use hearing::Hearing;
+use proxied::{Proxied, Way};
 use resolver::Lookup;
 use socket::{Link, SendWatch, Socket};
 use std::io::Read;
@@ -35,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use ureq::config::Config;
-use ureq::unversioned::transport::{ConnectProxyConnector, Connector};
+use ureq::unversioned::transport::Connector;
 use ureq::{Agent, RequestBuilder, SendBody};
 
 /// The most bytes of a model's stream, or of a message of a server of tools.
@@ -91,9 +95,10 @@ impl Received {
     }
 }
 
-/// An agent of the library for one server, whose waits end when a signal comes.
-pub(crate) fn new_agent(url: &str, accept: &str, signals: &Arc<Signals>) -> Agent {
-    agent_over(&new_link(signals), url, accept)
+/// An agent of the library for one server of tools, whose waits end when a signal comes.
+pub(crate) fn new_agent(url: &str, proxy: Option<&Upstream>, signals: &Arc<Signals>) -> Agent {
+    let accept = "application/json, text/event-stream";
+    agent_over(&new_link(signals), url, proxy, accept)
 }
 
 fn new_link(signals: &Arc<Signals>) -> Arc<Link> {
@@ -106,12 +111,8 @@ fn new_link(signals: &Arc<Signals>) -> Arc<Link> {
     })
 }
 
-fn agent_over(link: &Arc<Link>, url: &str, accept: &str) -> Agent {
-    let proxy = if is_loopback(url) {
-        None
-    } else {
-        ureq::Proxy::try_from_env()
-    };
+fn agent_over(link: &Arc<Link>, url: &str, proxy: Option<&Upstream>, accept: &str) -> Agent {
+    // The library's own proxies know no absolute form and no SOCKS over this socket.
     let config = Config::builder()
         .http_status_as_error(false)
         .max_redirects(0)
@@ -119,20 +120,34 @@ fn agent_over(link: &Arc<Link>, url: &str, accept: &str) -> Agent {
         .user_agent(format!("delta/{VERSION}"))
         .accept(accept);
     #[cfg(feature = "tls")]
-    let config = config.tls_config(tls::config(url, proxy.as_ref()));
-    let config = config.proxy(proxy).build();
-    let connector = ().chain(ConnectProxyConnector::default()).chain(Socket(Arc::clone(link)));
+    let config = config.tls_config(tls::config(url, proxy));
+    let config = config.proxy(None).build();
+    let way = proxy.map(Way::new);
+    let through = Proxied {
+        way: way.clone(),
+        link: Arc::clone(link),
+    };
+    let connector = ().chain(through).chain(Socket(Arc::clone(link)));
     #[cfg(feature = "tls")]
     let connector = connector.chain(ureq::unversioned::transport::RustlsConnector::default());
     let connector = connector.chain(SendWatch(Arc::clone(link)));
-    Agent::with_parts(config, connector, Lookup(Arc::clone(link)))
+    let lookup = Lookup {
+        link: Arc::clone(link),
+        way,
+    };
+    Agent::with_parts(config, connector, lookup)
 }
 
 impl Http {
     /// A client for one endpoint.
     pub(crate) fn new(endpoint: Endpoint, llm: &Llm, signals: &Arc<Signals>) -> Self {
         let link = new_link(signals);
-        let agent = agent_over(&link, &endpoint.base_url, "application/json");
+        let agent = agent_over(
+            &link,
+            &endpoint.base_url,
+            endpoint.proxy.as_deref(),
+            "application/json",
+        );
         let key = endpoint.key.as_ref().map(Secret::expose);
         let rate = SharedRate::of(&endpoint.base_url, llm.model.as_deref(), key);
         Self {

@@ -10,6 +10,7 @@ mod shared;
 mod body;
 mod request;
 mod upstream;
+mod socks;
 mod address;
 mod inside;
 mod relay;
@@ -18,11 +19,14 @@ mod log;
 mod connection;
 mod proxy;
 
-pub(crate) use door::Door;
+pub(crate) use door::{Door, Host};
 pub(crate) use inside::open as open_inside;
 pub(crate) use proxy::{Proxy, ProxyPlan};
 pub(crate) use shared::shared_warning;
-pub(crate) use upstream::Upstreams;
+pub(crate) use socks::{Socks5, SocksRefusal};
+#[cfg(test)]
+pub(crate) use upstream::read_url;
+pub(crate) use upstream::{Scheme, Upstream, Upstreams, tunnel_status};
 
 /// Variables by which programs find the proxy; each is set in lower case, too.
 const PROXIES: [&str; 4] = ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "GRPC_PROXY"];

@@ -585,13 +585,91 @@ fn the_proxy_of_the_environment_gets_what_is_open_and_one_request_a_connection()
         printed(&outcome),
         "HTTP/1.1 200 Connection established\r\n\r\nthrough"
     );
-    let outcome = sandbox(&world, &["--allow-host", "a.test"], script)
-        .env("https_proxy", "socks5://127.0.0.1:1")
-        .exits(0);
+    for url in ["https://127.0.0.1:1", "socks://127.0.0.1:1"] {
+        let outcome = sandbox(&world, &["--allow-host", "a.test"], script)
+            .env("https_proxy", url)
+            .exits(0);
+        let text = printed(&outcome);
+        let names = "the variable https_proxy is not SCHEME://HOST:PORT";
+        assert!(
+            text.starts_with("HTTP/1.1 502 ") && text.contains(names),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn a_socks_proxy_of_the_environment_connects_what_is_open() {
+    if !has_namespaces() {
+        return;
+    }
+    let (world, origin) = (
+        World::new(),
+        Origin::answers("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"),
+    );
+    let server = (Ipv4Addr::LOCALHOST, origin.port).into();
+    let login = Manners {
+        login: Some("me:pw"),
+        ..Manners::default()
+    };
+    for (url, manners, asked, answer) in [
+        (
+            "socks5h://P",
+            Manners::default(),
+            "socks a.test:80",
+            "hello",
+        ),
+        ("socks5h://me:pw@P", login, "socks a.test:80 me:pw", "hello"),
+        (
+            "socks5://P",
+            Manners {
+                code: 5,
+                ..Manners::default()
+            },
+            "socks 9.9.9.9:80",
+            "was refused the connection",
+        ),
+        (
+            "socks5h://P",
+            Manners {
+                code: 2,
+                ..Manners::default()
+            },
+            "socks a.test:80",
+            "does not allow",
+        ),
+    ] {
+        let proxy = ProxyServer::to(server, manners);
+        let url = url.replace('P', &proxy.place());
+        let host = if asked.contains("9.9.9.9") {
+            "9.9.9.9"
+        } else {
+            "a.test"
+        };
+        let script = format!(
+            "ask 'GET http://{host}/x HTTP/1.1\\r\\n\\r\\n'; echo; ask 'CONNECT {host}:80 HTTP/1.1\\r\\n\\r\\nbytes'; \
+             ask 'CONNECT closed.test:80 HTTP/1.1\\r\\n\\r\\n'"
+        );
+        let outcome = sandbox(&world, &["--allow-host", host], &script)
+            .env("all_proxy", &url)
+            .exits(0);
+        assert_eq!(
+            printed(&outcome).matches(answer).count(),
+            2,
+            "{}",
+            outcome.describe()
+        );
+        assert_eq!(proxy.asked(), [asked, asked]);
+    }
+    let heard = origin.heard();
+    assert_eq!(
+        heard.iter().filter(|it| *it == "bytes").count(),
+        2,
+        "{heard:?}"
+    );
     assert!(
-        printed(&outcome).contains("is not http://HOST:PORT"),
-        "{}",
-        outcome.describe()
+        heard[0].starts_with("GET /x HTTP/1.1\r\nHost: a.test\r\n"),
+        "{heard:?}"
     );
 }
 

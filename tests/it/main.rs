@@ -165,6 +165,7 @@ mod model;
 mod old_runs;
 mod outcomes;
 mod pages;
+mod proxies;
 mod rate;
 mod parallel;
 mod recorder;

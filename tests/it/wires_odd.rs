@@ -222,9 +222,9 @@ fn a_proxy_that_does_not_connect_is_named() {
         (
             Some("407 Proxy Authentication Required"),
             "model_refused",
-            "says 407",
+            "answers 407",
         ),
-        (Some("403 Forbidden"), "model_refused", "says 403"),
+        (Some("403 Forbidden"), "model_refused", "answers 403"),
         (Some("502 Bad Gateway"), "model_unavailable", "502"),
         (None, "model_unavailable", "refused"),
     ] {
@@ -233,7 +233,8 @@ fn a_proxy_that_does_not_connect_is_named() {
         let set = ["--set", "llm.base_url=https://192.0.2.1/v1"];
         let run = world.run("go").args(set).env("DELTA_API_KEY", "sk-x");
         let ended = run.env("HTTPS_PROXY", format!("http://{address}")).end();
-        ended.says(&format!("the proxy {address}")).says(words);
+        let named = format!("the proxy http://{address} (HTTPS_PROXY)");
+        ended.says(&named).says(words);
         assert_eq!(
             world.latest().ending().1.as_deref(),
             Some(reason),

@@ -7,7 +7,7 @@ use crate::cli::args::SetupArgs;
 use crate::cli::message::GivenAgent;
 use crate::config::agent::Llm;
 use crate::config::environment::{
-    Endpoint, Environment, MODEL, Secret, is_loopback, url_objection,
+    Endpoint, Environment, MODEL, Secret, find_proxy, is_loopback, url_objection,
 };
 use crate::config::settings_file::{Setting, save};
 use crate::engine::question::{Question, ask_here};
@@ -107,6 +107,7 @@ impl Setup<'_> {
             is_workspaces_key: false,
             key_source: None,
             headers: Vec::new(),
+            proxy: find_proxy(&base_url)?.map(Box::new),
             key,
         };
         let model = self.choose_model(&endpoint)?;
@@ -157,6 +158,7 @@ impl Setup<'_> {
             secrets: Vec::new(),
             is_workspaces_key: false,
             key_source: None,
+            proxy: None,
         };
         match list_models(&endpoint, &self.llm, NEARBY_TIME, &self.signals) {
             Ok(listing) => Ok(Some(listing.models.len())),

@@ -1,12 +1,13 @@
 //! Where requests go, and the key that may be sent there.
 
 use super::secret::Secret;
-use super::urls::{host_of, is_loopback, url_objection, without_secrets};
+use super::urls::{find_proxy, host_of, is_loopback, url_objection, without_secrets};
 use super::{DEPTH, Environment, KEY_NAMES, Located, Trust, WORKSPACE_FILE, given};
 use crate::config::agent::{Fallback, Llm};
 use crate::config::api::{Api, Header, HeaderValue};
 use crate::config::person;
 use crate::error::{Error, Result};
+use crate::unix::doors::Upstream;
 
 /// Where requests go, and with which key.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Endpoint {
     pub key_source: Option<String>,
     /// The key is one that the workspace's `.env` has and nothing else.
     pub is_workspaces_key: bool,
+    /// The proxy on the way.
+    pub proxy: Option<Box<Upstream>>,
 }
 
 impl Environment {
@@ -114,6 +117,7 @@ impl Environment {
         let own_key = key.as_ref().map(|key| Secret(key.value.clone()));
         Ok(Endpoint {
             api,
+            proxy: find_proxy(&base_url)?.map(Box::new),
             secrets: own_key.clone().into_iter().chain(secret_headers).collect(),
             key_source: key.map(|key| key.source),
             is_workspaces_key,
@@ -134,7 +138,7 @@ impl Environment {
     }
 
     /// The URL that requests go below, without a slash at its end, and where it comes from.
-    fn base_url(&self, api: Api, from_agent: Option<&str>) -> Result<(String, Trust)> {
+    pub(super) fn base_url(&self, api: Api, from_agent: Option<&str>) -> Result<(String, Trust)> {
         let (url, origin) = match from_agent {
             Some(url) => (url.to_owned(), Trust::Trusted),
             None => match (self.find(api.url_names()), self.refused_server(api)) {

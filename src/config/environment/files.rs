@@ -4,6 +4,7 @@
 //! brings one, and other users can put one beside a `.git` of theirs.
 
 use super::programs::{chooses_peers, decides_what_runs};
+use super::urls::proxy_warning;
 use super::{ENDPOINT_NAMES, Environment, KEY_NAMES, OWN_NAMES, Trust};
 use crate::config::agent::Agent;
 use crate::config::api::{Api, Header};
@@ -37,7 +38,8 @@ impl Environment {
         let llm = &agent.llm;
         let others = llm.fallback.iter().map(|entry| &entry.llm);
         let all = [llm].into_iter().chain(others);
-        let variables = all.flat_map(|llm| llm.headers.iter().filter_map(Header::variable));
+        let headers = all.clone().flat_map(|llm| &llm.headers);
+        let variables = headers.filter_map(Header::variable);
         let keys = llm.fallback.iter().filter_map(|entry| entry.key.as_deref());
         environment.header_names = variables.chain(keys).map(str::to_owned).collect();
         let names: Vec<&str> = environment.refused.iter().map(|it| it.0.as_str()).collect();
@@ -48,6 +50,11 @@ impl Environment {
             let verb = if names.len() == 1 { "is" } else { "are" };
             let (shown, names) = (shown.display(), names.join(", "));
             warnings.push(format!("{shown}: {names} {verb} ignored: {PEERS}"));
+        }
+        for llm in all.filter(|llm| llm.command.is_none()) {
+            let base_url = environment.base_url(llm.api, llm.base_url.as_deref());
+            let warning = base_url.ok().and_then(|(url, _)| proxy_warning(&url));
+            warnings.extend(warning.filter(|it| !warnings.contains(it)));
         }
         Ok((environment, warnings))
     }

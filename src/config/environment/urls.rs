@@ -1,6 +1,8 @@
-//! Base URLs: which can be used, what may be shown of them, and which are on this machine.
+//! Base URLs: which can be used, what may be shown of them, which are on this machine, and which have a proxy.
 
 use crate::config::api::appended_path;
+use crate::error::{Error, Result};
+use crate::unix::doors::{Host, Upstream, Upstreams};
 
 /// Why a base URL cannot be used, if it cannot.
 pub(crate) fn url_objection(url: &str) -> Option<String> {
@@ -71,6 +73,39 @@ pub(crate) fn without_secrets(url: &str) -> String {
         Some((_, rest)) => format!("{scheme}…@{rest}"),
         None => url.to_owned(),
     }
+}
+
+/// The proxy that the process's environment names for a URL.
+///
+/// # Errors
+/// Its variable cannot be used. Then nothing may be sent, directly neither.
+pub(crate) fn find_proxy(url: &str) -> Result<Option<Upstream>> {
+    let Some((host, port, is_tls)) = place_of(url) else {
+        return Ok(None);
+    };
+    let found = upstreams().find(&host, port, is_tls);
+    found.map_err(|why| Error::config(format!("{why}; unset it, or put {host} into no_proxy")))
+}
+
+/// A warning about the variables that decide on a URL's proxy.
+pub(super) fn proxy_warning(url: &str) -> Option<String> {
+    let (host, port, is_tls) = place_of(url)?;
+    upstreams().warning(&host, port, is_tls)
+}
+
+fn upstreams() -> Upstreams {
+    Upstreams::of_process(cfg!(feature = "tls"))
+}
+
+/// The host of a URL, its port, and whether TLS is spoken there.
+fn place_of(url: &str) -> Option<(Host, u16, bool)> {
+    let uri: ureq::http::Uri = url.parse().ok()?;
+    let host = uri.host()?;
+    // Resolvers know more spellings; a proxy may, too.
+    let host = Host::parse(host).unwrap_or_else(|| Host::Name(host.to_ascii_lowercase()));
+    let is_tls = uri.scheme_str() == Some("https");
+    let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    Some((host, port, is_tls))
 }
 
 /// True if a URL's host is this machine.

@@ -1,5 +1,6 @@
 //! Names of hosts.
 
+use super::proxied::Way;
 use super::socket::Link;
 use crate::unix::process::{self, Command, Ended};
 use std::fs::File;
@@ -16,7 +17,10 @@ use ureq::unversioned::transport::NextTimeout;
 /// Finds addresses. The system's resolver blocks and cannot be interrupted, so that for real names
 /// it is asked in a child process.
 #[derive(Debug)]
-pub(super) struct Lookup(pub(super) Arc<Link>);
+pub(super) struct Lookup {
+    pub(super) link: Arc<Link>,
+    pub(super) way: Option<Way>,
+}
 
 impl Resolver for Lookup {
     fn resolve(
@@ -25,6 +29,9 @@ impl Resolver for Lookup {
         _: &Config,
         timeout: NextTimeout,
     ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        if self.way.as_ref().is_some_and(|way| way.resolves(uri)) {
+            return Ok(self.empty());
+        }
         let host = uri.host().unwrap_or("").trim_matches(['[', ']']);
         let default = if uri.scheme_str() == Some("https") {
             443
@@ -75,7 +82,7 @@ impl Lookup {
             stderr: null()?,
             timeout: timeout.not_zero().map(|time| *time),
         };
-        let outcome = process::run(&self.0.signals, command, Duration::ZERO)
+        let outcome = process::run(&self.link.signals, command, Duration::ZERO)
             .map_err(|_| ureq::Error::HostNotFound)?;
         if outcome.how == Ended::TimedOut {
             return Err(ureq::Error::Timeout(timeout.reason));

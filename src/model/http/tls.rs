@@ -1,14 +1,14 @@
 //! Which certificates are trusted: those of the system, and those that are built in.
 
+use crate::unix::doors::{Scheme, Upstream};
 use rustls::crypto::ring;
 use std::sync::Arc;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::{Proxy, ProxyProtocol};
 
 /// The settings for an endpoint, reached through a proxy if there is one. `SSL_CERT_FILE` and `SSL_CERT_DIR` name other
 /// certificates than the system's; what cannot be read of those is passed over.
-pub(super) fn config(base_url: &str, proxy: Option<&Proxy>) -> TlsConfig {
-    let is_tls_to_proxy = proxy.is_some_and(|proxy| proxy.protocol() == ProxyProtocol::Https);
+pub(super) fn config(base_url: &str, proxy: Option<&Upstream>) -> TlsConfig {
+    let is_tls_to_proxy = proxy.is_some_and(|proxy| proxy.scheme == Scheme::Https);
     if base_url.starts_with("http:") && !is_tls_to_proxy {
         return TlsConfig::default();
     }
@@ -28,11 +28,12 @@ pub(super) fn config(base_url: &str, proxy: Option<&Proxy>) -> TlsConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::unix::doors::read_url;
 
     #[test]
     fn certificates_are_loaded_wherever_tls_may_be_spoken() {
-        let plain = Proxy::new("http://127.0.0.1:1").unwrap();
-        let tls = Proxy::new("https://127.0.0.1:1").unwrap();
+        let plain = read_url("all_proxy", "http://127.0.0.1:1").unwrap();
+        let tls = read_url("all_proxy", "https://127.0.0.1:1").unwrap();
         for (url, proxy, expected) in [
             ("http://h/v1", None, false),
             ("http://h/v1", Some(&plain), false),

@@ -1,10 +1,12 @@
 //! What a response or a failure means: an answer, another attempt, or none.
 
+use super::proxied::{ProxyFailure, failure_reason};
 use super::{Http, ResponseHead};
 use crate::model::attempt::{Attempt, Remedy};
 use crate::model::reasons::{error_codes, their_words};
 use crate::model::too_long::TooLong;
 use crate::text::json::LONGEST_EXCERPT;
+use crate::unix::doors::Upstream;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -56,6 +58,13 @@ impl Http {
             (_, Some(too_long)) => return self.too_long(status, &said, too_long),
             _ => {}
         }
+        if let (403 | 407, Some(proxy)) = (status, self.plain_proxy()) {
+            let whose = match status {
+                407 => format!("that is {proxy}, which wants a login"),
+                _ => format!("asked through {proxy}, which may be what refuses"),
+            };
+            return self.refused(status, format!("{said}; {whose}").trim_start_matches("; "));
+        }
         match status {
             300..=399 => {
                 let to = head.location.as_deref().unwrap_or("elsewhere");
@@ -78,15 +87,6 @@ impl Http {
                 may_count: false,
                 http_status: Some(status),
             },
-            403 | 407
-                if self.proxy().is_some() && !self.endpoint.base_url.starts_with("https:") =>
-            {
-                let proxy = self.proxy().unwrap_or_default();
-                self.refused(
-                    status,
-                    &format!("{said}; it was asked through the proxy {proxy}"),
-                )
-            }
             401 | 403 if self.endpoint.key_source.is_some() => {
                 let source = self.endpoint.key_source.as_deref().unwrap_or_default();
                 self.refused(status, &format!("{said}; the key is from {source}"))
@@ -114,6 +114,12 @@ impl Http {
             }
             _ => self.refused(status, &said),
         }
+    }
+
+    /// The proxy that reads requests, and answers some itself.
+    fn plain_proxy(&self) -> Option<&Upstream> {
+        let proxy = self.endpoint.proxy.as_deref()?;
+        (self.url.starts_with("http:") && !proxy.scheme.is_socks()).then_some(proxy)
     }
 
     fn again(&self, status: u16, said: &str, after: Option<Duration>) -> Attempt {
@@ -214,37 +220,24 @@ impl Http {
         }
     }
 
-    /// The host and port of the proxy that is asked to connect.
-    fn proxy(&self) -> Option<String> {
-        let proxy = self.agent.config().proxy()?;
-        Some(format!("{}:{}", proxy.host(), proxy.port()))
-    }
-
     pub(super) fn failed(&self, error: &ureq::Error, timed_out: bool) -> Attempt {
         let url = &self.endpoint.base_url;
-        let proxy = self.proxy().unwrap_or_default();
-        if let ureq::Error::ConnectProxyFailed(how) = error
-            && let Some(status @ 400..500) = status_of_proxy(how)
+        let why = match error {
+            ureq::Error::Timeout(_) => format!("{url} gave no answer in time"),
+            other => format!("{url}: {}", failure_reason(other)),
+        };
+        if let ureq::Error::Other(cause) = error
+            && cause
+                .downcast_ref()
+                .is_some_and(|it: &ProxyFailure| it.is_final)
         {
             return Attempt::Refused {
-                why: format!("{url}: the proxy {proxy} says {status} and does not connect"),
+                why,
                 too_long: None,
                 remedy: None,
-                http_status: Some(status),
+                http_status: None,
             };
         }
-        let why = match error {
-            ureq::Error::ConnectProxyFailed(how) => format!("{url}: the proxy {proxy}: {how}"),
-            ureq::Error::Io(e) if !proxy.is_empty() => {
-                format!(
-                    "{url}, through the proxy {proxy}: {}",
-                    crate::error::reason(e)
-                )
-            }
-            ureq::Error::Timeout(_) => format!("{url} gave no answer in time"),
-            ureq::Error::Io(e) => format!("{url}: {}", crate::error::reason(e)),
-            other => format!("{url}: {other}"),
-        };
         Attempt::Again {
             why,
             after: None,
@@ -254,12 +247,6 @@ impl Http {
             http_status: None,
         }
     }
-}
-
-/// The status in the library's words for a proxy that does not connect.
-fn status_of_proxy(how: &str) -> Option<u16> {
-    let (_, status) = how.split_once("responded ")?;
-    status.split('/').next()?.parse().ok()
 }
 
 /// A server's words, with the way out that they allow, if there is one.

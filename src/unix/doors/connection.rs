@@ -8,7 +8,8 @@ use super::log::{CloseLine, ConnectionLog};
 use super::lookup::NameLookup;
 use super::relay::Relay;
 use super::request::{Kind, LONGEST_HEAD, Request, head_length};
-use super::upstream::{Upstream, Upstreams};
+use super::socks::{Socks5, SocksRefusal};
+use super::upstream::{Scheme, Upstream, Upstreams, tunnel_status};
 use crate::error::{may_fail, reason};
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,7 +20,7 @@ use rustix::net::{
 };
 use std::collections::HashSet;
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 /// How long a name may take to resolve, and an address to answer.
@@ -96,6 +97,18 @@ pub(super) struct ProxiedConnection {
 struct Passed {
     request: Request,
     upstream: Option<Upstream>,
+    /// The request's address, resolved here for a proxy that takes no names.
+    target: Option<IpAddr>,
+}
+
+/// A conversation with a SOCKS5 proxy.
+struct Greeting {
+    passed: Box<Passed>,
+    server: OwnedFd,
+    socks: Socks5,
+    /// The bytes of the next answer, and how many it has.
+    read: Vec<u8>,
+    expected: usize,
 }
 
 enum Stage {
@@ -108,6 +121,7 @@ enum Stage {
     Connecting(Box<Passed>, OwnedFd, Vec<SocketAddr>),
     /// The other proxy has been asked for a tunnel.
     Answer(Box<Passed>, OwnedFd, Vec<u8>),
+    Greeting(Box<Greeting>),
     Relay(Relay),
     /// All has been written; until the client has read it and closes.
     Farewell,
@@ -195,6 +209,7 @@ impl ProxiedConnection {
             }
             Stage::Connecting(_, server, _) => (none, Some((server.as_fd(), PollFlags::OUT))),
             Stage::Answer(_, server, _) => (none, Some((server.as_fd(), PollFlags::IN))),
+            Stage::Greeting(it) => (none, Some((it.server.as_fd(), PollFlags::IN))),
             Stage::Relay(relay) => relay.interest(),
         }
     }
@@ -222,6 +237,7 @@ impl ProxiedConnection {
             Stage::Answer(passed, server, text) if !ready.other.is_empty() => {
                 self.client.read_answer(passed, (server, text), desk)
             }
+            Stage::Greeting(it) if !ready.other.is_empty() => self.client.listen(it, desk),
             Stage::Relay(relay) if !(ready.client | ready.other).is_empty() => {
                 self.client.pass(relay, desk)
             }
@@ -262,7 +278,7 @@ impl ClientSide {
         let is_tunnel = matches!(request.kind, Kind::Tunnel);
         let upstream = match desk.upstreams.find(host, port, is_tunnel) {
             Ok(upstream) => upstream,
-            Err(why) => return self.fail(why, desk),
+            Err(why) => return self.fail(&why, desk),
         };
         // The name itself passes when it is looked up.
         match desk.log.open(&request.host.to_string(), port, true) {
@@ -273,16 +289,34 @@ impl ClientSide {
             }
         }
         self.is_allowed = true;
-        let next = match &upstream {
-            Some(upstream) => {
-                let text = "what is open is reached through the proxy of delta's environment, which chooses the addresses";
-                desk.say_once("", text);
-                (upstream.host.clone(), upstream.port)
+        if let Some(upstream) = &upstream {
+            let chooses = match upstream.scheme {
+                Scheme::Socks5 => "",
+                _ => ", which chooses the addresses",
+            };
+            let text = format!(
+                "what is open is reached through the proxy of delta's environment{chooses}"
+            );
+            desk.say_once("", &text);
+            if let Some(warning) = desk.upstreams.warning(host, port, is_tunnel) {
+                desk.say_once("warning", &warning);
             }
-            None => (host.clone(), port),
+        }
+        let target = match host {
+            Host::Address(address) => Some(*address),
+            Host::Name(_) => None,
         };
-        let passed = Box::new(Passed { request, upstream });
-        match next {
+        let passed = Passed {
+            request,
+            upstream,
+            target,
+        };
+        self.approach(Box::new(passed), desk)
+    }
+
+    /// Goes to the next host on the way.
+    fn approach(&mut self, passed: Box<Passed>, desk: &mut Desk) -> Stage {
+        match passed.next() {
             // The door names it, or delta's environment.
             (Host::Address(address), port) => {
                 let addresses = vec![SocketAddr::new(address, port)];
@@ -311,7 +345,7 @@ impl ClientSide {
 
     fn read_addresses(
         &mut self,
-        passed: Box<Passed>,
+        mut passed: Box<Passed>,
         mut lookup: NameLookup,
         desk: &mut Desk,
     ) -> Stage {
@@ -320,7 +354,8 @@ impl ClientSide {
         };
         let (host, port) = passed.next();
         let first = all.first().copied();
-        if passed.upstream.is_none() {
+        let is_target = passed.is_target_next();
+        if is_target {
             all.retain(|address| !is_inside(*address));
         }
         match (first, all.is_empty()) {
@@ -337,6 +372,10 @@ impl ClientSide {
                      opens that, under its address"
                 );
                 self.forbid(&why, desk)
+            }
+            (Some(_), false) if is_target && passed.upstream.is_some() => {
+                passed.target = all.first().copied();
+                self.approach(passed, desk)
             }
             (Some(_), false) => {
                 let all = all.into_iter().take(TRIED_ADDRESSES);
@@ -372,7 +411,33 @@ impl ClientSide {
 
     fn connected(&mut self, passed: Box<Passed>, server: OwnedFd, desk: &mut Desk) -> Stage {
         may_fail(sockopt::set_tcp_nodelay(&server, true));
-        let proxy = passed.upstream.as_ref().map(|it| it.credentials.as_str());
+        let is_socks = |it: &&Upstream| it.scheme.is_socks();
+        if let Some(proxy) = passed.upstream.as_ref().filter(is_socks) {
+            let target = passed.target.map(Host::Address);
+            let target = target.as_ref().unwrap_or(&passed.request.host);
+            let socks = Socks5::new(proxy, target, passed.request.port);
+            let (read, expected) = (Vec::new(), 0);
+            let greeting = Greeting {
+                passed,
+                server,
+                socks,
+                read,
+                expected,
+            };
+            return self.greet(Box::new(greeting), desk);
+        }
+        let login = passed.upstream.as_ref().map(Upstream::credentials);
+        self.begin(passed, server, login.as_deref(), desk)
+    }
+
+    /// Begins what was asked for, of the server or, with a login that may be empty, of an HTTP proxy.
+    fn begin(
+        &mut self,
+        passed: Box<Passed>,
+        server: OwnedFd,
+        proxy: Option<&str>,
+        desk: &mut Desk,
+    ) -> Stage {
         match (&passed.request.kind, proxy) {
             (Kind::Tunnel, None) => self.open_tunnel(server, desk),
             (Kind::Tunnel, Some(_)) => {
@@ -407,10 +472,7 @@ impl ClientSide {
         {
             return Stage::Answer(passed, server, text);
         }
-        let code = text.strip_prefix(b"HTTP/1.").and_then(|it| it.get(2..5));
-        let code = code.and_then(|it| std::str::from_utf8(it).ok());
-        let code = code.filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
-        match code {
+        match tunnel_status(&text) {
             Some(code) if code.starts_with('2') && matches!(read, Ok(true)) => {
                 self.open_tunnel(server, desk)
             }
@@ -422,6 +484,42 @@ impl ClientSide {
                 );
                 self.fail(&why, desk)
             }
+        }
+    }
+
+    /// Takes the next step with a SOCKS5 proxy.
+    fn greet(&mut self, mut it: Box<Greeting>, desk: &mut Desk) -> Stage {
+        let step = match it.socks.advance(&it.read) {
+            Ok(step) => step,
+            Err(SocksRefusal { why, .. }) => {
+                return self.fail(&format!("the proxy of delta's environment {why}"), desk);
+            }
+        };
+        if step.expected == 0 {
+            let Greeting { passed, server, .. } = *it;
+            return self.begin(passed, server, None, desk);
+        }
+        self.deadline = Some(desk.now + HEAD_TIME);
+        it.read.clear();
+        it.expected = step.expected;
+        match send(&it.server, &step.send, SendFlags::NOSIGNAL) {
+            Ok(sent) if sent == step.send.len() => Stage::Greeting(it),
+            _ => self.fail("the proxy of delta's environment does not listen", desk),
+        }
+    }
+
+    /// Reads what a SOCKS5 proxy says, and nothing that follows it.
+    fn listen(&mut self, mut it: Box<Greeting>, desk: &mut Desk) -> Stage {
+        let room = &mut desk.scratch[..it.expected - it.read.len()];
+        match recv(&it.server, &mut room[..], RecvFlags::DONTWAIT) {
+            Ok((read @ 1.., _)) => it.read.extend(&room[..read]),
+            Err(Errno::AGAIN) => return Stage::Greeting(it),
+            _ => return self.fail("the proxy of delta's environment does not answer", desk),
+        }
+        if it.read.len() == it.expected {
+            self.greet(it, desk)
+        } else {
+            Stage::Greeting(it)
         }
     }
 
@@ -468,7 +566,7 @@ impl ClientSide {
                 self.fail(&why, desk)
             }
             Stage::Connecting(passed, _, rest) => self.connect(passed, rest, Errno::TIMEDOUT, desk),
-            Stage::Answer(..) => {
+            Stage::Answer(..) | Stage::Greeting(_) => {
                 let why = "the proxy of delta's environment does not answer";
                 self.fail(why, desk)
             }
@@ -516,10 +614,16 @@ impl ClientSide {
 impl Passed {
     /// Where to connect to.
     fn next(&self) -> (Host, u16) {
-        match &self.upstream {
+        match self.upstream.as_ref().filter(|_| !self.is_target_next()) {
             Some(upstream) => (upstream.host.clone(), upstream.port),
             None => (self.request.host.clone(), self.request.port),
         }
+    }
+
+    /// True if the host of the request is to be resolved, or connected to, here.
+    fn is_target_next(&self) -> bool {
+        let resolves = |it: &Upstream| it.scheme == Scheme::Socks5 && self.target.is_none();
+        self.upstream.as_ref().is_none_or(resolves)
     }
 }
 

@@ -22,7 +22,7 @@ pub(crate) enum Host {
 
 impl Host {
     /// Reads a host; an IPv6 address may be in brackets. None: it is neither a name nor an address.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let inner = text.strip_prefix('[').map(|it| it.strip_suffix(']'));
         if let Some(inner) = inner {
             let address: Ipv6Addr = inner?.parse().ok()?;
@@ -33,6 +33,14 @@ impl Host {
         }
         let name = text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase();
         is_name(&name).then_some(Self::Name(name))
+    }
+
+    /// True for this machine's own loopback interface.
+    pub(super) fn is_loopback(&self) -> bool {
+        match self {
+            Self::Address(address) => address.is_loopback(),
+            Self::Name(name) => name == "localhost",
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod examples;
 mod flow;
 #[cfg(feature = "flow")]
 mod picture;
+mod proxy;
 mod recording;
 mod run;
 mod schema;
@@ -30,6 +31,7 @@ pub use examples::{
 pub use flow::{around, errors_in, errors_of, exit, flow, has, has_only, node, start};
 #[cfg(feature = "flow")]
 pub use picture::Picture;
+pub use proxy::{Manners, ProxyServer};
 pub use recording::{Recorded, copy, recordings, snapshot};
 pub use run::Run;
 pub use schema::violations;

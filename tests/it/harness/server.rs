@@ -339,6 +339,10 @@ impl Server {
         server
     }
 
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// For `base_url`.
     pub fn url(&self) -> String {
         format!("http://{}/v1", self.address)
