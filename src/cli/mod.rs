@@ -7,6 +7,5 @@ pub(crate) mod message;
 pub mod args;
 pub(crate) mod agent_names;
 pub(crate) mod result;
-pub(crate) mod unread_stdin;
 pub(crate) mod commands;
 pub mod main;

@@ -22,6 +22,7 @@ pub(crate) mod left_behind;
 pub(crate) mod supervisor;
 pub(crate) mod timed_output;
 pub(crate) mod terminal;
+pub(crate) mod unread_stdin;
 pub(crate) mod doors;
 pub(crate) mod typed;
 pub(crate) mod line_editor;

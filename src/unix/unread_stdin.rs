@@ -1,36 +1,67 @@
-//! The warning about bytes on the standard input that a command does not read: a user who pipes something in probably
-//! expects it to be read.
+//! Bytes on a standard input that a command does not read: a user who pipes something in probably expects it to be read.
 //!
 //! Nothing is read, and nothing is waited for.
 
-use crate::cli::args::Common;
-use crate::runs::task::GivenPart;
-use crate::unix::terminal::Screen;
+use super::terminal::{Screen, is_in_foreground, stderr_is_terminal};
+use crate::error::{Error, Result};
 use rustix::fs::{FileType, SeekFrom, fstat, seek};
 use std::io;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Looks at the standard input at the start of a command and at its end, and warns once.
-pub(crate) struct UnreadStdin {
-    /// Nothing reads it, and no warning has been printed.
-    is_open: bool,
+/// How the command would read the standard input, if it does not and no warning has been printed.
+static UNREAD: Mutex<Option<Remedy>> = Mutex::new(None);
+
+/// Ways to have the standard input read: the beginning of a command, and an option.
+#[derive(Clone, Copy)]
+pub(crate) struct Remedy {
+    pub command: &'static str,
+    pub option: &'static str,
 }
 
-impl UnreadStdin {
-    pub(crate) fn watch(common: &Common) -> Self {
-        let is_read = common.interactive || common.message.contains(&GivenPart::Stdin);
-        let mut watch = Self { is_open: !is_read };
-        watch.look();
-        watch
-    }
+/// True for a file that is the standard input.
+pub(crate) fn is_stdin(path: &Path) -> bool {
+    let names = ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"];
+    names.iter().any(|name| path == Path::new(name))
+}
 
-    /// Warns of what has come since.
-    pub(crate) fn look(&mut self) {
-        if self.is_open && has_bytes() {
-            self.is_open = false;
-            Screen::new(true, false)
-                .warn("stdin is ignored; add -m - to include it, or </dev/null to leave it out");
+/// Watches from the start of a command on, unless that reads the standard input.
+///
+/// # Errors
+/// As for [`check`].
+pub(crate) fn watch(is_read: bool, remedy: Remedy) -> Result<()> {
+    *unread() = (!is_read).then_some(remedy);
+    check()
+}
+
+/// Checks before anything is created and sent.
+///
+/// # Errors
+/// There are bytes, and the user is at a terminal and can repeat the command as it was meant. Elsewhere this is a warning.
+pub(crate) fn check() -> Result<()> {
+    let remedy = *unread();
+    match remedy.filter(|_| stderr_is_terminal() && is_in_foreground() && has_bytes()) {
+        Some(Remedy { command, .. }) => Err(Error::usage(format!(
+            "nothing reads the text on stdin: include it with `{command} …`, or leave it out with `</dev/null`"
+        ))),
+        None => {
+            warn();
+            Ok(())
         }
     }
+}
+
+/// Warns, once, of bytes that have come.
+pub(crate) fn warn() {
+    if let Some(Remedy { option, .. }) = unread().take_if(|_| has_bytes()) {
+        let text =
+            format!("stdin is ignored; add {option} to include it, or </dev/null to leave it out");
+        Screen::new(true, false).warn(&text);
+    }
+}
+
+fn unread() -> MutexGuard<'static, Option<Remedy>> {
+    UNREAD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// True if bytes can be read from a pipe or a regular file.

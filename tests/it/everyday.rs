@@ -679,15 +679,68 @@ fn bytes_on_stdin_that_nothing_reads_are_mentioned_once() {
         .exits(0)
         .does_not_say("stdin");
     drop(pipe);
+}
+
+#[test]
+fn at_a_terminal_bytes_that_nothing_reads_end_the_start_before_anything_is_created() {
+    let world = everyday();
+    world.server.may_stay_unasked();
+    let data = world.write("data", "data");
+    #[cfg(feature = "flow")]
+    world.write("proj/f/workflow.yaml", flow(&[start(), exit()], "s>x"));
+    for (words, command) in [
+        (&["run", "y"][..], "delta run - …"),
+        (&["run", "--dry-run", "y"], "delta run - …"),
+        (&["continue", "-m", "y"], "delta continue -m - …"),
+        (&["flow", "run", "f"], "delta flow run --input - …"),
+    ] {
+        if !cfg!(feature = "flow") && words[0] == "flow" {
+            continue;
+        }
+        let mut terminal = Terminal::new();
+        let under = ["sh", "-c", "exec \"$0\" \"$@\" <\"$DATA\""];
+        let run = at_work(&world, words.iter().copied()).env("DATA", &data);
+        let run = run.under(&under).at(&terminal).spawn();
+        terminal.shows(&format!(
+            "include it with `{command}`, or leave it out with `</dev/null`"
+        ));
+        run.wait().exits(2);
+    }
+    assert!(world.server.requests().is_empty());
+    assert!(!world.exists("proj/.delta") && !world.exists(".cache/delta"));
+    // What comes later is a warning, as soon as an answer has come.
+    let pipe = world.fifo("pipe");
     let mut terminal = Terminal::new();
-    world.model_says([text("ok")]);
-    let under = ["sh", "-c", "echo data | \"$0\" \"$@\""];
-    let run = at_work(&world, ["run", "y"])
-        .under(&under)
-        .at(&terminal)
-        .spawn();
+    let again = call("1", "read", &json!({"path": "/nowhere"}));
+    world.model_says([again.held(), text("ok").held()]);
+    let late = ["sh", "-c", "exec \"$0\" \"$@\" <\"$PIPE\""];
+    let run = at_work(&world, ["run", "y"]).env("PIPE", world.path("pipe"));
+    let run = run.under(&late).at(&terminal).spawn();
+    world.server.wait_for(1);
+    fs::write(world.path("pipe"), "late").unwrap();
+    world.server.release();
     terminal.shows("stdin is ignored; add -m - to include it");
+    world.server.wait_for(2);
+    world.server.release();
     run.wait().exits(0);
+    drop(pipe);
+}
+
+#[test]
+fn a_file_that_is_the_standard_input_is_read_without_a_warning() {
+    for name in ["/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"] {
+        let world = everyday();
+        world.model_says([text("ok")]);
+        let terminal = Terminal::new();
+        let under = ["sh", "-c", "echo the data | \"$0\" \"$@\""];
+        let run = at_work(&world, ["run", "y", "-f", name]).under(&under);
+        run.at(&terminal).exits(0);
+        let sent = world.server.last().messages();
+        assert!(
+            sent.last().unwrap().to_string().contains("the data"),
+            "{sent:?}"
+        );
+    }
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::run::warn_of_own_files;
 use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ContinueArgs;
+use crate::cli::commands::run::watch_stdin;
 use crate::cli::result;
-use crate::cli::unread_stdin::UnreadStdin;
 use crate::engine::account::SpendingRules;
 use crate::engine::question::{self, HumanAnswer, Question};
 use crate::engine::run_loop::DeferralMode;
@@ -29,17 +29,18 @@ use crate::runs::waiting::register_again;
 use crate::text::ids::RunId;
 use crate::text::shell::shell_quoted;
 use crate::unix::terminal::Screen;
+use crate::unix::unread_stdin;
 use std::path::Path;
 
 pub(crate) fn continue_run(wanted: &ContinueArgs) -> Result<Exit> {
-    let mut stdin = UnreadStdin::watch(&wanted.common);
     let done = try_run(wanted);
-    stdin.look();
+    unread_stdin::warn();
     result::print_outcome(done, &wanted.common)
 }
 
 fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     let common = &wanted.common;
+    watch_stdin(common, "delta continue -m -")?;
     check_depth()?;
     let signals = install_signals()?;
     heed_deadline(&signals, common.deadline)?;

@@ -2,8 +2,8 @@
 
 use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ForkArgs;
+use crate::cli::commands::run::watch_stdin;
 use crate::cli::result;
-use crate::cli::unread_stdin::UnreadStdin;
 use crate::engine::account::SpendingRules;
 use crate::error::{Error, Exit, Result};
 use crate::record::event::ForkedFrom;
@@ -26,16 +26,17 @@ use crate::runs::workspace_copy::{copy_files, refuse_unless_empty};
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::Screen;
+use crate::unix::unread_stdin;
 use std::path::Path;
 
 pub(crate) fn fork_run(fork: &ForkArgs) -> Result<Exit> {
-    let mut stdin = UnreadStdin::watch(&fork.common);
     let done = try_run(fork);
-    stdin.look();
+    unread_stdin::warn();
     result::print_outcome_once(done, &fork.common)
 }
 
 fn try_run(fork: &ForkArgs) -> Result<RunResult> {
+    watch_stdin(&fork.common, "delta fork -m -")?;
     preflight::check_depth()?;
     let signals = preflight::install_signals()?;
     let common = &fork.common;

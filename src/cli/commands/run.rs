@@ -1,10 +1,9 @@
 //! `delta run`: begins a run, or resumes the one that the same command began before.
 
 use crate::cli::agent_names::{FoundAgent, find_agent};
-use crate::cli::args::RunArgs;
+use crate::cli::args::{Common, RunArgs};
 use crate::cli::message::GivenAgent;
 use crate::cli::result;
-use crate::cli::unread_stdin::UnreadStdin;
 use crate::config::agent::{Agent, ChainSource, Fallback};
 use crate::config::environment::{ALLOW_HOSTS, Environment, MODEL};
 use crate::config::lint::is_sandbox;
@@ -22,13 +21,14 @@ use crate::runs::preflight::{
 };
 use crate::runs::preview;
 use crate::runs::run_request::{RunRequest, Site};
-use crate::runs::task::{GivenMessage, Task};
+use crate::runs::task::{GivenMessage, GivenPart, Task};
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shell::shell_quoted;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone, print_json};
 use crate::unix::typed::{Reply, discard_typed, read_line};
+use crate::unix::unread_stdin::{self, Remedy, is_stdin};
 use serde_json::Map;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -36,15 +36,27 @@ use std::sync::Arc;
 
 pub(crate) fn run_agent(wanted: &RunArgs) -> Result<Exit> {
     let common = &wanted.common;
-    let mut stdin = UnreadStdin::watch(common);
     if wanted.dry {
         return with_request(wanted, |request, found| print_preview(&request, found));
     }
     let done = with_request(wanted, |request, _| {
+        unread_stdin::check()?;
         request.execute(&|| choose_site(request.agent, &request.signals))
     });
-    stdin.look();
+    unread_stdin::warn();
     result::print_outcome(done, common)
+}
+
+/// Watches the standard input, if this command does not read it; `command` is how it would.
+pub(super) fn watch_stdin(common: &Common, command: &'static str) -> Result<()> {
+    let is_stdin = |part: &GivenPart| match part {
+        GivenPart::Stdin => true,
+        GivenPart::File(path) => is_stdin(path),
+        GivenPart::Text(_) => false,
+    };
+    let is_read = common.interactive || common.message.iter().any(is_stdin);
+    let option = "-m -";
+    unread_stdin::watch(is_read, Remedy { command, option })
 }
 
 /// Reads what the request needs, before anything is created.
@@ -53,6 +65,7 @@ fn with_request<T>(
     act: impl FnOnce(RunRequest<'_>, &FoundAgent) -> Result<T>,
 ) -> Result<T> {
     let common = &wanted.common;
+    watch_stdin(common, "delta run -")?;
     check_depth()?;
     let signals = install_signals()?;
     heed_deadline(&signals, common.deadline)?;

@@ -24,6 +24,7 @@ use crate::record::stop_reason::StopReason;
 use crate::text::amounts::format_duration;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
+use crate::unix::unread_stdin;
 use std::time::Instant;
 
 /// What follows from a thought.
@@ -141,6 +142,7 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<ThoughtOut
         request_bytes,
     } = answered;
     make_ids_unique(&mut answer.calls, |id| engine.talk.transcript.has_id(id));
+    unread_stdin::warn();
     add_thought(engine, &answer, (&invocation, &prefix), request_bytes);
     if let Some(calls) = &mut engine.limits.same_calls {
         calls.begin_answer(answer.calls.iter().map(|call| {

@@ -32,6 +32,7 @@ use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::Screen;
+use crate::unix::unread_stdin::{self, Remedy, is_stdin};
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -57,6 +58,16 @@ fn try_run(wanted: &FlowRunArgs) -> Result<Exit> {
         return Ok(Exit::Config);
     };
     let wanted = &wanted.with_defaults(&flow);
+    let files = [
+        wanted.input.as_deref(),
+        wanted.inputs.as_deref().and_then(Path::to_str),
+    ];
+    let is_read = |path: &str| path == "-" || is_stdin(Path::new(path));
+    let remedy = Remedy {
+        command: "delta flow run --input -",
+        option: "--input -",
+    };
+    unread_stdin::watch(files.into_iter().flatten().any(is_read), remedy)?;
     let signals = install_signals()?;
     heed_deadline(&signals, wanted.deadline)?;
     let basis = basis::read_basis(&flow, wanted, &signals)?;
@@ -79,6 +90,7 @@ fn try_run(wanted: &FlowRunArgs) -> Result<Exit> {
         pause_before,
         is_typed: false,
     };
+    unread_stdin::check()?;
     command.decide()
 }
 

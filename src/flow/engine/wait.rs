@@ -6,6 +6,7 @@ use crate::error::{Error, Result, reason};
 use crate::flow::view::progress_table::RunningProgram;
 use crate::text::timestamp::Timestamp;
 use crate::unix::process::Woken;
+use crate::unix::unread_stdin;
 use std::time::{Duration, Instant};
 
 /// Waits until something has ended, and takes in all that has.
@@ -38,6 +39,7 @@ pub(super) fn wait(engine: &mut FlowEngine<'_>) -> Result<()> {
                 any = true;
                 // The other programs that have ended by now are written with it.
                 until = Instant::now();
+                unread_stdin::warn();
                 if let Some(active) = engine.programs.active.remove(&token) {
                     end_program(engine, active, &outcome)?;
                 }
