@@ -9,6 +9,7 @@ pub(crate) mod matching;
 pub(crate) mod change;
 pub(crate) mod not_found;
 pub(crate) mod listing;
+pub(crate) mod put;
 pub(crate) mod target;
 pub(crate) mod edit;
 pub(crate) mod read;

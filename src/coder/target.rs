@@ -1,8 +1,11 @@
 //! The file that a path from a model leads to. A link is followed, and what it leads to is changed.
 
 use super::listing::nearest_paths;
+use super::put::put;
 use crate::error::{Error, reason};
 use crate::unix::files;
+use rustix::fs::Access;
+use rustix::io::Errno;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
@@ -77,8 +80,7 @@ impl<'p> TargetFile<'p> {
         files::read_part(&file, 0, len as usize).map_err(|e| refused("read", path, &e))
     }
 
-    /// Puts other content into the file in one step, with the mode that it has; makes what directories
-    /// are missing for a new one.
+    /// Puts other content into the file; makes what directories are missing for a new one.
     pub(super) fn replace(&self, bytes: &[u8]) -> Result<(), ToolRefusal> {
         let refused = |e: &io::Error| refused("write", self.path, e);
         if self.is_new()
@@ -86,7 +88,7 @@ impl<'p> TargetFile<'p> {
         {
             fs::create_dir_all(parent).map_err(|e| refused(&e))?;
         }
-        files::replace_with_mode(&self.real, bytes, self.mode).map_err(|e| refused(&e))
+        put(&self.real, bytes, self.mode).map_err(|e| refused(&e))
     }
 }
 
@@ -129,16 +131,26 @@ pub(super) fn missing(path: &str, remedy: &str) -> ToolRefusal {
 
 /// The system's error, with a likely cause.
 pub(super) fn refused(doing: &str, path: &str, error: &io::Error) -> ToolRefusal {
-    let hint = match error.kind() {
-        // Busy is what the sandbox holds fast.
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::ResourceBusy
-            if doing == "write" =>
-        {
-            where_to_write(path)
-        }
-        _ => String::new(),
+    let hint = if doing == "write" && is_sandboxes(path, error.kind()) {
+        where_to_write(path)
+    } else {
+        String::new()
     };
     ToolRefusal(format!("cannot {doing} {path}: {}{hint}", reason(error)))
+}
+
+/// True if the sandbox is what kept a file from being written: it is there, and the file's mode would have allowed it.
+fn is_sandboxes(path: &str, kind: ErrorKind) -> bool {
+    let is_confined = rustix::thread::no_new_privs().unwrap_or(false);
+    let nearest = Path::new(path).ancestors().find(|it| it.exists());
+    let nearest = nearest.unwrap_or(Path::new("."));
+    let is_allowed = rustix::fs::access(nearest, Access::WRITE_OK) != Err(Errno::ACCESS);
+    match kind {
+        ErrorKind::PermissionDenied => is_confined && is_allowed,
+        // Busy is what the sandbox holds fast.
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::ResourceBusy => is_confined,
+        _ => false,
+    }
 }
 
 /// Where a tool may write, for a model that tried elsewhere.

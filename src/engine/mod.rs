@@ -5,6 +5,7 @@
 pub(crate) mod observation;
 pub(crate) mod attached;
 pub(crate) mod run_context;
+pub(crate) mod former_content;
 pub(crate) mod account;
 pub(crate) mod hooks;
 pub(crate) mod question;

@@ -6,6 +6,7 @@
 use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::{EffectCheck, LaterRule, Tool};
 use crate::engine::attached::{self, Store, collect};
+use crate::engine::former_content;
 use crate::engine::later::{self, LookInput};
 use crate::engine::observation::{Ends, ends_of, observation, on_new_line, read_ends_below};
 use crate::engine::run_context::RunContext;
@@ -296,7 +297,7 @@ fn execute(
 
 /// A call whose program has been started.
 pub(crate) struct StartedProgram {
-    program: String,
+    argv: Vec<String>,
     dir: PathBuf,
     stdout: File,
     stderr: File,
@@ -367,7 +368,7 @@ fn start<T>(
     };
     let ran = run(command);
     let call = StartedProgram {
-        program: prepared.argv.into_iter().next().unwrap_or_default(),
+        argv: prepared.argv,
         dir: prepared.dir,
         stdout,
         stderr,
@@ -385,7 +386,7 @@ fn end(
     too_long: impl Fn() -> String,
 ) -> Result<Done> {
     let StartedProgram {
-        program,
+        argv,
         dir,
         stdout,
         mut stderr,
@@ -399,7 +400,7 @@ fn end(
         Err(error) => {
             let message = match &error {
                 SpawnError::TooLong => too_long(),
-                other => other.message(&program),
+                other => other.message(argv.first().map_or("", String::as_str)),
             };
             stderr
                 .write_all(format!("{message}\n").as_bytes())
@@ -421,8 +422,10 @@ fn end(
         syncs: ctx.agent.sync,
         secrets: &secrets,
     };
+    let restored = former_content::restore(ctx, tool, &argv, &dir);
     let collected = collect(&dir, 0, store)?;
     let mut notes = collected.lines.clone();
+    notes.extend(restored);
     notes.extend(notes_of(how, exit_code, timeout, &stderr));
     Ok(Done {
         attachments: collected.attachments,

@@ -9,10 +9,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
 /// The largest file that is read whole.
@@ -228,35 +228,6 @@ fn swap_in(
         may_fail(fs::remove_file(&temporary));
     }
     written
-}
-
-/// Replaces a file that delta does not own in one step: it keeps its mode and, where that is allowed, its owner. A new
-/// file gets the usual mode.
-pub(crate) fn replace_with_mode(path: &Path, bytes: &[u8], mode: Option<u32>) -> io::Result<()> {
-    let temporary = path.with_file_name(format!(".delta-{}.tmp", std::process::id()));
-    let created = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode.map_or(0o666, |_| 0o600))
-        .open(&temporary);
-    let fill = |mut file: File| {
-        file.write_all(bytes)?;
-        if let Some(mode) = mode {
-            let old = fs::metadata(path)?;
-            may_fail(std::os::unix::fs::fchown(
-                &file,
-                Some(old.uid()),
-                Some(old.gid()),
-            ));
-            file.set_permissions(Permissions::from_mode(mode))?;
-        }
-        fs::rename(&temporary, path)
-    };
-    let filled = created.and_then(fill);
-    if filled.is_err() {
-        may_fail(fs::remove_file(&temporary));
-    }
-    filled
 }
 
 /// Opens a regular file for reading. A pipe without a writer, or a device without an end, would keep

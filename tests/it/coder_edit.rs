@@ -3,7 +3,7 @@
 
 use crate::harness::*;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 
 /// A world with a file `f`.
 fn with_file(content: impl AsRef<[u8]>) -> World {
@@ -360,4 +360,151 @@ fn a_command_ends_with_its_time_and_takes_its_children_along() {
         .exits(1)
         .says("Put it into a file with write");
     assert!(!world.exists("ran"));
+}
+
+/// Runs the tool as a user whom modes bind. None: that cannot be done here.
+fn as_user(world: &World, words: &[&str], stdin: &str) -> Option<Outcome> {
+    let tool = world.delta(["coder-tool"]).args(words).stdin(stdin);
+    if !rustix::process::geteuid().is_root() {
+        return Some(tool.end());
+    }
+    if !installed(&["setpriv"]) {
+        eprintln!("skipped: there is no setpriv to be another user with");
+        return None;
+    }
+    for name in ["", "f", "d", "d/f"] {
+        if world.exists(name) {
+            chown(world.path(name), Some(65534), Some(65534)).unwrap();
+        }
+    }
+    let user = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+    ];
+    Some(tool.under(&user).end())
+}
+
+fn set_mode(world: &World, name: &str, mode: u32) {
+    fs::set_permissions(world.path(name), fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn what_the_user_may_not_write_is_not_replaced() {
+    for words in [&["edit", "f", "keep"][..], &["write", "f"]] {
+        let world = with_file("keep me\n");
+        set_mode(&world, "f", 0o444);
+        let Some(outcome) = as_user(&world, words, "changed") else {
+            return;
+        };
+        let outcome = outcome.exits(1).says("cannot write f: permission denied");
+        outcome.does_not_say("tools write only");
+        assert_eq!(world.read("f"), "keep me\n");
+    }
+}
+
+#[test]
+fn a_directory_that_takes_no_file_has_its_files_written_in_place() {
+    let world = World::new();
+    world.write("d/f", "a long text\n");
+    set_mode(&world, "d", 0o555);
+    let inode = || fs::metadata(world.path("d/f")).unwrap().ino();
+    let before = inode();
+    let Some(outcome) = as_user(&world, &["edit", "d/f", "a long text"], "short") else {
+        return;
+    };
+    outcome.exits(0);
+    assert_eq!((world.read("d/f").as_str(), inode()), ("short\n", before));
+    let new = as_user(&world, &["write", "d/new"], "x").unwrap();
+    new.exits(1)
+        .says("cannot write d/new")
+        .does_not_say("tools write only");
+    set_mode(&world, "d", 0o755);
+}
+
+#[test]
+fn both_names_of_a_file_show_a_change_and_its_former_content_is_kept_meanwhile() {
+    let world = with_file("one\n");
+    fs::hard_link(world.path("f"), world.path("g")).unwrap();
+    fs::create_dir(world.path("attach")).unwrap();
+    let write = |text: &str| {
+        let tool = world.delta(["coder-tool", "write", "f"]).stdin(text);
+        tool.env("DELTA_ATTACH", world.path("attach"))
+            .env("TMPDIR", world.path("attach"))
+    };
+    write("much longer than before\n").exits(0);
+    assert_eq!(world.read("g"), "much longer than before\n");
+    // A file that cannot grow gets back what it had.
+    let full = write(&"x".repeat(40_000))
+        .after("ulimit -f 16; trap '' XFSZ")
+        .end();
+    full.exits(1).says("cannot write f: ");
+    assert_eq!(world.read("g"), "much longer than before\n");
+    assert_eq!(fs::read_dir(world.path("attach")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_replaced_file_keeps_its_attributes() {
+    let world = with_file("one\n");
+    let path = world.path("f");
+    let flags = rustix::fs::XattrFlags::empty();
+    if let Err(error) = rustix::fs::setxattr(&path, "user.note", b"x", flags) {
+        eprintln!("skipped: no attributes here: {error}");
+        return;
+    }
+    set_mode(&world, "f", 0o640);
+    world.edit("one", "two").exits(0);
+    let mut value = [0; 8];
+    assert_eq!(
+        rustix::fs::getxattr(&path, "user.note", &mut value[..]),
+        Ok(1)
+    );
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o640);
+}
+
+/// A program in place of `delta` whose first call as the tool dies while it writes in place, with what is done before that.
+fn dying_tool(world: &World, last: &str) {
+    let script = format!(
+        "#!/bin/sh\n[ -e \"$CWD/../died\" ] && exec '{}' \"$@\"\ntouch \"$CWD/../died\"\n\
+         cp f \"$DELTA_ATTACH/.before\"; printf half >f; {last}kill -9 $$\n",
+        env!("CARGO_BIN_EXE_delta")
+    );
+    world.script("bin/delta", &script);
+}
+
+#[test]
+fn a_file_that_was_being_written_in_place_is_restored_after_a_kill() {
+    let tool = "- {name: put, description: d, exec: 'delta coder-tool edit f ${old}', stdin: new, \
+                parameters: [{name: old, description: d}, {name: new, description: d}]}\n";
+    for engine_dies in [false, true] {
+        let world = World::with_tools(tool);
+        world.write("ws/f", "whole\n");
+        fs::hard_link(world.path("ws/f"), world.path("ws/g")).unwrap();
+        dying_tool(&world, if engine_dies { "kill -9 $PPID; " } else { "" });
+        let path = format!("{}:{}", world.path("bin").display(), system_path());
+        let asked = call(
+            "1",
+            "put",
+            &serde_json::json!({"old": "whole", "new": "other"}),
+        );
+        world.model_says([asked, text("done")]);
+        let run = world.run("go").env("PATH", &path);
+        if engine_dies {
+            let outcome = run.end();
+            assert_eq!(outcome.killed_by(), Some(9), "{}", outcome.describe());
+            assert_eq!(world.read("ws/g"), "half");
+            world.rerun().env("PATH", &path).exits(0);
+        } else {
+            run.exits(0);
+            let told = world.server.last().last_observation();
+            assert!(told.contains("f has its former content again"), "{told}");
+        }
+        assert_eq!(world.read("ws/g"), "whole\n");
+        let kept = files_below(&world.workspace());
+        assert!(
+            !kept.iter().any(|it| format!("{it:?}").contains(".before")),
+            "{kept:?}"
+        );
+    }
 }

@@ -7,6 +7,7 @@ use super::outcome::{Ending, Step, halt_on};
 use super::results::{record_observation, record_refusal, record_result};
 use super::{Engine, Ready, tool_named};
 use crate::config::tool::definition::{EffectCheck, OnResume, Tool};
+use crate::engine::former_content;
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
 use crate::error::Result;
@@ -41,6 +42,16 @@ pub(super) fn recover_call<'a>(
     // What the tools of a suspended sub-agent have left running is not ours to end.
     if !(is_nested && started.is_suspended) {
         end_leftovers(engine, call, started)?;
+    }
+    if let (Some(tool), Some(reference)) = (tool, &started.execution_ref)
+        && engine.options.is_ours
+        && let Ok(bound) = call.bind(engine.ctx, tool)
+    {
+        let argv = tool_call::full_argv(engine.ctx, tool, &bound);
+        let dir = engine.ctx.run.path.join(reference);
+        if let Some(restored) = former_content::restore(engine.ctx, tool, &argv, &dir) {
+            engine.log.record_note(Level::Info, &restored)?;
+        }
     }
     let (Some(tool), Some(call_id)) = (tool, &started.call_id) else {
         return report_interruption(engine, call, tool, started, None);
