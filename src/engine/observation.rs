@@ -5,6 +5,7 @@
 use crate::config::environment::Secret;
 use crate::error::{At, Result};
 use crate::unix::files::{open_below, read_part};
+use std::borrow::Cow;
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -68,14 +69,14 @@ impl Ends {
         self.total == 0
     }
 
-    /// The stream as text: cut at character boundaries, what is not UTF-8 as U+FFFD.
+    /// The stream as text: cut at character boundaries, what is not UTF-8 as U+FFFD, redrawn lines as they were last.
     pub(crate) fn text(&self) -> String {
         let has_nul = |bytes: &[u8]| memchr::memchr(0, bytes).is_some();
         if has_nul(&self.head) || has_nul(&self.tail) {
             return format!("[binary output: {} bytes]", self.total);
         }
         if self.tail.is_empty() && self.head.len() as u64 == self.total {
-            return String::from_utf8_lossy(&self.head).into_owned();
+            return redrawn(&String::from_utf8_lossy(&self.head));
         }
         let head = &self.head[..self.head.len() - cut_character(&self.head)];
         // A character begins where a byte does not continue one.
@@ -87,12 +88,60 @@ impl Ends {
             .count();
         let tail = &self.tail[skip..];
         let omitted = self.total - (head.len() + tail.len()) as u64;
-        let mut text = String::from_utf8_lossy(head).into_owned();
+        let mut text = redrawn(&String::from_utf8_lossy(head));
         on_new_line(&mut text);
         text.push_str(&format!("[… {omitted} bytes omitted …]\n"));
-        text.push_str(&String::from_utf8_lossy(tail));
+        text.push_str(&redrawn(&String::from_utf8_lossy(tail)));
         text
     }
+}
+
+/// A text without what carriage returns overwrote, as a terminal shows it. Those before the end of a line stay.
+fn redrawn(text: &str) -> String {
+    let lines = text.split_inclusive('\n');
+    let shown = lines.map(|line| {
+        let body = line.trim_end_matches(['\r', '\n']);
+        if body.contains('\r') {
+            Cow::Owned(last_drawn(body) + &line[body.len()..])
+        } else {
+            Cow::Borrowed(line)
+        }
+    });
+    shown.collect()
+}
+
+/// A line after all its carriage returns. Of the other controls only those that erase in the line count (ECMA-48, EL).
+fn last_drawn(line: &str) -> String {
+    // One for each column, with the sequences before it, which take none.
+    let mut cells: Vec<String> = Vec::new();
+    let mut end = String::new();
+    for part in line.split('\r') {
+        let (mut at, mut rest, mut sequences) = (0, part, String::new());
+        while let Some(first) = rest.chars().next() {
+            let sequence = escape_length(rest);
+            let (taken, after) = rest.split_at(sequence.max(first.len_utf8()));
+            rest = after;
+            match taken {
+                "\x1b[K" | "\x1b[0K" => cells.truncate(at),
+                "\x1b[2K" => cells.iter_mut().for_each(|cell| " ".clone_into(cell)),
+                _ if sequence > 0 => sequences.push_str(taken),
+                _ => {
+                    cells.resize(cells.len().max(at + 1), " ".to_owned());
+                    cells[at] = std::mem::take(&mut sequences) + taken;
+                    at += 1;
+                }
+            }
+        }
+        end = sequences;
+    }
+    cells.concat().trim_end_matches(' ').to_owned() + &end
+}
+
+/// The length of the control sequence (CSI) at the beginning of a text; 0 if there is none.
+fn escape_length(text: &str) -> usize {
+    let parameters = text.strip_prefix("\x1b[").unwrap_or_default();
+    let last = parameters.find(|c: char| ('\x40'..='\x7e').contains(&c));
+    last.map_or(0, |at| at + 3)
 }
 
 /// The end of a program's output as one line after a colon, without the secrets; empty if there is no output. Programs
@@ -229,6 +278,31 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_a_carriage_return_overwrote_is_left_out() {
+        for (printed, shown) in [
+            (" 10 %\r 50 %\r100 %\ndone\n", "100 %\ndone\n"),
+            ("abcdef\rXY\n", "XYcdef\n"),
+            ("a long line\r\x1b[Kshort", "short"),
+            ("a long line\r\x1b[2Kshort", "short"),
+            ("a long line\r           \rok\n", "ok\n"),
+            ("dos\r\nends\r\n", "dos\r\nends\r\n"),
+            ("1\r2\r\n", "2\r\n"),
+            (
+                "\x1b[31mab\x1b[0m\r\x1b[32mc\x1b[0m\n",
+                "\x1b[32mcb\x1b[0m\n",
+            ),
+            ("é\rü\r", "ü\r"),
+            ("no return   \n", "no return   \n"),
+            ("x\r\x1b[", "\x1b["),
+        ] {
+            assert_eq!(whole(printed.as_bytes()).text(), shown, "{printed:?}");
+        }
+        let many: String = (0..10_000).map(|n| format!("\r{n}")).collect();
+        let text = ends(many.as_bytes(), 1000).text();
+        assert!(text.len() < 100 && text.ends_with("]\n9999"), "{text}");
     }
 
     #[test]
