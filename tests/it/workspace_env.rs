@@ -698,7 +698,7 @@ fn a_context_file_that_cannot_be_read_is_skipped_or_missing() {
                 .says(said);
         } else {
             world.server.may_stay_unasked();
-            run.exits(1).says(said);
+            run.exits(4).says(said);
         }
     }
 }

@@ -149,7 +149,7 @@ fn matches(text: &str, pattern: &str) -> bool {
         "^https?://" => text.starts_with("http://") || text.starts_with("https://"),
         "^[A-Za-z0-9_-]{1,64}$" => word("_-"),
         "^[A-Za-z0-9_.-]{1,64}$" => word("_.-"),
-        "^[A-Za-z_][A-Za-z0-9_]*\\*?$" => {
+        "^[A-Za-z_][A-Za-z0-9_]*$" | "^[A-Za-z_][A-Za-z0-9_]*\\*?$" => {
             let name = text.strip_suffix('*').unwrap_or(text);
             let is_good = |c: char| c.is_ascii_alphanumeric() || c == '_';
             name.chars().all(is_good) && name.starts_with(|c: char| !c.is_ascii_digit())
