@@ -298,6 +298,39 @@ pub(crate) fn readable(json: &[u8]) -> Cow<'_, str> {
     }
 }
 
+/// JSON in which NaN and the infinities, which some programs write, are null; `None` if it has none.
+pub(crate) fn without_nan(json: &str) -> Option<String> {
+    let (mut out, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(found) = json[at..].find(['"', 'N', 'I']) {
+        at += found;
+        let rest = &json[at..];
+        if rest.starts_with('"') {
+            at += string_length(rest);
+        } else if let Some(word) = ["NaN", "Infinity"].iter().find(|it| rest.starts_with(**it)) {
+            out += json[copied..at].trim_end_matches('-');
+            out += "null";
+            at += word.len();
+            copied = at;
+        } else {
+            at += 1;
+        }
+    }
+    (copied > 0).then(|| out + &json[copied..])
+}
+
+/// The length of the string that JSON begins with, its quotes included; of all of it if the string does not end.
+pub(crate) fn string_length(json: &str) -> usize {
+    let mut at = 1;
+    while let Some(found) = json.get(at..).and_then(|rest| rest.find(['"', '\\'])) {
+        at += found;
+        if json[at..].starts_with('"') {
+            return at + 1;
+        }
+        at += 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8);
+    }
+    json.len()
+}
+
 /// In texts that are still to be joined, this precedes the four digits of a lone surrogate, and of itself.
 const MARK: char = '\u{FFFF}';
 

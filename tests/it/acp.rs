@@ -220,18 +220,44 @@ fn the_agent_says_what_it_can_and_refuses_what_is_no_request() {
             "cwd",
         );
     }
-    for (line, code) in [
-        ("{", -32700),
-        ("[]", -32600),
-        ("{\"id\":1}", -32600),
-        ("{\"method\":\"x\",\"id\":{}}", -32600),
-        ("7", -32600),
-        ("{\"id\":70,\"method\":\"x\",\"params\":[1]}", -32602),
+    for (line, code, id) in [
+        ("{", -32700, json!(null)),
+        ("[]", -32600, json!(null)),
+        ("{\"id\":1}", -32600, json!(1)),
+        ("{\"method\":\"x\",\"id\":{}}", -32600, json!({})),
+        ("7", -32600, json!(null)),
+        (
+            "{\"id\":70,\"method\":\"x\",\"params\":[1]}",
+            -32602,
+            json!(70),
+        ),
+        // Whatever is wrong with it, a request is answered under its id.
+        (
+            "{\"id\":\"a\",\"method\":\"x\",\"params\":{\"id\":1,",
+            -32700,
+            json!("a"),
+        ),
+        (
+            "{\"params\":{\"id\":1,\"n\":1e999},\"id\":71,\"method\":\"x\"}",
+            -32700,
+            json!(71),
+        ),
+        (
+            "{\"method\":\"x\",\"params\":{\"t\":\"\\ud83d\",\"n\":NaN},\"id\":72}",
+            -32601,
+            json!(72),
+        ),
+        ("\u{feff}[{\"id\":73,\"method\":\"x\"}]", -32601, json!(73)),
     ] {
         let before = client.lines().len();
         client.running.type_in(&format!("{line}\n"));
         eventually("an answer", || client.lines().len() > before);
-        assert_eq!(client.lines()[before]["error"]["code"], code, "{line}");
+        let answer = &client.lines()[before];
+        assert_eq!(
+            (&answer["error"]["code"], &answer["id"]),
+            (&json!(code), &id),
+            "{line}"
+        );
     }
     // A flood: each line gets its answer, and what asks for none gets none.
     let before = client.lines().len();
@@ -964,5 +990,22 @@ fn a_client_that_does_not_read_ends_no_run_and_can_go() {
     eventually("the run ends", || {
         world.latest().events_so_far("ENGINE_END").len() == 2
     });
+    client.end();
+}
+
+#[test]
+fn a_prompt_that_is_cut_within_a_character_is_answered() {
+    let world = World::with_tools(TOOLS);
+    world.model_says([text("Hi.")]);
+    let mut client = Client::start(&world);
+    let session = client.session(&world);
+    client.running.type_in(&format!(
+        r#"{{"jsonrpc":"2.0","id":900,"method":"session/prompt","params":{{"sessionId":"{session}","prompt":[{{"type":"text","text":"Launch \ud83d"}}]}}}}"#
+    ));
+    client.running.type_in("\n");
+    assert_eq!(client.answer(900)["result"]["stopReason"], "end_turn");
+    let sent = world.server.last().messages();
+    let asked = sent.last().unwrap()["content"].to_string();
+    assert!(asked.contains("Launch \u{fffd}"), "{asked}");
     client.end();
 }

@@ -166,10 +166,15 @@ impl EditorServer {
         while let Some(read) = self.input.next() {
             match read {
                 Read::Line(line) if line.trim_ascii().is_empty() => {}
-                Read::Line(line) => self.take(&line),
-                Read::TooLong => {
+                Read::Line(line) => {
+                    for message in rpc::read_messages(&line) {
+                        self.take(message);
+                    }
+                }
+                Read::TooLong(head) => {
+                    let id = rpc::id_in(&String::from_utf8_lossy(&head));
                     let error = Rejection::new(PARSE_ERROR, "the line is too long");
-                    self.link.out.add(&rpc::failure(&Value::Null, &error));
+                    self.link.out.add(&rpc::failure(&id, &error));
                 }
             }
         }
@@ -178,8 +183,8 @@ impl EditorServer {
         }
     }
 
-    fn take(&mut self, line: &[u8]) {
-        match rpc::read_message(line) {
+    fn take(&mut self, message: std::result::Result<ClientMessage, Value>) {
+        match message {
             Ok(ClientMessage::Call { id, method, params }) => {
                 let Some(id) = id else {
                     return self.hear(&method, &params);

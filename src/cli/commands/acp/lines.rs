@@ -24,8 +24,12 @@ pub(super) struct LineBuffer {
 /// A line, or the lack of one.
 pub(super) enum Read {
     Line(Vec<u8>),
-    TooLong,
+    /// The beginning of a line.
+    TooLong(Vec<u8>),
 }
+
+/// Bytes that are kept of a line that is too long.
+const KEPT: usize = 64 << 10;
 
 impl LineBuffer {
     /// Reads once. The descriptor is ready, or does not block.
@@ -57,9 +61,11 @@ impl LineBuffer {
                 if self.unread.len() <= LONGEST {
                     return None;
                 }
-                (self.unread, self.searched) = (Vec::new(), 0);
+                let mut head = std::mem::take(&mut self.unread);
+                head.truncate(KEPT);
+                self.searched = 0;
                 let was_skipping = std::mem::replace(&mut self.is_skipping, true);
-                return (!was_skipping).then_some(Read::TooLong);
+                return (!was_skipping).then_some(Read::TooLong(head));
             };
             let rest = self.unread.split_off(self.searched + at + 1);
             let mut line = std::mem::replace(&mut self.unread, rest);

@@ -2,7 +2,9 @@
 //!
 //! Pure. Unaware of the methods.
 
+use crate::text::json;
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 
 pub(super) const PARSE_ERROR: i64 = -32700;
 pub(super) const INVALID_REQUEST: i64 = -32600;
@@ -51,43 +53,86 @@ pub(super) enum ClientMessage {
     Answer { id: Value, result: Option<Value> },
 }
 
-/// Reads one message.
+/// Reads a line: a message, or several in an array.
 ///
 /// # Errors
-/// The answer that the client gets instead.
-pub(super) fn read_message(line: &[u8]) -> Result<ClientMessage, Value> {
-    let refused = |id, code, text: &str| failure(&id, &Rejection::new(code, text));
-    let mut message = match serde_json::from_slice(line) {
-        Ok(Value::Object(message)) => message,
-        Ok(_) => Map::new(),
-        Err(error) => {
-            let text = format!("not JSON: {error}");
-            return Err(refused(Value::Null, PARSE_ERROR, &text));
+/// The answers that the client gets instead.
+pub(super) fn read_messages(line: &[u8]) -> Vec<Result<ClientMessage, Value>> {
+    let text = json::readable(line);
+    let text = text.trim_start_matches('\u{feff}');
+    let text = json::without_nan(text).map_or(text.into(), Cow::from);
+    match serde_json::from_str(&text) {
+        Ok(Value::Array(batch)) if !batch.is_empty() => {
+            batch.into_iter().map(read_message).collect()
         }
+        Ok(message) => vec![read_message(message)],
+        Err(error) => {
+            let error = Rejection::new(PARSE_ERROR, format!("not JSON: {error}"));
+            vec![Err(failure(&id_in(&text), &error))]
+        }
+    }
+}
+
+/// The id of a message that cannot be read; null if it has none.
+pub(super) fn id_in(text: &str) -> Value {
+    let (mut depth, mut at) = (0, 0);
+    while let Some(found) = text[at..].find(['"', '{', '[', '}', ']']) {
+        at += found;
+        let rest = &text[at..];
+        let length = if rest.starts_with('"') {
+            json::string_length(rest)
+        } else {
+            1
+        };
+        match rest.as_bytes()[0] {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth -= 1,
+            _ if depth == 1 && &rest[..length] == "\"id\"" => {
+                let value = rest[length..].trim_start().strip_prefix(':');
+                let mut values = serde_json::Deserializer::from_str(value.unwrap_or_default())
+                    .into_iter::<Value>();
+                return values.next().and_then(Result::ok).unwrap_or_default();
+            }
+            _ => {}
+        }
+        at += length;
+    }
+    Value::Null
+}
+
+fn read_message(message: Value) -> Result<ClientMessage, Value> {
+    let mut message = match message {
+        Value::Object(message) => message,
+        _ => Map::new(),
     };
     let mut take = |name| message.shift_remove(name);
     let (id, method, params) = (take("id"), take("method"), take("params"));
     let (result, error) = (take("result"), take("error"));
+    let refused = |id: Option<Value>, code, text: &str| {
+        Err(failure(
+            &id.unwrap_or_default(),
+            &Rejection::new(code, text),
+        ))
+    };
     let is_id = |id: &Value| id.is_string() || id.is_number();
-    match (method, id, params) {
-        (Some(Value::String(method)), id, params) if id.as_ref().is_none_or(is_id) => {
-            let params = match params {
-                None | Some(Value::Null) => Map::new(),
-                Some(Value::Object(params)) => params,
-                Some(_) => {
-                    let id = id.unwrap_or_default();
-                    return Err(refused(id, INVALID_PARAMS, "params: expected an object"));
-                }
-            };
+    match (method, id, params.unwrap_or_default()) {
+        (Some(_), id @ Some(_), _) if !id.as_ref().is_some_and(is_id) => {
+            refused(id, INVALID_REQUEST, "the id is neither a text nor a number")
+        }
+        (Some(Value::String(method)), id, Value::Null) => {
+            let params = Map::new();
             Ok(ClientMessage::Call { id, method, params })
+        }
+        (Some(Value::String(method)), id, Value::Object(params)) => {
+            Ok(ClientMessage::Call { id, method, params })
+        }
+        (Some(Value::String(_)), id, _) => {
+            refused(id, INVALID_PARAMS, "params: expected an object")
         }
         (None, Some(id), _) if result.is_some() || error.is_some() => {
             Ok(ClientMessage::Answer { id, result })
         }
-        _ => {
-            let text = "neither a request nor an answer";
-            Err(refused(Value::Null, INVALID_REQUEST, text))
-        }
+        (_, id, _) => refused(id, INVALID_REQUEST, "neither a request nor an answer"),
     }
 }
 
