@@ -134,6 +134,10 @@ pub(crate) struct McpArgs {
     pub env: Vec<String>,
     pub bearer_env: Option<String>,
     pub json: bool,
+    /// Seconds for a call; 0 for no limit.
+    pub timeout: Option<u64>,
+    /// The server's own names of the tools to import; empty for all.
+    pub only: Vec<String>,
 }
 
 /// `delta replay`.
@@ -298,6 +302,8 @@ fn mcp_args(given: &ParsedCommand) -> Result<McpArgs> {
         ("--env", &["import"]),
         ("--bearer-env", &["list", "import"]),
         ("--json", &["call"]),
+        ("--timeout", &["call"]),
+        ("--only", &["import"]),
     ] {
         if given.has(option) && !actions.contains(&action.as_str()) {
             let message = format!("mcp {action} takes no {option}; see mcp -h");
@@ -312,6 +318,8 @@ fn mcp_args(given: &ParsedCommand) -> Result<McpArgs> {
         env: given.texts("--env"),
         bearer_env: given.text("--bearer-env"),
         json: given.has("--json"),
+        timeout: given.number("--timeout"),
+        only: given.texts("--only"),
     })
 }
 

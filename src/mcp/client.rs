@@ -1,20 +1,23 @@
 //! A client of one server: how it is reached, which revision it speaks, and what is asked of it.
 
+use super::headers::Headers;
 use super::http::HttpServer;
-use super::protocol::TASKS;
 use super::protocol::{
-    INVALID_PARAMS, INVALID_REQUEST, Incoming, METHOD_NOT_FOUND, Revision, RpcError, RpcOutcome,
-    RpcResponse, UNSUPPORTED_VERSION, cancelled, chosen_revision, initialize, initialized,
-    other_offers, request, speaks_modern,
+    CALL, INVALID_PARAMS, INVALID_REQUEST, LEGACY, METHOD_NOT_FOUND, Outgoing, Revision, RpcError,
+    RpcOutcome, RpcResponse, TASKS, UNSUPPORTED_VERSION, chosen_revision, effect_of, initialize,
+    initialized, meta, other_offers, request, speaks_modern,
 };
-use super::servers::{Reach, Server};
+use super::servers::{Reach, Secrets, Server};
 use super::stdio::StdioServer;
 use super::task::offers_tasks;
 use crate::config::environment::Environment;
-use crate::error::{Error, Result, may_fail};
+use crate::error::{Error, Result};
+use crate::text::json::{self, Members};
 use crate::unix::signals::Signals;
-use serde_json::{Map, Value, json};
-use std::path::Path;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,12 +25,19 @@ use std::time::{Duration, Instant};
 /// one may not answer at all.
 const PROBE: Duration = Duration::from_secs(5);
 
+/// How long a server may be silent when anything but a call is asked of it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// The most pages of a list of tools.
 const MOST_PAGES: usize = 100;
+
+/// The most tools of a server.
+const MOST_TOOLS: usize = 10_000;
 
 /// A connection to a server.
 pub(crate) struct Client<'s> {
     transport: Transport<'s>,
+    launch: Launch<'s>,
     pub revision: Revision,
     /// Offers of the server beside tools.
     pub other_offers: Vec<String>,
@@ -36,14 +46,25 @@ pub(crate) struct Client<'s> {
     /// Every request says that a task will do.
     pub declares_tasks: bool,
     next_id: u64,
-    patience: Option<Duration>,
-    signals: &'s Signals,
+    /// The server has been asked for the revision without sessions, which may have ended it.
+    was_probed: bool,
+}
+
+/// A server, and what it is started with.
+#[derive(Clone)]
+pub(crate) struct Launch<'s> {
+    pub server: Server,
+    /// Where its program is found from, if it is a path.
+    pub home: PathBuf,
+    /// Where it works.
+    pub dir: PathBuf,
+    pub signals: &'s Arc<Signals>,
 }
 
 /// What a server says of a task.
 #[derive(Debug)]
 pub(crate) enum TaskAnswer {
-    Task(Map<String, Value>),
+    Task(Members),
     /// It has none of this name any more.
     Unknown(String),
     /// It cannot say for now.
@@ -57,57 +78,55 @@ enum Transport<'s> {
     Http(Box<HttpServer>),
 }
 
-impl<'s> Client<'s> {
-    /// Connects to a server, which works in `dir`; its program, if it is a path, is found from `home`. Without a pinned revision it is asked which it speaks.
-    ///
-    /// `patience` bounds each wait for an answer.
-    pub(crate) fn connect(
-        server: &Server,
-        (home, dir): (&Path, &Path),
-        signals: &'s Arc<Signals>,
-        pinned: Option<Revision>,
-        patience: Option<Duration>,
-    ) -> Result<Self> {
-        let transport = match &server.reach {
+impl Transport<'_> {
+    fn end(self) {
+        match self {
+            Self::Stdio(server) => server.end(),
+            Self::Http(server) => server.end(),
+        }
+    }
+}
+
+impl<'s> Launch<'s> {
+    fn start(&self) -> Result<Transport<'s>> {
+        let (server, signals) = (&self.server, self.signals);
+        Ok(match &server.reach {
             Reach::Command(argv) => {
                 let mut argv = argv.clone();
                 if argv[0].contains('/') {
-                    argv[0] = home.join(&argv[0]).display().to_string();
+                    argv[0] = self.home.join(&argv[0]).display().to_string();
                 }
+                let own = server.program_variables()?;
                 let mut env = Environment::default().for_child(false);
-                env.retain(|(name, _)| !server.env.contains(name));
-                Transport::Stdio(Box::new(StdioServer::start(
-                    signals,
-                    &argv,
-                    (dir, &env),
-                    server.secrets(),
-                )?))
+                env.retain(|(name, _)| own.iter().all(|(other, _)| other != name));
+                env.extend(own);
+                let cwd = server.cwd.as_ref().map(|cwd| self.home.join(cwd));
+                let place = (cwd.as_deref().unwrap_or(&self.dir), &*env);
+                let started = StdioServer::start(signals, &argv, place, server.secrets())?;
+                Transport::Stdio(Box::new(started))
             }
-            Reach::Url(url) => Transport::Http(Box::new(HttpServer::new(
-                url,
-                (server.bearer_env.as_deref(), server.secrets()),
-                signals,
-            )?)),
-        };
+            Reach::Url(url) => {
+                let headers = Headers::of(server, &self.home, signals)?;
+                Transport::Http(Box::new(HttpServer::new(url, headers, signals)?))
+            }
+        })
+    }
+}
+
+impl<'s> Client<'s> {
+    /// Connects to a server. Without a pinned revision it is asked which it speaks.
+    pub(crate) fn connect(launch: Launch<'s>, pinned: Option<Revision>) -> Result<Self> {
         let mut client = Self {
-            transport,
+            transport: launch.start()?,
+            launch,
             revision: Revision::Modern,
             other_offers: Vec::new(),
             offers_tasks: false,
             declares_tasks: false,
             next_id: 1,
-            patience,
-            signals,
+            was_probed: false,
         };
-        let begun = match pinned {
-            Some(Revision::Modern) => Ok(()),
-            Some(Revision::Legacy(_)) => {
-                let begun = client.begin_legacy();
-                begun.and_then(|error| error.map_or(Ok(()), |_| client.probe()))
-            }
-            None => client.probe(),
-        };
-        match begun {
+        match client.begin(client.launch.server.revision.or(pinned)) {
             Ok(()) => Ok(client),
             Err(error) => {
                 client.close();
@@ -116,54 +135,81 @@ impl<'s> Client<'s> {
         }
     }
 
-    /// All tools of the server, as it describes them.
-    pub(crate) fn list_tools(&mut self) -> Result<Vec<Map<String, Value>>> {
+    fn begin(&mut self, pinned: Option<Revision>) -> Result<()> {
+        match pinned {
+            Some(Revision::Modern) => Ok(()),
+            Some(Revision::Legacy(version)) => match self.begin_legacy(version)? {
+                Some(_) if self.discover()? => Ok(()),
+                refusal => accepted(refusal),
+            },
+            None => self.probe(),
+        }
+    }
+
+    /// Secrets of the server, those that its header commands have printed included.
+    pub(crate) fn secrets(&self) -> Secrets {
+        match &self.transport {
+            Transport::Stdio(_) => self.launch.server.secrets(),
+            Transport::Http(server) => server.headers.secrets.clone(),
+        }
+    }
+
+    /// All tools of the server, as it describes them, each as JSON; and what is odd about the list.
+    pub(crate) fn list_tools(&mut self) -> Result<(Vec<Box<RawValue>>, Option<String>)> {
         let mut tools = Vec::new();
-        let mut params = Map::new();
+        let mut cursors = BTreeSet::new();
+        let mut params = Vec::new();
         for _ in 0..MOST_PAGES {
-            let mut page = self.ask("tools/list", params)?;
-            if let Some(Value::Array(items)) = page.shift_remove("tools") {
-                tools.extend(items.into_iter().filter_map(|item| match item {
-                    Value::Object(tool) => Some(tool),
-                    _ => None,
-                }));
+            let borrowed: Vec<(&str, &str)> = params
+                .iter()
+                .map(|cursor: &String| ("cursor", &**cursor))
+                .collect();
+            let page = self.ask("tools/list", &borrowed)?;
+            let items: Option<Vec<Box<RawValue>>> =
+                serde_json::from_str(page.get("tools").unwrap_or("null"))
+                    .map_err(|_| Error::failure("tools/list: the server's tools are not a list"))?;
+            tools.extend(items.into_iter().flatten());
+            if tools.len() > MOST_TOOLS {
+                let message = format!("the server lists more than {MOST_TOOLS} tools");
+                return Err(Error::failure(message));
             }
-            match page.shift_remove("nextCursor") {
-                Some(cursor @ Value::String(_)) => {
-                    params = Map::from_iter([("cursor".to_owned(), cursor)]);
-                }
-                _ => return Ok(tools),
+            let Some(cursor) = page.get("nextCursor").filter(|json| *json != "null") else {
+                return Ok((tools, None));
+            };
+            if !cursors.insert(cursor.to_owned()) {
+                let odd = format!("the server's list of tools is cut: its cursor {cursor} repeats");
+                return Ok((tools, Some(odd)));
             }
+            params = vec![cursor.to_owned()];
         }
         Err(Error::failure(format!(
             "the server lists more than {MOST_PAGES} pages of tools"
         )))
     }
 
-    /// Calls a tool. A server that refuses the revision is asked which it speaks, and called once more,
-    /// since a call that was refused had no effect.
+    /// Calls a tool with arguments that are JSON. A server that refuses the revision is asked which it speaks, and called
+    /// once more, since a call that was refused had no effect.
     pub(crate) fn call_tool(
         &mut self,
         tool: &str,
-        arguments: Value,
+        arguments: &str,
         headers: &[(String, String)],
-    ) -> Result<Map<String, Value>> {
-        let params = Map::from_iter([
-            ("name".to_owned(), Value::from(tool)),
-            ("arguments".to_owned(), arguments),
-        ]);
+        limit: Option<Duration>,
+    ) -> Result<Members> {
+        let name = json::text(tool);
+        let params = [("name", &*name), ("arguments", arguments)];
         if let Transport::Http(server) = &mut self.transport {
             server.set_headers(headers);
         }
-        let reply = self.exchange("tools/call", params.clone(), self.patience)?;
+        let mut reply = self.exchange(CALL, &params, limit)?;
         let pinned = self.revision;
         if self.is_refusal(&reply) {
             self.probe()?;
         }
-        if self.revision == pinned {
-            return self.expect_result("tools/call", reply);
+        if self.revision != pinned {
+            reply = self.exchange(CALL, &params, limit)?;
         }
-        self.ask("tools/call", params)
+        self.expect_result(CALL, reply)
     }
 
     /// Asks for the state of a task.
@@ -171,8 +217,9 @@ impl<'s> Client<'s> {
     /// # Errors
     /// The server cannot be reached, or a signal came.
     pub(crate) fn task(&mut self, name: &str) -> Result<TaskAnswer> {
-        let params = Map::from_iter([("taskId".to_owned(), Value::from(name))]);
-        Ok(match self.exchange("tasks/get", params, self.patience)? {
+        let name = json::text(name);
+        let reply = self.exchange("tasks/get", &[("taskId", &name)], Some(PATIENCE))?;
+        Ok(match reply {
             RpcOutcome::Answer(RpcResponse::Result(task)) => TaskAnswer::Task(task),
             RpcOutcome::Answer(RpcResponse::Error(error)) => {
                 let why = format!("tasks/get: {}", error.words());
@@ -182,22 +229,23 @@ impl<'s> Client<'s> {
                     _ => TaskAnswer::Refused(why),
                 }
             }
-            RpcOutcome::Silence => {
-                let stop = self.signals.stop();
-                let why = || "tasks/get: the server does not answer".to_owned();
-                return stop.map_or_else(|| Ok(TaskAnswer::Broken(why())), |stop| Err(stop.into()));
+            RpcOutcome::Status(status @ 400..=499, text) => {
+                TaskAnswer::Refused(refused(status, &text).message)
             }
-            RpcOutcome::Status(status @ 500.., text) => {
-                TaskAnswer::Broken(refused(status, &text).message)
-            }
-            RpcOutcome::Status(status, text) => TaskAnswer::Refused(refused(status, &text).message),
+            reply => match self.expect_result("tasks/get", reply) {
+                Err(error) if self.launch.signals.stop().is_none() => {
+                    TaskAnswer::Broken(error.message)
+                }
+                other => return Err(other.err().unwrap_or_else(|| Error::failure("tasks/get"))),
+            },
         })
     }
 
     /// Asks the server to end a task.
     pub(crate) fn cancel_task(&mut self, name: &str) -> Result<()> {
-        let params = Map::from_iter([("taskId".to_owned(), Value::from(name))]);
-        self.exchange("tasks/cancel", params, Some(PROBE)).map(drop)
+        let params = [("taskId", &*json::text(name))];
+        self.exchange("tasks/cancel", &params, Some(PROBE))
+            .map(drop)
     }
 
     /// True if an answer to a call may come from a server that does not speak the revision. A modern one
@@ -211,8 +259,10 @@ impl<'s> Client<'s> {
             (RpcOutcome::Answer(RpcResponse::Error(error)), None) => {
                 is_modern && [INVALID_REQUEST, INVALID_PARAMS].contains(&error.code)
             }
-            (RpcOutcome::Answer(RpcResponse::Result(_)) | RpcOutcome::Silence, _) => false,
-            (_, status) => is_modern && status == Some(400),
+            (RpcOutcome::Status(..) | RpcOutcome::Answer(RpcResponse::Error(_)), status) => {
+                is_modern && status == Some(400)
+            }
+            _ => false,
         }
     }
 
@@ -231,128 +281,137 @@ impl<'s> Client<'s> {
 
     /// Ends the connection. Of a program nothing is left.
     pub(crate) fn close(self) {
-        match self.transport {
-            Transport::Stdio(server) => server.end(),
-            Transport::Http(server) => server.end(),
-        }
+        self.transport.end();
     }
 
     /// Finds out which revision the server speaks.
     fn probe(&mut self) -> Result<()> {
-        self.revision = Revision::Modern;
         if self.discover()? {
             return Ok(());
         }
-        match self.begin_legacy()? {
+        match self.begin_legacy(LEGACY[0])? {
             // One that had been too slow to answer at first.
             Some(_) if self.discover()? => Ok(()),
-            Some(error) => Err(Error::failure(format!("initialize: {}", error.words()))),
-            None => Ok(()),
+            refusal => accepted(refusal),
         }
     }
 
-    /// True if the server speaks the revision without sessions.
+    /// True if the server speaks the revision without sessions. An older one may answer anything, or end.
     fn discover(&mut self) -> Result<bool> {
         let patience = match self.transport {
-            Transport::Stdio(_) => Some(PROBE),
-            Transport::Http(_) => self.patience,
+            Transport::Stdio(_) => PROBE,
+            Transport::Http(_) => PATIENCE,
         };
         self.revision = Revision::Modern;
-        match self.exchange("server/discover", Map::new(), patience)? {
+        self.was_probed = true;
+        match self.exchange("server/discover", &[], Some(patience))? {
             RpcOutcome::Answer(RpcResponse::Result(result)) => {
                 self.other_offers = other_offers(&result);
                 self.offers_tasks = offers_tasks(&result);
                 Ok(speaks_modern(&result))
             }
             RpcOutcome::Answer(RpcResponse::Error(error)) => {
-                let supported = error.data.get("supported").and_then(Value::as_array);
-                let has_modern = supported
-                    .is_some_and(|list| list.iter().any(|one| one == super::protocol::MODERN));
-                Ok(self.is_modern(&error) && (error.code != UNSUPPORTED_VERSION || has_modern))
+                let is_other = error.code == UNSUPPORTED_VERSION && !error.offers_modern();
+                Ok(self.is_modern(&error) && !is_other)
             }
-            RpcOutcome::Status(status @ (401 | 403 | 407), text) => Err(refused(status, &text)),
-            RpcOutcome::Silence | RpcOutcome::Status(400..=499, _) => Ok(false),
-            RpcOutcome::Status(status, text) => Err(refused(status, &text)),
+            RpcOutcome::Status(status @ (300..=399 | 401 | 403), text) => {
+                Err(refused(status, &text))
+            }
+            RpcOutcome::Lost(_) => self.restart().map(|()| false),
+            _ => Ok(false),
         }
     }
 
+    /// Starts the program anew.
+    fn restart(&mut self) -> Result<()> {
+        self.was_probed = false;
+        if matches!(self.transport, Transport::Stdio(_)) {
+            let started = self.launch.start()?;
+            let ended = std::mem::replace(&mut self.transport, started);
+            ended.end();
+        }
+        Ok(())
+    }
+
     /// Begins a legacy connection. An error that only a modern server answers is returned.
-    fn begin_legacy(&mut self) -> Result<Option<RpcError>> {
-        let id = self.take_id();
-        let message = initialize(id);
-        self.revision = Revision::Legacy(super::protocol::LEGACY[0]);
-        match self.deliver(id, &message, self.patience)? {
-            RpcOutcome::Answer(RpcResponse::Error(error)) if self.is_modern(&error) => {
+    fn begin_legacy(&mut self, version: &'static str) -> Result<Option<RpcError>> {
+        self.revision = Revision::Legacy(version);
+        let mut reply = self.initialize(version)?;
+        let is_program = matches!(self.transport, Transport::Stdio(_));
+        if matches!(reply, RpcOutcome::Lost(_)) && is_program && self.was_probed {
+            self.restart()?;
+            reply = self.initialize(version)?;
+        }
+        match reply {
+            RpcOutcome::Answer(RpcResponse::Error(error))
+                if error.code == METHOD_NOT_FOUND || error.is_modern() =>
+            {
                 Ok(Some(error))
             }
             reply => {
                 let result = self.expect_result("initialize", reply)?;
                 self.revision = chosen_revision(&result).map_err(Error::failure)?;
                 self.other_offers = other_offers(&result);
-                self.notify(&initialized())?;
+                let until = Some(Instant::now() + PATIENCE);
+                match &mut self.transport {
+                    Transport::Stdio(server) => server.send(&initialized().to_string(), until)?,
+                    Transport::Http(server) => {
+                        server.notify(&initialized().into(), self.revision)?;
+                    }
+                }
                 Ok(None)
             }
         }
     }
 
-    fn notify(&mut self, message: &Value) -> Result<()> {
-        match &mut self.transport {
-            Transport::Stdio(server) => server.send(message),
-            Transport::Http(server) => server.notify(message, self.revision),
-        }
+    fn initialize(&mut self, version: &str) -> Result<RpcOutcome> {
+        let id = self.take_id();
+        self.deliver(id, &initialize(id, version).into(), Some(PATIENCE))
     }
 
-    fn ask(&mut self, method: &str, params: Map<String, Value>) -> Result<Map<String, Value>> {
-        let reply = self.exchange(method, params, self.patience)?;
+    fn ask(&mut self, method: &str, params: &[(&str, &str)]) -> Result<Members> {
+        let reply = self.exchange(method, params, Some(PATIENCE))?;
         self.expect_result(method, reply)
     }
 
     fn exchange(
         &mut self,
         method: &str,
-        params: Map<String, Value>,
+        params: &[(&str, &str)],
         patience: Option<Duration>,
     ) -> Result<RpcOutcome> {
         let id = self.take_id();
-        let mut message = request(id, method, params, self.revision);
-        if let Some(meta) = message.pointer_mut("/params/_meta") {
-            put_trace(meta);
+        let about = (self.revision == Revision::Modern).then(|| {
+            let mut about = meta();
+            put_trace(&mut about);
             if self.declares_tasks {
                 let tasks = json!({"extensions": {TASKS: {}}});
-                meta["io.modelcontextprotocol/clientCapabilities"] = tasks;
+                about["io.modelcontextprotocol/clientCapabilities"] = tasks;
             }
-        }
+            about
+        });
+        let message = request(id, method, params, about.as_ref());
         self.deliver(id, &message, patience)
     }
 
+    /// Sends a request and waits for what comes of it.
+    ///
+    /// # Errors
+    /// A signal came.
     fn deliver(
         &mut self,
         id: u64,
-        message: &Value,
+        message: &Outgoing,
         patience: Option<Duration>,
     ) -> Result<RpcOutcome> {
-        let until = patience.map(|patience| Instant::now() + patience);
-        match &mut self.transport {
+        let until = patience.and_then(|patience| Instant::now().checked_add(patience));
+        let reply = match &mut self.transport {
             Transport::Http(server) => server.exchange(id, message, self.revision, patience),
-            Transport::Stdio(server) => {
-                server.send(message)?;
-                loop {
-                    match server.receive(until) {
-                        Ok(Some(Incoming::Answer(answered, answer)))
-                            if answered == id || answered == 0 =>
-                        {
-                            return Ok(RpcOutcome::Answer(answer));
-                        }
-                        // An answer that came too late.
-                        Ok(Some(_)) => {}
-                        Ok(None) => {
-                            may_fail(server.send(&cancelled(id)));
-                            return Ok(RpcOutcome::Silence);
-                        }
-                        Err(error) => return Err(error),
-                    }
-                }
-            }
+            Transport::Stdio(server) => server.exchange(id, &message.text, until),
+        };
+        match self.launch.signals.stop() {
+            Some(stop) => Err(stop.into()),
+            None => Ok(reply.unwrap_or_else(RpcOutcome::Lost)),
         }
     }
 
@@ -362,21 +421,29 @@ impl<'s> Client<'s> {
         id
     }
 
-    fn expect_result(&self, method: &str, reply: RpcOutcome) -> Result<Map<String, Value>> {
-        match reply {
-            RpcOutcome::Answer(RpcResponse::Result(result)) => Ok(result),
-            RpcOutcome::Answer(RpcResponse::Error(error)) => {
-                Err(Error::failure(format!("{method}: {}", error.words())))
+    fn expect_result(&self, method: &str, reply: RpcOutcome) -> Result<Members> {
+        let effect = effect_of(method);
+        let why = match reply {
+            RpcOutcome::Answer(RpcResponse::Result(result)) => return Ok(result),
+            RpcOutcome::Answer(RpcResponse::Error(error)) => error.words(),
+            RpcOutcome::Answer(RpcResponse::Unreadable(text)) => {
+                format!("the answer cannot be read{effect}: {text}")
             }
-            RpcOutcome::Silence => match self.signals.stop() {
-                Some(stop) => Err(stop.into()),
-                None => Err(Error::failure(format!(
-                    "{method}: the server does not answer"
-                ))),
-            },
-            RpcOutcome::Status(status, text) => Err(refused(status, &text)),
-        }
+            RpcOutcome::Silence => format!("the server does not answer{effect}"),
+            RpcOutcome::Lost(error) => return Err(error),
+            RpcOutcome::Status(status @ ..300, _) => {
+                format!("the server answered with HTTP status {status} and no message{effect}")
+            }
+            RpcOutcome::Status(status, text) => return Err(refused(status, &text)),
+        };
+        Err(Error::failure(format!("{method}: {why}")))
     }
+}
+
+fn accepted(refusal: Option<RpcError>) -> Result<()> {
+    refusal.map_or(Ok(()), |error| {
+        Err(Error::failure(format!("initialize: {}", error.words())))
+    })
 }
 
 /// Passes on the trace that this process is a part of.

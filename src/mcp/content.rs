@@ -1,15 +1,19 @@
 //! The result of a call, as it goes to stdout.
 
+use super::protocol::{member, parsed};
 use super::servers::Secrets;
 use crate::error::{Error, Result};
 use crate::record::attachments::LARGEST;
 use crate::record::attachments::head::recognize;
 use crate::text::ids::hex;
+use crate::text::json::{self, Members, Object};
 use crate::unix::files;
 use crate::unix::procfs::CALL_ID;
 use base64::Engine;
-use base64::prelude::BASE64_STANDARD as STANDARD;
-use serde_json::{Map, Value};
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use serde_json::Value;
+use serde_json::value::RawValue;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -28,11 +32,11 @@ pub(crate) struct CallOutput {
 /// # Errors
 /// The server wants an answer of a person first, or the result has no form that is known.
 pub(crate) fn read_result(
-    result: &Map<String, Value>,
+    result: &Members,
     structured_only: bool,
     secrets: Secrets,
 ) -> Result<CallOutput> {
-    match result.get("resultType").and_then(Value::as_str) {
+    match member(result, "resultType").as_str() {
         None | Some("complete") => {}
         Some("input_required") => return Err(input_required(result)),
         Some(other) => {
@@ -41,33 +45,41 @@ pub(crate) fn read_result(
             )));
         }
     }
-    let is_error = result.get("isError") == Some(&Value::Bool(true));
-    let structured = result
-        .get("structuredContent")
-        .filter(|value| !value.is_null());
-    if let Some(value) = structured.filter(|_| structured_only) {
-        return Ok(CallOutput {
-            text: value.to_string(),
-            is_error,
-        });
+    let is_error = member(result, "isError") == true;
+    let some = |key| result.get(key).filter(|json| *json != "null");
+    let structured = some("structuredContent").map(json::compact);
+    let output = |text| Ok(CallOutput { text, is_error });
+    if let Some(text) = structured.clone().filter(|_| structured_only) {
+        return output(text);
     }
-    let blocks = result.get("content").and_then(Value::as_array);
     let mut files = BlobFiles {
         secrets,
         ..BlobFiles::default()
     };
-    let blocks = blocks.into_iter().flatten();
-    let texts: Vec<String> = blocks
-        .map(|block| files.show(block))
-        .collect::<Result<_>>()?;
-    let text = match structured {
-        Some(value) if texts.is_empty() => value.to_string(),
-        _ => texts.join("\n"),
+    // The name of the revision 2024-10-07.
+    let content = some("content").or_else(|| some("toolResult"));
+    let texts = content.map_or(Ok(Vec::new()), |json| files.show_all(json))?;
+    if texts.iter().any(|text| !text.is_empty()) {
+        return output(texts.join("\n"));
+    }
+    // Not nothing where the server has put its answer somewhere else.
+    let others = || {
+        let meant = |name: &str| !["content", "isError", "resultType", "_meta"].contains(&name);
+        let mut text = Vec::new();
+        let mut object = Object::begin(&mut text);
+        for (name, json) in result.0.iter().filter(|(name, _)| meant(name)) {
+            object.raw(name, json.get().as_bytes());
+        }
+        object.end();
+        let text = String::from_utf8(text).ok().filter(|text| text != "{}");
+        text.map(|text| json::compact(&text))
     };
-    Ok(CallOutput { text, is_error })
+    let error = || is_error.then(|| "the tool reports an error without a message".to_owned());
+    let text = structured.or_else(others).or_else(error);
+    output(text.unwrap_or_else(|| texts.join("\n")))
 }
 
-fn input_required(result: &Map<String, Value>) -> Error {
+fn input_required(result: &Members) -> Error {
     let prompts = prompts_of(result);
     Error::failure(format!(
         "the tool needs input of a person, which cannot be given here; it asks:{prompts}"
@@ -75,8 +87,9 @@ fn input_required(result: &Map<String, Value>) -> Error {
 }
 
 /// What a server asks of a person, a line each, each after a newline.
-pub(crate) fn prompts_of(result: &Map<String, Value>) -> String {
-    let requests = result.get("inputRequests").and_then(Value::as_object);
+pub(crate) fn prompts_of(result: &Members) -> String {
+    let requests = member(result, "inputRequests");
+    let requests = requests.as_object();
     let prompts = requests.into_iter().flatten().map(|(key, request)| {
         let message = request.pointer("/params/message").and_then(Value::as_str);
         format!("\n{key}: {}", message.unwrap_or("no message"))
@@ -94,21 +107,37 @@ struct BlobFiles {
 }
 
 impl BlobFiles {
-    fn show(&mut self, block: &Value) -> Result<String> {
-        let text = |pointer: &str| block.pointer(pointer).and_then(Value::as_str);
-        match text("/type") {
-            Some("text") => Ok(text("/text").unwrap_or_default().to_owned()),
-            Some("image" | "audio") => self.save(text("/mimeType"), text("/data")),
-            Some("resource_link") => {
-                let uri = text("/uri").unwrap_or_default();
-                Ok(format!("[{}: {uri}]", text("/name").unwrap_or("resource")))
-            }
-            Some("resource") => match text("/resource/text") {
-                Some(text) => Ok(text.to_owned()),
-                None => self.save(text("/resource/mimeType"), text("/resource/blob")),
-            },
-            _ => Ok(block.to_string()),
+    /// Content as JSON: a list of blocks, or one.
+    fn show_all(&mut self, json: &str) -> Result<Vec<String>> {
+        match serde_json::from_str::<Vec<&RawValue>>(json) {
+            Ok(blocks) => blocks.iter().map(|block| self.show(block.get())).collect(),
+            Err(_) => Ok(vec![self.show(json)?]),
         }
+    }
+
+    /// One block. What is not known is shown as it was written.
+    fn show(&mut self, json: &str) -> Result<String> {
+        let block = parsed(json);
+        let text = |pointer: &str| block.pointer(pointer).and_then(Value::as_str);
+        let known = match (text("/type"), &block) {
+            (_, Value::String(text)) => Some(text.clone()),
+            (Some("text"), _) => text("/text").map(str::to_owned),
+            (Some("image" | "audio"), _) => match text("/data") {
+                Some(data) => Some(self.save(text("/mimeType"), data)?),
+                None => None,
+            },
+            (Some("resource_link"), _) => {
+                let name = text("/name").unwrap_or("resource");
+                text("/uri").map(|uri| format!("[{name}: {uri}]"))
+            }
+            (Some("resource"), _) => match (text("/resource/text"), text("/resource/blob")) {
+                (Some(text), _) => Some(text.to_owned()),
+                (None, Some(blob)) => Some(self.save(text("/resource/mimeType"), blob)?),
+                (None, None) => None,
+            },
+            _ => None,
+        };
+        Ok(known.unwrap_or_else(|| json::compact(json)))
     }
 
     /// Puts a picture or a document into the directory for attachments, if there is one. Returns its name.
@@ -129,9 +158,13 @@ impl BlobFiles {
         Some(name)
     }
 
-    fn save(&mut self, mime: Option<&str>, data: Option<&str>) -> Result<String> {
-        let mime = mime.unwrap_or("application/octet-stream");
-        let Some(mut bytes) = data.and_then(|data| STANDARD.decode(data.trim()).ok()) else {
+    fn save(&mut self, mime: Option<&str>, data: &str) -> Result<String> {
+        let url = data
+            .strip_prefix("data:")
+            .and_then(|rest| rest.split_once(";base64,"));
+        let (named, encoded) = url.map_or((None, data), |(mime, data)| (Some(mime), data));
+        let mime = mime.or(named).unwrap_or("application/octet-stream");
+        let Some(mut bytes) = decoded(encoded) else {
             return Ok(format!("[{mime}: not valid base64]"));
         };
         if let Some(name) = self.attach(&bytes) {
@@ -169,6 +202,23 @@ impl BlobFiles {
     }
 }
 
+/// Base64 in either alphabet, over any number of lines, padded or not.
+fn decoded(data: &str) -> Option<Vec<u8>> {
+    let config = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::RequireNone)
+        .with_decode_allow_trailing_bits(true);
+    let written = data
+        .chars()
+        .filter(|c| !c.is_ascii_whitespace() && *c != '=');
+    let plain = written.map(|c| match c {
+        '-' => '+',
+        '_' => '/',
+        c => c,
+    });
+    let engine = GeneralPurpose::new(&STANDARD, config);
+    engine.decode(plain.collect::<String>()).ok()
+}
+
 fn is_file_name(id: &str) -> bool {
     !id.is_empty() && id.len() < 200 && !id.starts_with('.') && !id.contains(['/', '\0'])
 }
@@ -188,28 +238,81 @@ fn with_commas(number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+
+    fn read(result: &str, structured: bool) -> (String, bool) {
+        let result = serde_json::from_str(result).unwrap();
+        let output = read_result(&result, structured, Secrets::default()).unwrap();
+        (output.text, output.is_error)
+    }
 
     #[test]
     fn blocks_become_lines_and_structure_is_shown_where_there_is_no_text() {
-        let read = |result: Value, structured| {
-            let output =
-                read_result(result.as_object().unwrap(), structured, Secrets::default()).unwrap();
-            (output.text, output.is_error)
-        };
-        let both = json!({"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b\n"},
+        let both = r#"{"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b\n"},
             {"type": "resource_link", "name": "n", "uri": "file:///x"}],
-            "structuredContent": {"k": [1]}});
-        assert_eq!(
-            read(both.clone(), false),
-            ("a\nb\n\n[n: file:///x]".to_owned(), false)
-        );
-        assert_eq!(read(both, true), (r#"{"k":[1]}"#.to_owned(), false));
-        let only = json!({"content": [], "structuredContent": {"k": 1}, "isError": true});
-        assert_eq!(read(only, false), (r#"{"k":1}"#.to_owned(), true));
-        let asks = json!({"resultType": "input_required",
-            "inputRequests": {"who": {"method": "elicitation/create", "params": {"message": "Name?"}}}});
-        let error = read_result(asks.as_object().unwrap(), false, Secrets::default()).unwrap_err();
+            "structuredContent": {"k": [1.0, 1e999, 25000000000000000000001]}}"#;
+        let structure = r#"{"k":[1.0,1e999,25000000000000000000001]}"#;
+        assert_eq!(read(both, false).0, "a\nb\n\n[n: file:///x]");
+        assert_eq!(read(both, true).0, structure);
+        for (result, text) in [
+            (
+                r#"{"content": [], "structuredContent": {"k": 1}}"#,
+                r#"{"k":1}"#,
+            ),
+            (
+                r#"{"content": [{"type": "text", "text": ""}], "structuredContent": [1.10]}"#,
+                "[1.10]",
+            ),
+            (r#"{"content": "a"}"#, "a"),
+            (
+                r#"{"content": ["a", {"type": "text", "text": "b"}]}"#,
+                "a\nb",
+            ),
+            (r#"{"content": {"type": "text", "text": "a"}}"#, "a"),
+            (
+                r#"{"content": [{"type": "new", "n": 1e999}]}"#,
+                r#"{"type":"new","n":1e999}"#,
+            ),
+            (
+                r#"{"content": [{"type": "text", "text": 5}]}"#,
+                r#"{"type":"text","text":5}"#,
+            ),
+            (
+                r#"{"content": [{"type": "image", "url": "u"}]}"#,
+                r#"{"type":"image","url":"u"}"#,
+            ),
+            (r#"{"toolResult": "a"}"#, "a"),
+            (r#"{"toolResult": {"n": 1.0}}"#, r#"{"n":1.0}"#),
+            (
+                r#"{"output": {"n": 1.0}, "_meta": {}}"#,
+                r#"{"output":{"n":1.0}}"#,
+            ),
+            (r#"{"content": []}"#, ""),
+            ("{}", ""),
+        ] {
+            assert_eq!(read(result, false), (text.to_owned(), false), "{result}");
+        }
+        let silent = "the tool reports an error without a message".to_owned();
+        for result in [
+            r#"{"isError": true}"#,
+            r#"{"content": [], "isError": true}"#,
+        ] {
+            assert_eq!(read(result, false), (silent.clone(), true));
+        }
+        let asks = r#"{"resultType": "input_required",
+            "inputRequests": {"who": {"method": "elicitation/create", "params": {"message": "Name?"}}}}"#;
+        let asks = serde_json::from_str(asks).unwrap();
+        let error = read_result(&asks, false, Secrets::default()).unwrap_err();
         assert!(error.message.contains("who: Name?"), "{error}");
+    }
+
+    #[test]
+    fn base64_is_read_as_programs_write_it() {
+        for data in ["+/9h", "-_9h", "+/\n9h\r\n", " +/9h ", "-_9h="] {
+            assert_eq!(decoded(data).as_deref(), Some(&b"\xfb\xffa"[..]), "{data}");
+        }
+        for data in ["Zm8=", "Zm8", "Zm9"] {
+            assert_eq!(decoded(data).as_deref(), Some(&b"fo"[..]), "{data}");
+        }
+        assert_eq!(decoded("a b c!"), None);
     }
 }

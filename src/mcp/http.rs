@@ -3,120 +3,145 @@
 //!
 //! A request is never sent twice: a call may have had an effect.
 
-use super::protocol::{Incoming, LEGACY, Revision, RpcOutcome, read_message, refusal};
-use super::servers::Secrets;
-use crate::config::environment::{Secret, find_proxy, url_objection};
+use super::headers::Headers;
+use super::protocol::{
+    Incoming, LEGACY, Outgoing, Revision, RpcOutcome, RpcResponse, SHOWN_HEAD, effect_of,
+    read_messages, refusal,
+};
+use super::stdio::warn_of_nan;
+use crate::config::environment::{find_proxy, url_objection};
 use crate::error::{Error, Result, may_fail, reason};
 use crate::model::http::{LONGEST_STREAM, failure_reason, new_agent};
 use crate::model::wire::sse::Events;
+use crate::text::shorten::head;
 use crate::unix::signals::Signals;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde_json::Value;
 use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::http::Response;
 use ureq::{Agent, Body};
 
-/// How much of an answer that is no message is shown, in bytes.
-const LAST_WORDS: usize = 500;
+/// The longest wait for the answer to a notification, which says nothing.
+const NOTIFIED: Duration = Duration::from_secs(10);
 
 /// A server over HTTP.
 pub(super) struct HttpServer {
     agent: Agent,
     url: String,
-    token: Option<Secret>,
+    pub(super) headers: Headers,
     /// Of a legacy connection.
     session: Option<String>,
     /// Of the last answer; 0 before the first one.
     pub(super) status: u16,
     /// Headers of the next call beside those of every request.
-    headers: Vec<(String, String)>,
-    secrets: Secrets,
+    of_call: Vec<(String, String)>,
     signals: Arc<Signals>,
+    has_warned_of_nan: bool,
 }
 
 impl HttpServer {
-    /// A server, with the variable of its bearer token and the secrets that are removed from its messages.
-    pub(super) fn new(
-        url: &str,
-        (bearer, secrets): (Option<&str>, Secrets),
-        signals: &Arc<Signals>,
-    ) -> Result<Self> {
+    pub(super) fn new(url: &str, headers: Headers, signals: &Arc<Signals>) -> Result<Self> {
         // Unlike a model's, its URL may have a query.
         if let Some(why) = url_objection(url.split('?').next().unwrap_or_default()) {
             return Err(Error::config(format!("{url}: {why}")));
         }
-        let token = bearer.map(|name| {
-            let token = std::env::var(name).ok();
-            token.and_then(|token| Secret::new(&token)).ok_or_else(|| {
-                Error::config(format!("{url} needs the variable {name}, which is not set"))
-            })
-        });
         let proxy = find_proxy(url)?;
         Ok(Self {
             agent: new_agent(url, proxy.as_ref(), signals),
             url: url.to_owned(),
-            token: token.transpose()?,
+            headers,
             session: None,
             status: 0,
-            headers: Vec::new(),
-            secrets,
+            of_call: Vec::new(),
             signals: Arc::clone(signals),
+            has_warned_of_nan: false,
         })
     }
 
     pub(super) fn set_headers(&mut self, headers: &[(String, String)]) {
-        self.headers = headers.to_vec();
+        self.of_call = headers.to_vec();
     }
 
     /// Sends a request and reads until its answer.
     pub(super) fn exchange(
         &mut self,
         id: u64,
-        message: &Value,
+        message: &Outgoing,
         revision: Revision,
         patience: Option<Duration>,
     ) -> Result<RpcOutcome> {
-        let mut response = match self.post(message, revision, patience) {
-            Ok(response) => response,
-            Err(ureq::Error::Timeout(_)) => return Ok(RpcOutcome::Silence),
-            Err(error) => return Err(self.lost(&error)),
-        };
+        let mut is_begun = false;
+        let mut received = self.post(message, revision, patience);
+        if let Ok(response) = &received
+            && matches!(response.status().as_u16(), 307 | 308)
+            && let Some(url) = location(response).and_then(|to| resolved(&self.url, &to))
+        {
+            self.url = url;
+            received = self.post(message, revision, patience);
+        }
+        if matches!(&received, Ok(response) if response.status() == 401) && self.headers.renew()? {
+            received = self.post(message, revision, patience);
+        }
+        let received = received.and_then(|response| {
+            is_begun = true;
+            self.read(response, id, message, revision)
+        });
+        received.or_else(|error| match self.lost(&error) {
+            _ if matches!(error, ureq::Error::Timeout(_)) => Ok(RpcOutcome::Silence),
+            lost if is_begun && self.signals.stop().is_none() => Ok(RpcOutcome::Lost(
+                Error::failure(lost.message + effect_of(&message.method)),
+            )),
+            lost => Err(lost),
+        })
+    }
+
+    fn read(
+        &mut self,
+        mut response: Response<Body>,
+        id: u64,
+        message: &Outgoing,
+        revision: Revision,
+    ) -> std::result::Result<RpcOutcome, ureq::Error> {
         // A refusal may name a session, too, which ends with it.
-        if message["method"] == "initialize" {
+        if message.method == "initialize" {
             self.session = header(&response, "mcp-session-id");
         }
         let status = response.status().as_u16();
         self.status = status;
+        if let Some(to) = location(&response).filter(|_| (300..400).contains(&status)) {
+            return Ok(RpcOutcome::Status(status, format!("it redirects to {to}")));
+        }
         let is_stream = header(&response, "content-type")
             .is_some_and(|kind| kind.starts_with("text/event-stream"));
-        let body = response.body_mut().as_reader().take(LONGEST_STREAM as u64);
+        let mut body = response.body_mut().as_reader().take(LONGEST_STREAM as u64);
         if status < 300 && is_stream {
-            return self.read_stream(body, id, revision);
+            return self.read_stream(body, id, message, revision);
         }
         let mut bytes = Vec::new();
-        let mut body = body;
-        body.read_to_end(&mut bytes)
-            .map_err(|e| self.lost(&ureq::Error::from(e)))?;
-        self.secrets.redact(&mut bytes);
-        match read_message(&bytes) {
-            Incoming::Answer(answered, answer) if answered == id || answered == 0 => {
-                Ok(RpcOutcome::Answer(answer))
+        body.read_to_end(&mut bytes)?;
+        self.headers.secrets.redact(&mut bytes);
+        let reading = read_messages(&bytes);
+        warn_of_nan(&reading, &mut self.has_warned_of_nan);
+        let mut answers = reading.messages.into_iter().filter_map(|it| match it {
+            Incoming::Answer(answered, answer) if is_for(id, answered) => Some(answer),
+            _ => None,
+        });
+        let shown = head(String::from_utf8_lossy(&bytes).trim(), SHOWN_HEAD).to_owned();
+        Ok(match answers.next_back() {
+            Some(answer) => RpcOutcome::Answer(answer),
+            None if status < 300 && !shown.is_empty() => {
+                RpcOutcome::Answer(RpcResponse::Unreadable(shown))
             }
-            _ => {
-                let shown = &bytes[..bytes.len().min(LAST_WORDS)];
-                let shown = String::from_utf8_lossy(shown).trim().to_owned();
-                Ok(RpcOutcome::Status(status, shown))
-            }
-        }
+            None => RpcOutcome::Status(status, shown),
+        })
     }
 
-    /// Sends what needs no answer.
-    pub(super) fn notify(&mut self, message: &Value, revision: Revision) -> Result<()> {
-        match self.post(message, revision, None) {
-            Ok(_) => Ok(()),
+    /// Sends what needs no answer, and does not wait for one for long.
+    pub(super) fn notify(&mut self, message: &Outgoing, revision: Revision) -> Result<()> {
+        match self.post(message, revision, Some(NOTIFIED)) {
+            Ok(_) | Err(ureq::Error::Timeout(_)) => Ok(()),
             Err(error) => Err(self.lost(&error)),
         }
     }
@@ -128,8 +153,8 @@ impl HttpServer {
                 .agent
                 .delete(&self.url)
                 .header("Mcp-Session-Id", session);
-            if let Some(token) = &self.token {
-                builder = builder.header("Authorization", format!("Bearer {}", token.expose()));
+            for (name, value) in &self.headers.values {
+                builder = builder.header(name, value);
             }
             let timeout = Some(Duration::from_secs(2));
             may_fail(builder.config().timeout_global(timeout).build().call());
@@ -138,34 +163,30 @@ impl HttpServer {
 
     fn post(
         &self,
-        message: &Value,
+        message: &Outgoing,
         revision: Revision,
         patience: Option<Duration>,
     ) -> std::result::Result<Response<Body>, ureq::Error> {
         let mut builder = self.agent.post(&self.url).content_type("application/json");
-        if let Some(token) = &self.token {
-            builder = builder.header("Authorization", format!("Bearer {}", token.expose()));
+        for (name, value) in &self.headers.values {
+            builder = builder.header(name, value);
         }
-        let method = message["method"].as_str().unwrap_or_default();
         match revision {
             Revision::Modern => {
                 builder = builder
                     .header("MCP-Protocol-Version", revision.name())
-                    .header("Mcp-Method", method);
-                if method.starts_with("tasks/") {
-                    let name = message["params"]["taskId"].as_str().unwrap_or_default();
+                    .header("Mcp-Method", &message.method);
+                if let Some(name) = &message.subject {
                     builder = builder.header("Mcp-Name", header_value(name));
                 }
-                if method == "tools/call" {
-                    let name = message["params"]["name"].as_str().unwrap_or_default();
-                    builder = builder.header("Mcp-Name", header_value(name));
-                    for (name, value) in &self.headers {
+                if message.method == "tools/call" {
+                    for (name, value) in &self.of_call {
                         builder = builder.header(name, header_value(value));
                     }
                 }
             }
             Revision::Legacy(version) => {
-                let has_header = LEGACY[..2].contains(&version) && method != "initialize";
+                let has_header = LEGACY[..2].contains(&version) && message.method != "initialize";
                 if has_header {
                     builder = builder.header("MCP-Protocol-Version", version);
                 }
@@ -175,7 +196,7 @@ impl HttpServer {
             }
         }
         let config = builder.config().timeout_global(patience);
-        config.build().send(message.to_string())
+        config.build().send(&message.text)
     }
 
     /// Reads events until the answer. A stream that ends before it has lost the call.
@@ -183,38 +204,45 @@ impl HttpServer {
         &mut self,
         mut body: impl Read,
         id: u64,
+        message: &Outgoing,
         revision: Revision,
-    ) -> Result<RpcOutcome> {
+    ) -> std::result::Result<RpcOutcome, ureq::Error> {
         let mut events = Events::default();
         let mut buffer = vec![0; 1 << 16];
         loop {
-            let read = match body.read(&mut buffer) {
-                Ok(0) => {
-                    let message = "the server's stream ended before its answer; the call may have had an effect";
-                    return Err(Error::failure(message));
+            let read = body.read(&mut buffer)?;
+            let mut lines = Vec::new();
+            let piece = if read > 0 { &buffer[..read] } else { b"\n\n" };
+            events.push(piece, &mut |_, data| lines.push(data.to_vec()));
+            for mut line in lines {
+                self.headers.secrets.redact(&mut line);
+                let reading = read_messages(&line);
+                warn_of_nan(&reading, &mut self.has_warned_of_nan);
+                if reading.lacks_answer(id) {
+                    let shown = head(&String::from_utf8_lossy(&line), SHOWN_HEAD).to_owned();
+                    return Ok(RpcOutcome::Answer(RpcResponse::Unreadable(shown)));
                 }
-                Ok(read) => read,
-                Err(e) => match ureq::Error::from(e) {
-                    ureq::Error::Timeout(_) => return Ok(RpcOutcome::Silence),
-                    error => return Err(self.lost(&error)),
-                },
-            };
-            let mut messages = Vec::new();
-            events.push(&buffer[..read], &mut |_, data| {
-                let mut data = data.to_vec();
-                self.secrets.redact(&mut data);
-                messages.push(read_message(&data));
-            });
-            for message in messages {
-                match message {
-                    Incoming::Answer(answered, answer) if answered == id || answered == 0 => {
-                        return Ok(RpcOutcome::Answer(answer));
+                for incoming in reading.messages {
+                    match incoming {
+                        Incoming::Answer(answered, answer) if is_for(id, answered) => {
+                            return Ok(RpcOutcome::Answer(answer));
+                        }
+                        Incoming::Request { id, method } => {
+                            let refusal = Outgoing {
+                                method: String::new(),
+                                subject: None,
+                                text: refusal(&id, &method),
+                            };
+                            may_fail(self.notify(&refusal, revision));
+                        }
+                        Incoming::Answer(..) | Incoming::Notification => {}
                     }
-                    Incoming::Request { id, method } => {
-                        self.notify(&refusal(id, &method), revision)?;
-                    }
-                    Incoming::Answer(..) | Incoming::Notification | Incoming::Junk => {}
                 }
+            }
+            if read == 0 {
+                let effect = effect_of(&message.method);
+                let lost = format!("the server's stream ended before its answer{effect}");
+                return Ok(RpcOutcome::Lost(Error::failure(lost)));
             }
         }
     }
@@ -228,6 +256,44 @@ impl HttpServer {
             },
         }
     }
+}
+
+/// True if an answer is the one to a request. Some servers answer what they refuse under an id of their own, which reads
+/// as 0.
+fn is_for(id: u64, answered: u64) -> bool {
+    answered == id || answered == 0
+}
+
+fn location(response: &Response<Body>) -> Option<String> {
+    header(response, "location")
+}
+
+/// The URL that a redirect leads to; `None` if it leads to another origin.
+fn resolved(base: &str, to: &str) -> Option<String> {
+    let at = base.find("://")? + 3;
+    let authority = base[at..].split(['/', '?', '#']).next()?;
+    let origin = &base[..at + authority.len()];
+    let path = base[origin.len()..].split(['?', '#']).next()?;
+    let target = to.split('#').next()?;
+    let scheme = &base[..at - 2];
+    if let Some(rest) = target
+        .strip_prefix(scheme)
+        .unwrap_or(target)
+        .strip_prefix("//")
+    {
+        let rest = rest.strip_prefix(authority)?;
+        let is_whole = rest.is_empty() || rest.starts_with(['/', '?']);
+        return is_whole.then(|| format!("{origin}{rest}"));
+    }
+    if target.starts_with('/') {
+        return Some(format!("{origin}{target}"));
+    }
+    if target.starts_with('?') {
+        return Some(format!("{origin}{path}{target}"));
+    }
+    let parent = path.rfind('/').map_or("/", |end| &path[..=end]);
+    let has_scheme = target.split(['/', '?']).next()?.contains(':');
+    (!has_scheme).then(|| format!("{origin}{parent}{target}"))
 }
 
 fn header(response: &Response<Body>, name: &str) -> Option<String> {
@@ -250,6 +316,29 @@ fn header_value(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_redirect_stays_at_its_origin() {
+        const BASE: &str = "http://h:8/a/mcp?k=1";
+        for (to, url) in [
+            ("/mcp/", Some("http://h:8/mcp/")),
+            ("mcp/", Some("http://h:8/a/mcp/")),
+            ("?k=2", Some("http://h:8/a/mcp?k=2")),
+            ("//h:8/x", Some("http://h:8/x")),
+            ("http://h:8", Some("http://h:8")),
+            ("http://h:8/x#y", Some("http://h:8/x")),
+            ("https://h:8/x", None),
+            ("http://h:80/x", None),
+            ("http://h:8.evil.example/x", None),
+            ("http://h:8@evil.example/x", None),
+            ("http://u@h:8/x", None),
+            ("//evil.example/x", None),
+            ("http:evil.example", None),
+            ("javascript:x", None),
+        ] {
+            assert_eq!(resolved(BASE, to).as_deref(), url, "{to}");
+        }
+    }
 
     #[test]
     fn a_value_that_no_header_can_hold_is_encoded() {

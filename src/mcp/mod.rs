@@ -7,6 +7,7 @@ pub(crate) mod protocol;
 pub(crate) mod task;
 pub(crate) mod servers;
 pub(crate) mod stdio;
+pub(crate) mod headers;
 pub(crate) mod http;
 pub(crate) mod client;
 pub(crate) mod module;

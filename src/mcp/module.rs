@@ -5,11 +5,13 @@
 use super::protocol::Revision;
 use super::servers::Server;
 use crate::error::{At, Error, Result};
-use crate::text::json::LARGEST_INTEGER;
+use crate::text::json::{self, LARGEST_INTEGER, Members};
+use crate::text::shorten::{head, in_short};
 use crate::text::yaml;
 use crate::unix::files;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The longest name of a tool.
@@ -21,11 +23,21 @@ const HEADER: &str = "x-mcp-header";
 /// Keywords of JSON Schema whose value is data, and not a schema, schemas by name or a list of schemas.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
+/// Keywords whose value is schemas by name.
+const BY_NAME: [&str; 4] = [
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+    "patternProperties",
+];
+
 /// A module as it was written.
 pub(crate) struct Module {
     pub revision: Revision,
     /// The server may answer calls with tasks.
     pub tasks: bool,
+    /// The server's own names of the tools that were chosen; empty for all.
+    pub only: Vec<String>,
     /// The entries of `tools:` by name.
     pub tools: BTreeMap<String, Value>,
 }
@@ -61,12 +73,21 @@ pub(crate) fn read_module(home: &Path, server: &str) -> Result<Option<Module>> {
     let revision = version.and_then(Revision::parse);
     let revision =
         revision.ok_or_else(|| wrong("it names no revision of the protocol that is known"))?;
-    let tools = root.get("tools").and_then(Value::as_array);
+    let list = |pointer: &str| {
+        root.pointer(pointer)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+    };
     let named = |tool: &Value| Some((tool.get("name")?.as_str()?.to_owned(), tool.clone()));
     Ok(Some(Module {
         revision,
         tasks: root.pointer("/mcp/tasks") == Some(&Value::Bool(true)),
-        tools: tools.into_iter().flatten().filter_map(named).collect(),
+        only: list("/mcp/only")
+            .filter_map(Value::as_str)
+            .map(str::to_owned)
+            .collect(),
+        tools: list("/tools").filter_map(named).collect(),
     }))
 }
 
@@ -75,6 +96,7 @@ pub(crate) fn write_module(
     home: &Path,
     server: &Server,
     revision: Revision,
+    only: &[String],
     tools: &[ImportedTool],
 ) -> Result<PathBuf> {
     let path = module_path(home, &server.name);
@@ -84,6 +106,9 @@ pub(crate) fn write_module(
     let mut pinned = json!({"server": server.name, "version": revision.name()});
     if entries.iter().any(|entry| entry.get("later").is_some()) {
         pinned["tasks"] = true.into();
+    }
+    if !only.is_empty() {
+        pinned["only"] = only.into();
     }
     let body = yaml::render(&json!({"mcp": pinned, "tools": entries}));
     let text = format!(
@@ -95,30 +120,54 @@ pub(crate) fn write_module(
     Ok(path)
 }
 
-/// Turns tools that a server lists, none of which has an objection, into entries of a module.
-///
-/// # Errors
-/// Two tools would have one name.
-pub(crate) fn import_tools(
-    server: &str,
-    listed: &[Map<String, Value>],
-) -> Result<Vec<ImportedTool>> {
-    let mut tools = Vec::new();
-    let mut originals: BTreeMap<String, &str> = BTreeMap::new();
-    for tool in listed {
-        let original = name_of(tool);
-        let name = tool_name(server, original);
-        if let Some(other) = originals.insert(name.clone(), original) {
-            return Err(Error::failure(format!(
-                "the tools {other:?} and {original:?} would both be named {name}"
-            )));
+/// The tools of a server's list that can be used, each name once, and why others are left out.
+pub(crate) fn usable_tools(listed: &[Box<RawValue>]) -> (Vec<Map<String, Value>>, Vec<String>) {
+    let (mut tools, mut left_out) = (Vec::new(), Vec::new());
+    let mut names = BTreeSet::new();
+    for json in listed {
+        let read = serde_json::from_str::<Map<String, Value>>(json.get());
+        let (name, why) = match &read {
+            Err(_) => (
+                in_short(json.get(), 80),
+                Some("it cannot be read".to_owned()),
+            ),
+            Ok(tool) => {
+                let name = name_of(tool);
+                let is_new = names.insert(name.to_owned());
+                let twice = (!is_new).then(|| "a tool of this name is listed before it".to_owned());
+                (json::text(name), objection(tool).or(twice))
+            }
+        };
+        match (why, read) {
+            (None, Ok(tool)) => tools.push(tool),
+            (why, _) => {
+                left_out.push(format!("{name} is left out: {}", why.unwrap_or_default()));
+            }
         }
-        tools.push(ImportedTool {
+    }
+    (tools, left_out)
+}
+
+/// Turns usable tools into entries of a module. Names that become the same are numbered.
+pub(crate) fn import_tools(server: &str, listed: &[Map<String, Value>]) -> Vec<ImportedTool> {
+    let mut taken: BTreeMap<String, usize> = BTreeMap::new();
+    let import = |tool: &Map<String, Value>| {
+        let original = name_of(tool);
+        let first = tool_name(server, original);
+        let mut name = first.clone();
+        while taken.contains_key(&name) {
+            let count = taken.entry(first.clone()).or_insert(1);
+            *count += 1;
+            let end = format!("_{count}");
+            name = format!("{}{end}", head(&first, LONGEST_NAME - end.len()));
+        }
+        taken.insert(name.clone(), 1);
+        ImportedTool {
             entry: entry(server, &name, original, tool),
             hints: hints(tool),
-        });
-    }
-    Ok(tools)
+        }
+    };
+    listed.iter().map(import).collect()
 }
 
 /// Lets calls of tools end later, because their server decides at each call whether it answers with a task.
@@ -156,20 +205,40 @@ pub(crate) fn objection(tool: &Map<String, Value>) -> Option<String> {
     checked.err().map(|error| error.message)
 }
 
-/// A `$ref` that leads out of a schema.
-fn external_reference(schema: &Value) -> Option<&str> {
+/// The schemas right below a schema or a list of them, with the name of each property.
+fn parts(schema: &Value) -> Vec<(Option<&str>, &Value)> {
+    let mut parts = Vec::new();
     match schema {
         Value::Object(map) => {
-            let own = ["$ref", "$dynamicRef"]
-                .iter()
-                .filter_map(|key| map.get(*key)?.as_str());
-            own.into_iter()
-                .find(|reference| !reference.starts_with('#'))
-                .or_else(|| map.values().find_map(external_reference))
+            for (keyword, value) in map {
+                match value {
+                    Value::Object(named) if keyword == "properties" => {
+                        parts.extend(named.iter().map(|(name, value)| (Some(&**name), value)));
+                    }
+                    Value::Object(named) if BY_NAME.contains(&&**keyword) => {
+                        parts.extend(named.values().map(|value| (None, value)));
+                    }
+                    _ if DATA.contains(&&**keyword) => {}
+                    _ => parts.push((None, value)),
+                }
+            }
         }
-        Value::Array(list) => list.iter().find_map(external_reference),
-        _ => None,
+        Value::Array(list) => parts.extend(list.iter().map(|value| (None, value))),
+        _ => {}
     }
+    parts
+}
+
+/// A `$ref` that leads out of a schema.
+fn external_reference(schema: &Value) -> Option<&str> {
+    let own = ["$ref", "$dynamicRef"].map(|key| schema.get(key).and_then(Value::as_str));
+    let mut own = own.into_iter().flatten();
+    own.find(|reference| !reference.starts_with('#'))
+        .or_else(|| {
+            parts(schema)
+                .into_iter()
+                .find_map(|(_, part)| external_reference(part))
+        })
 }
 
 /// A parameter whose value is also a header: its path in the arguments, and the annotation.
@@ -184,33 +253,16 @@ fn find_annotated<'s>(
     path: Option<&[&'s str]>,
     found: &mut Vec<Annotated<'s>>,
 ) -> Result<()> {
-    let map = match schema {
-        Value::Object(map) => map,
-        Value::Array(list) => {
-            return list
-                .iter()
-                .try_for_each(|it| find_annotated(it, None, found));
-        }
-        _ => return Ok(()),
-    };
-    for (keyword, value) in map {
-        match value {
-            Value::Object(named) if keyword == "properties" => {
-                for (name, property) in named {
-                    let path = path.map(|path| [path, &[name]].concat());
-                    find_annotated(property, path.as_deref(), found)?;
-                }
-            }
-            _ if DATA.contains(&&**keyword) => {}
-            _ => find_annotated(value, None, found)?,
-        }
+    for (name, part) in parts(schema) {
+        let path = path.zip(name).map(|(path, name)| [path, &[name]].concat());
+        find_annotated(part, path.as_deref(), found)?;
     }
-    let Some(annotation) = map.get(HEADER) else {
+    let Some(annotation) = schema.get(HEADER) else {
         return Ok(());
     };
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     let name = annotation.as_str().unwrap_or_default();
-    let kind = map.get("type").and_then(Value::as_str);
+    let kind = schema.get("type").and_then(Value::as_str);
     let why = if path.is_none_or(<[_]>::is_empty) {
         "is not on a parameter that only properties lead to"
     } else if name.is_empty() || !name.chars().all(is_token) {
@@ -230,22 +282,26 @@ fn find_annotated<'s>(
 ///
 /// # Errors
 /// The tool cannot be called, or not with these arguments.
-pub(crate) fn argument_headers(entry: &Value, arguments: &Value) -> Result<Vec<(String, String)>> {
+pub(crate) fn argument_headers(entry: &Value, arguments: &str) -> Result<Vec<(String, String)>> {
     let (mut annotated, mut headers) = (Vec::new(), Vec::new());
     find_annotated(&entry["input_schema"], Some(&[]), &mut annotated)?;
     for (path, name) in annotated {
-        let value = path.iter().try_fold(arguments, |value, key| value.get(key));
-        let text = match value {
-            Some(Value::String(text)) => text.clone(),
+        let mut json = arguments.to_owned();
+        for key in &path {
+            let members = serde_json::from_str::<Members>(&json).unwrap_or_default();
+            members.get(key).unwrap_or("null").clone_into(&mut json);
+        }
+        let text = match serde_json::from_str(&json).ok() {
+            Some(Value::String(text)) => text,
             Some(Value::Number(n))
                 if n.as_f64().is_none_or(|n| n.abs() > LARGEST_INTEGER as f64) =>
             {
                 let path = path.join(".");
                 return Err(Error::usage(format!(
-                    "argument {path}: {n} is not between ±{LARGEST_INTEGER}, as a value with {HEADER} must be"
+                    "argument {path}: {json} is not between ±{LARGEST_INTEGER}, as a value with {HEADER} must be"
                 )));
             }
-            Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),
+            Some(Value::Number(_) | Value::Bool(_)) => json,
             _ => continue,
         };
         headers.push((format!("Mcp-Param-{name}"), text));
@@ -353,7 +409,7 @@ mod tests {
             listed(&long, plain.clone()),
             listed(&other, plain.clone()),
         ];
-        let tools = import_tools("s", &tools).unwrap();
+        let tools = import_tools("s", &tools);
         let names: Vec<&str> = tools
             .iter()
             .map(|t| t.entry["name"].as_str().unwrap())
@@ -361,9 +417,20 @@ mod tests {
         assert_eq!(names[0], "s_x_y");
         assert!(names.iter().all(|name| name.len() <= 64));
         assert_ne!(names[1], names[2]);
-        let twice = [listed("x.y", plain.clone()), listed("x/y", plain)];
-        let error = import_tools("s", &twice).err().unwrap();
-        assert!(error.message.contains("\"x.y\" and \"x/y\""), "{error}");
+        let many = ["x.y", "x_y_2", "x/y", "日付", "查询", &long, &long];
+        let many = import_tools("s", &many.map(|name| listed(name, plain.clone())));
+        let names: Vec<&str> = many
+            .iter()
+            .map(|t| t.entry["name"].as_str().unwrap())
+            .collect();
+        assert_eq!(
+            names[..5],
+            ["s_x_y", "s_x_y_2", "s_x_y_3", "s___", "s____2"]
+        );
+        assert!(
+            names[6].ends_with("_2") && names[6].len() == 64,
+            "{names:?}"
+        );
     }
 
     #[test]
@@ -391,12 +458,37 @@ mod tests {
         for name in ["a b", "a,b/c.d", "日付", "$a", longest.as_str()] {
             assert_eq!(objection(&listed(name, plain())), None);
         }
+        let data = json!({"default": {"$ref": "u"}, "enum": [{"$ref": "u"}], "const": {"$ref": "u"},
+            "examples": [{"$ref": "u"}], "properties": {"$ref": {"type": "string"}}});
+        assert_eq!(objection(&listed("data", data)), None);
+        for name in ["properties", "$defs", "patternProperties"] {
+            let schema = json!({name: {"default": {"$ref": "https://e.example/s.json"}}});
+            assert!(objection(&listed("a", schema)).is_some(), "{name}");
+        }
+        let odd = [
+            "{\"name\": \"a\", \"inputSchema\": {}, \"n\": 1e999}",
+            "7",
+            "{\"inputSchema\": {}}",
+        ];
+        let entries = [
+            odd[0],
+            odd[1],
+            odd[2],
+            r#"{"name": "b", "inputSchema": {}}"#,
+        ];
+        let entries = [&entries[..], &entries[3..]].concat();
+        let raw = entries
+            .iter()
+            .map(|json| RawValue::from_string((*json).to_owned()).unwrap());
+        let (tools, left_out) = usable_tools(&raw.collect::<Vec<_>>());
+        assert_eq!(tools.iter().map(name_of).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(left_out.len(), 4, "{left_out:?}");
         let ok = listed(
             "ok",
             json!({"$defs": {"t": {}}, "properties": {"x": {"$ref": "#/$defs/t"}}}),
         );
         assert_eq!(objection(&ok), None);
-        let tools = import_tools("s", &[ok]).unwrap();
+        let tools = import_tools("s", &[ok]);
         assert_eq!(tools[0].entry["input_schema"]["type"], "object");
         assert_eq!(tools[0].hints, ["readOnlyHint: true"]);
     }
@@ -450,7 +542,7 @@ mod tests {
 
     #[test]
     fn a_change_is_named_with_what_changed() {
-        let before = import_tools("s", &[listed("a", json!({})), listed("b", json!({}))]).unwrap();
+        let before = import_tools("s", &[listed("a", json!({})), listed("b", json!({}))]);
         let pinned = before.iter().map(|t| {
             (
                 t.entry["name"].as_str().unwrap().to_owned(),
@@ -460,7 +552,7 @@ mod tests {
         let pinned: BTreeMap<String, Value> = pinned.collect();
         let mut other = listed("a", json!({"required": ["x"]}));
         other.insert("description".to_owned(), "E".into());
-        let now = import_tools("s", &[other, listed("c", json!({}))]).unwrap();
+        let now = import_tools("s", &[other, listed("c", json!({}))]);
         assert_eq!(
             changes(&pinned, &now),
             [
@@ -477,7 +569,7 @@ mod tests {
         let inner = json!({"properties": {"deep": {"properties": {"n": of("integer", "N"), "b": of("boolean", "B")}}}});
         let entry = json!({"input_schema": {"properties": {
             "region": of("string", "Region"), "z": of("boolean", "Z"), "q": {}, "in": inner}}});
-        let headers = |arguments: &Value| {
+        let headers = |arguments: &str| {
             let headers = argument_headers(&entry, arguments);
             headers.map_err(|error| error.message)
         };
@@ -489,14 +581,14 @@ mod tests {
             ("Mcp-Param-B", "false"),
         ];
         let expected = expected.map(|(n, v)| (n.to_owned(), v.to_owned()));
-        assert_eq!(headers(&arguments).unwrap(), expected);
+        assert_eq!(headers(&arguments.to_string()).unwrap(), expected);
         assert_eq!(
-            headers(&json!({"region": [], "in": "x", "z": {}})).unwrap(),
+            headers(r#"{"region": [], "in": "x", "z": {}}"#).unwrap(),
             []
         );
         for n in ["9007199254740991", "-9007199254740991", "0"] {
             let arguments = format!(r#"{{"in":{{"deep":{{"n":{n}}}}}}}"#);
-            let sent = headers(&serde_json::from_str(&arguments).unwrap()).unwrap();
+            let sent = headers(&arguments).unwrap();
             assert_eq!(sent, [("Mcp-Param-N".to_owned(), n.to_owned())]);
         }
         for n in [
@@ -506,7 +598,7 @@ mod tests {
             "1e300",
         ] {
             let arguments = format!(r#"{{"in":{{"deep":{{"n":{n}}}}}}}"#);
-            let refused = headers(&serde_json::from_str(&arguments).unwrap()).unwrap_err();
+            let refused = headers(&arguments).unwrap_err();
             assert!(refused.starts_with("argument in.deep.n: "), "{refused}");
         }
     }

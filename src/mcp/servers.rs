@@ -1,5 +1,6 @@
 //! `mcp.yaml` beside agent.yaml: the servers of an agent, by name.
 
+use super::protocol::{LEGACY, MODERN, Revision};
 use crate::config::agent::Problem;
 use crate::config::document::Document;
 use crate::config::environment::Secret;
@@ -7,7 +8,9 @@ use crate::config::section::{Diagnostics, Section};
 use crate::error::{Error, Result};
 use crate::text::yaml::{self, Step};
 use crate::unix::files;
-use serde_json::{Map, json};
+use crate::unix::process::Variable;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -20,8 +23,14 @@ pub(crate) struct Server {
     /// Matches `[A-Za-z0-9_-]{1,40}`.
     pub name: String,
     pub reach: Reach,
-    /// Variables that it alone may need. A tool that is not its own does not get them.
-    pub env: Vec<String>,
+    /// Its variables. Those that they come from reach no tool that is not its own.
+    pub env: Vec<(String, Given)>,
+    /// Headers of each request to a URL.
+    pub headers: Vec<(String, Given)>,
+    /// Where its program works, from the file's directory; `None`: in the workspace.
+    pub cwd: Option<String>,
+    /// The revision that it speaks, if a person has pinned it.
+    pub revision: Option<Revision>,
     /// The variable that holds its bearer token.
     pub bearer_env: Option<String>,
     /// Its tasks outlive its process. Those of a server that is reached by a URL do in any case.
@@ -34,16 +43,59 @@ impl Server {
         self.tasks || matches!(self.reach, Reach::Url(_))
     }
 
+    /// The variables that only its own tools get.
+    pub(crate) fn variables(&self) -> impl Iterator<Item = &String> {
+        let given = self.env.iter().chain(&self.headers);
+        let names = given.filter_map(|(_, given)| match given {
+            Given::Variable(name) => Some(name),
+            Given::Text(_) | Given::Command(_) => None,
+        });
+        names.chain(&self.bearer_env)
+    }
+
     /// The values of its variables: what it sends back of them is taken out.
     pub(crate) fn secrets(&self) -> Secrets {
-        let names = self.env.iter().chain(&self.bearer_env);
-        let values = names.filter_map(|name| std::env::var(name).ok());
-        Secrets(
-            values
-                .filter_map(|value| Secret::of_variable(&value))
-                .collect(),
-        )
+        let mut secrets = Secrets::default();
+        let values = self.variables().filter_map(|name| std::env::var(name).ok());
+        values.for_each(|value| secrets.add(&value));
+        secrets
     }
+
+    /// The variables of its program, in place of those that have these names.
+    ///
+    /// # Errors
+    /// One of them comes from a variable that is not set.
+    pub(crate) fn program_variables(&self) -> Result<Vec<Variable>> {
+        let value = |(name, given): &(String, Given)| match given {
+            Given::Variable(own) if own == name => Ok((name.clone(), std::env::var(name).ok())),
+            Given::Variable(other) => Ok((name.clone(), Some(variable(&self.name, other)?))),
+            Given::Text(text) => Ok((name.clone(), Some(text.clone()))),
+            Given::Command(_) => Ok((name.clone(), None)),
+        };
+        self.env.iter().map(value).collect()
+    }
+}
+
+/// The value of a variable that a server needs.
+pub(crate) fn variable(server: &str, name: &str) -> Result<String> {
+    let value = std::env::var(name)
+        .ok()
+        .filter(|value| !value.trim().is_empty());
+    value.ok_or_else(|| {
+        Error::config(format!(
+            "{server} needs the variable {name}, which is not set"
+        ))
+    })
+}
+
+/// The source of a variable's or a header's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Given {
+    Text(String),
+    /// A variable of this process.
+    Variable(String),
+    /// A program that prints it on its first line.
+    Command(Vec<String>),
 }
 
 /// Secrets that only the server may read.
@@ -51,6 +103,13 @@ impl Server {
 pub(crate) struct Secrets(Vec<Secret>);
 
 impl Secrets {
+    /// Adds a value, and its last word, which is the token after a scheme.
+    pub(crate) fn add(&mut self, value: &str) {
+        let last = value.rsplit(' ').next().unwrap_or_default();
+        self.0
+            .extend([value, last].into_iter().filter_map(Secret::of_variable));
+    }
+
     /// Takes them out of what the server sent.
     pub(crate) fn redact(&self, bytes: &mut Vec<u8>) {
         for secret in &self.0 {
@@ -67,7 +126,38 @@ pub(crate) enum Reach {
     Url(String),
 }
 
-const KEYS: [&str; 5] = ["command", "url", "env", "bearer_env", "tasks"];
+const KEYS: [&str; 8] = [
+    "command",
+    "url",
+    "env",
+    "bearer_env",
+    "tasks",
+    "headers",
+    "cwd",
+    "revision",
+];
+
+/// Headers that a request has by itself.
+const OWN_HEADERS: [&str; 6] = [
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+];
+
+/// Why a header cannot be set, if it cannot.
+pub(crate) fn header_objection(name: &str) -> Option<&'static str> {
+    let lower = name.to_lowercase();
+    if ureq::http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+        Some("is not a header's name")
+    } else if OWN_HEADERS.contains(&&*lower) || lower.starts_with("mcp-") {
+        Some("is set by delta")
+    } else {
+        None
+    }
+}
 
 /// True if a server can have this name.
 pub(crate) fn is_name(name: &str) -> bool {
@@ -118,16 +208,42 @@ fn read_server(name: &str, section: &Section, out: &mut Diagnostics) -> Option<S
     }
     let command = section.read_texts("command", out);
     let url = section.read_text("url", out);
-    let env = section.read_texts("env", out).unwrap_or_default();
-    let bearer_env = section.read_text("bearer_env", out);
-    for variable in env.iter().copied().chain(bearer_env) {
-        if variable.is_empty() || variable.contains(['=', '\0']) {
+    let env = match section.map.get("env") {
+        Some(Value::Object(_)) => read_given("env", section, out),
+        _ => {
+            let names = section.read_texts("env", out).unwrap_or_default();
+            let own = |name: &str| (name.to_owned(), Given::Variable(name.to_owned()));
+            names.into_iter().map(own).collect()
+        }
+    };
+    let headers = read_given("headers", section, out);
+    let mut seen = BTreeSet::new();
+    for (name, _) in &headers {
+        let twice = !seen.insert(name.to_lowercase());
+        if let Some(why) = header_objection(name).or(twice.then_some("is there twice")) {
             out.error(
-                section.path_to("env"),
-                format!("{variable:?} is not a variable's name"),
+                section.path_to("headers"),
+                format!("headers: {name:?} {why}"),
             );
         }
     }
+    let bearer_env = section.read_text("bearer_env", out);
+    if bearer_env.is_some() && seen.contains("authorization") {
+        out.error(
+            section.path_to("headers"),
+            "headers: bearer_env sets Authorization, too",
+        );
+    }
+    let cwd = section.read_text("cwd", out).map(str::to_owned);
+    let revision = section.read_text("revision", out).and_then(|name| {
+        let known = Revision::parse(name);
+        if known.is_none() {
+            let known = LEGACY.join(", ");
+            let message = format!("revision: {name:?} is none of {MODERN}, {known}; quote it");
+            out.error(section.path_to("revision"), message);
+        }
+        known
+    });
     let reach = match (command, url) {
         (Some(words), None) if !words.is_empty() => {
             Reach::Command(words.into_iter().map(str::to_owned).collect())
@@ -138,19 +254,71 @@ fn read_server(name: &str, section: &Section, out: &mut Diagnostics) -> Option<S
             return None;
         }
     };
-    if bearer_env.is_some() && matches!(reach, Reach::Command(_)) {
+    let other = match reach {
+        Reach::Command(_) => ("headers", "url:", headers.is_empty()),
+        Reach::Url(_) => ("cwd", "command:", cwd.is_none()),
+    };
+    if let (key, needed, false) = other {
+        out.error(section.path_to(key), format!("{key}: needs {needed}"));
+    }
+    let server = Server {
+        name: name.to_owned(),
+        reach,
+        env,
+        headers,
+        cwd,
+        revision,
+        bearer_env: bearer_env.map(str::to_owned),
+        tasks: section.read_flag("tasks", out).unwrap_or(false),
+    };
+    for variable in server
+        .variables()
+        .chain(server.env.iter().map(|(name, _)| name))
+    {
+        if variable.is_empty() || variable.contains(['=', '\0']) {
+            let message = format!("{variable:?} is not a variable's name");
+            out.error(section.path_to("env"), message);
+        }
+    }
+    if bearer_env.is_some() && matches!(server.reach, Reach::Command(_)) {
         out.error(
             section.path_to("bearer_env"),
             "bearer_env: needs url:; use env: with command:",
         );
     }
-    Some(Server {
-        name: name.to_owned(),
-        reach,
-        env: env.into_iter().map(str::to_owned).collect(),
-        bearer_env: bearer_env.map(str::to_owned),
-        tasks: section.read_flag("tasks", out).unwrap_or(false),
-    })
+    Some(server)
+}
+
+/// Values by name: a text, the name of a variable or, for headers, a program.
+fn read_given(key: &str, section: &Section, out: &mut Diagnostics) -> Vec<(String, Given)> {
+    let may_run = key == "headers";
+    let read = |value: &Value| {
+        if let Some(text) = value.as_str() {
+            return (!text.contains('\0')).then(|| Given::Text(text.to_owned()));
+        }
+        let map = value.as_object().filter(|map| map.len() == 1)?;
+        if let Some(name) = map.get("env") {
+            return Some(Given::Variable(name.as_str()?.to_owned()));
+        }
+        let words = map.get("command").filter(|_| may_run)?.as_array()?.iter();
+        let words: Option<Vec<String>> = words.map(|it| it.as_str().map(str::to_owned)).collect();
+        words.filter(|words| !words.is_empty()).map(Given::Command)
+    };
+    let mut all = Vec::new();
+    for (name, value) in section.read_mapping(key, out).into_iter().flatten() {
+        if let Some(given) = read(value) {
+            all.push((name.clone(), given));
+            continue;
+        }
+        let command = if may_run {
+            " or {command: [program, …]}"
+        } else {
+            ""
+        };
+        let message = format!("{key}: {name}: expected a text (quoted), {{env: NAME}}{command}");
+        out.error(section.path_to(key), message);
+    }
+    all
 }
 
 /// Writes a server's entry into the file, in place of the one that has its name. The comments of the
@@ -165,14 +333,40 @@ pub(crate) fn write_server(home: &Path, server: &Server) -> Result<()> {
     files::replace_shared(&path, with_entry(&before, server).as_bytes())
 }
 
+fn write_given(key: &str, all: &[(String, Given)], entry: &mut Map<String, Value>) {
+    let value = |(name, given): &(String, Given)| {
+        let value = match given {
+            Given::Text(text) => json!(text),
+            Given::Variable(name) => json!({"env": name}),
+            Given::Command(words) => json!({"command": words}),
+        };
+        (name.clone(), value)
+    };
+    if !all.is_empty() {
+        let map: Map<String, Value> = all.iter().map(value).collect();
+        entry.insert(key.to_owned(), map.into());
+    }
+}
+
 fn with_entry(before: &str, server: &Server) -> String {
     let mut entry = Map::new();
     match &server.reach {
         Reach::Command(words) => entry.insert("command".to_owned(), json!(words)),
         Reach::Url(url) => entry.insert("url".to_owned(), json!(url)),
     };
-    if !server.env.is_empty() {
-        entry.insert("env".to_owned(), json!(server.env));
+    let is_own = |(name, given): &(String, Given)| *given == Given::Variable(name.clone());
+    if !server.env.is_empty() && server.env.iter().all(is_own) {
+        let names: Vec<&String> = server.env.iter().map(|(name, _)| name).collect();
+        entry.insert("env".to_owned(), json!(names));
+    } else {
+        write_given("env", &server.env, &mut entry);
+    }
+    write_given("headers", &server.headers, &mut entry);
+    if let Some(cwd) = &server.cwd {
+        entry.insert("cwd".to_owned(), json!(cwd));
+    }
+    if let Some(revision) = server.revision {
+        entry.insert("revision".to_owned(), revision.name().into());
     }
     if let Some(name) = &server.bearer_env {
         entry.insert("bearer_env".to_owned(), json!(name));
@@ -226,7 +420,10 @@ mod tests {
         let b = Server {
             name: "b".to_owned(),
             reach: Reach::Command(vec!["z".to_owned()]),
-            env: vec!["K".to_owned()],
+            env: vec![("K".to_owned(), Given::Variable("K".to_owned()))],
+            headers: Vec::new(),
+            cwd: Some("srv".to_owned()),
+            revision: Revision::parse("2025-06-18"),
             bearer_env: None,
             tasks: false,
         };
@@ -236,6 +433,14 @@ mod tests {
             "{after}"
         );
         assert_eq!(parsed(&after).unwrap(), [servers[0].clone(), b]);
+        let given = "c: {url: 'http://h', headers: {A: x, B: {env: Y}, C: {command: [p, q]}}}\n\
+            d: {command: [x], env: {A: x, B: {env: Y}}}\n";
+        let servers = parsed(given).unwrap();
+        let again = servers
+            .iter()
+            .fold(String::new(), |text, it| with_entry(&text, it));
+        assert_eq!(parsed(&again).unwrap(), servers);
+        assert_eq!(servers[0].variables().collect::<Vec<_>>(), ["Y"]);
     }
 
     #[test]
@@ -245,6 +450,41 @@ mod tests {
             ("a: {command: [x], url: u}", "needs one of"),
             ("a: {command: [x], bearer: T}", "bearer"),
             ("a: {command: [x], bearer_env: T}", "needs url:"),
+            ("a: {command: [x], headers: {A: x}}", "needs url:"),
+            ("a: {url: 'http://h', cwd: x}", "needs command:"),
+            (
+                "a: {url: 'http://h', headers: {A: 1}}",
+                "headers: A: expected a text",
+            ),
+            (
+                "a: {url: 'http://h', headers: {A: {env: X, command: [x]}}}",
+                "expected a text",
+            ),
+            (
+                "a: {url: 'http://h', headers: {'A b': x}}",
+                "not a header's name",
+            ),
+            (
+                "a: {url: 'http://h', headers: {Mcp-Session-Id: x}}",
+                "set by delta",
+            ),
+            ("a: {url: 'http://h', headers: {X: x, x: y}}", "twice"),
+            (
+                "a: {url: 'http://h', bearer_env: T, headers: {authorization: y}}",
+                "too",
+            ),
+            (
+                "a: {command: [x], env: {A: {command: [x]}}}",
+                "env: A: expected a text",
+            ),
+            (
+                "a: {command: [x], env: {A: {env: 'x=y'}}}",
+                "not a variable's name",
+            ),
+            (
+                "a: {command: [x], revision: '2025-01-01'}",
+                "none of 2026-07-28",
+            ),
             ("a b: {command: [x]}", "make a server's name"),
             ("a: x", "expected a mapping"),
             ("- a", "keys and values"),

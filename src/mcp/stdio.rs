@@ -2,13 +2,15 @@
 //!
 //! Unaware of what the messages say. The program leads a session of its own, and dies with this process.
 
-use super::protocol::{Incoming, read_message, refusal};
+use super::protocol::{
+    Incoming, Reading, RpcOutcome, RpcResponse, SHOWN_HEAD, cancelled, read_messages, refusal,
+};
 use super::servers::Secrets;
 use crate::error::{Error, Exit, Result, may_fail, reason};
 use crate::model::http::LONGEST_STREAM;
 use crate::text::disguise::printable;
 use crate::text::ids::hex;
-use crate::text::shorten::in_short;
+use crate::text::shorten::{head, in_short};
 use crate::unix::process::{
     Children, Command, Ended, GRACE, Token, Variable, Woken, end_leftovers,
 };
@@ -21,7 +23,6 @@ use rustix::event::PollFlags;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
-use serde_json::Value;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -56,6 +57,7 @@ pub(super) struct StdioServer<'s> {
     last_words: Vec<u8>,
     secrets: Secrets,
     has_warned: bool,
+    has_warned_of_nan: bool,
 }
 
 /// Becomes the server's supervisor: `arguments` are the process id of the client and the server's argv.
@@ -132,36 +134,60 @@ impl<'s> StdioServer<'s> {
             last_words: Vec::new(),
             secrets,
             has_warned: false,
+            has_warned_of_nan: false,
         })
     }
 
-    /// Sends a message.
-    pub(super) fn send(&mut self, message: &Value) -> Result<()> {
-        let mut line = message.to_string();
-        line.push('\n');
-        let mut pending = line.as_bytes();
-        while !pending.is_empty() {
-            self.step(&mut pending, None)?;
-        }
-        Ok(())
-    }
-
-    /// The next answer; `None` if none came in time. Requests of the server are refused.
-    pub(super) fn receive(&mut self, until: Option<Instant>) -> Result<Option<Incoming>> {
-        loop {
+    /// Sends a request and waits for its answer. Requests of the server are refused.
+    pub(super) fn exchange(
+        &mut self,
+        id: u64,
+        message: &str,
+        until: Option<Instant>,
+    ) -> Result<RpcOutcome> {
+        let is_over = || until.is_some_and(|until| Instant::now() >= until);
+        self.send(message, until)?;
+        while !is_over() {
             while let Some(line) = self.take_line() {
-                match read_message(&line) {
-                    Incoming::Request { id, method } => self.send(&refusal(id, &method))?,
-                    Incoming::Notification => {}
-                    Incoming::Junk => self.warn_of_junk(&line),
-                    answer @ Incoming::Answer(..) => return Ok(Some(answer)),
+                let reading = read_messages(&line);
+                warn_of_nan(&reading, &mut self.has_warned_of_nan);
+                let lacks_answer = reading.lacks_answer(id);
+                if reading.messages.is_empty() && !lacks_answer {
+                    self.warn_of_junk(&line);
                 }
-            }
-            if until.is_some_and(|until| Instant::now() >= until) {
-                return Ok(None);
+                for incoming in reading.messages {
+                    match incoming {
+                        Incoming::Request { id, method } => {
+                            self.send(&refusal(&id, &method), until)?;
+                        }
+                        Incoming::Answer(answered, answer) if answered == id || answered == 0 => {
+                            return Ok(RpcOutcome::Answer(answer));
+                        }
+                        // An answer that came too late.
+                        Incoming::Answer(..) | Incoming::Notification => {}
+                    }
+                }
+                if lacks_answer {
+                    let text = String::from_utf8_lossy(&line);
+                    let shown = head(text.trim(), SHOWN_HEAD).to_owned();
+                    return Ok(RpcOutcome::Answer(RpcResponse::Unreadable(shown)));
+                }
             }
             self.step(&mut &[][..], until)?;
         }
+        let until = Some(Instant::now() + PATIENCE);
+        may_fail(self.send(&cancelled(id).to_string(), until));
+        Ok(RpcOutcome::Silence)
+    }
+
+    /// Sends a message. One that the server does not take in time is left.
+    pub(super) fn send(&mut self, message: &str, until: Option<Instant>) -> Result<()> {
+        let line = format!("{message}\n");
+        let mut pending = line.as_bytes();
+        while !pending.is_empty() && until.is_none_or(|until| Instant::now() < until) {
+            self.step(&mut pending, until)?;
+        }
+        Ok(())
     }
 
     /// Closes its stdin and waits for its end, which comes at the latest after SIGKILL. Nothing is left of it.
@@ -197,6 +223,13 @@ impl<'s> StdioServer<'s> {
                 self.secrets.redact(&mut line);
                 Some(line)
             }
+            // The last line may lack its end.
+            None if self.stdout.is_none() && !self.unread.is_empty() => {
+                self.searched = 0;
+                let mut line = std::mem::take(&mut self.unread);
+                self.secrets.redact(&mut line);
+                Some(line)
+            }
             None => {
                 self.searched = self.unread.len();
                 None
@@ -219,6 +252,9 @@ impl<'s> StdioServer<'s> {
         if let Some(stop) = self.signals.stop() {
             return Err(stop.into());
         }
+        if self.stdout.is_none() && self.unread.is_empty() {
+            return Err(self.report_end());
+        }
         let mut fds = Vec::with_capacity(3);
         fds.extend(self.stdout.iter().map(|fd| (fd.as_fd(), PollFlags::IN)));
         fds.extend(self.stderr.iter().map(|fd| (fd.as_fd(), PollFlags::IN)));
@@ -239,9 +275,6 @@ impl<'s> StdioServer<'s> {
                 LONGEST_STREAM >> 20
             );
             return Err(Error::failure(message));
-        }
-        if self.stdout.is_none() && memchr(b'\n', &self.unread).is_none() {
-            return Err(self.report_end());
         }
         let Some(stdin) = self.stdin.as_ref().filter(|_| !pending.is_empty()) else {
             return Ok(());
@@ -276,6 +309,14 @@ impl<'s> StdioServer<'s> {
             words => format!("; its last words were:\n{}", printable(words)),
         };
         Error::failure(format!("the server {} {how}{said}", self.program))
+    }
+}
+
+/// Warns once.
+pub(super) fn warn_of_nan(reading: &Reading, has_warned: &mut bool) {
+    if reading.has_nan && !std::mem::replace(has_warned, true) {
+        let message = "the server wrote NaN or an infinity, which JSON lacks; it is read as null";
+        Screen::new(false, false).warn(message);
     }
 }
 

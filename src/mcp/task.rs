@@ -2,10 +2,11 @@
 //!
 //! Pure. Source: the extension `io.modelcontextprotocol/tasks` of the revision 2026-07-28.
 
-use super::protocol::TASKS;
+use super::protocol::{TASKS, member};
 use crate::config::tool::definition::HANDLE_BYTES;
+use crate::text::json::Members;
 use crate::text::timestamp::Timestamp;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// The seconds to the next look where the server names no interval.
@@ -15,12 +16,12 @@ const INTERVAL: u64 = 5;
 const YEAR: u64 = 31_536_000;
 
 /// The state of a task.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) enum TaskState {
     /// It goes on; the times are those of [`times`].
     Working,
     /// The result of the call; none if it must be asked for.
-    Completed(Option<Map<String, Value>>),
+    Completed(Option<Members>),
     /// Why there is no result.
     Failed(String),
     /// The server wants an answer of a person: its requests.
@@ -28,38 +29,39 @@ pub(crate) enum TaskState {
 }
 
 /// True for an answer to a call that is a task.
-pub(crate) fn is_task(result: &Map<String, Value>) -> bool {
-    result.get("resultType").and_then(Value::as_str) == Some("task")
+pub(crate) fn is_task(result: &Members) -> bool {
+    member(result, "resultType") == "task"
 }
 
 /// The name of a task.
 ///
 /// # Errors
 /// It cannot be a handle.
-pub(crate) fn task_name(task: &Map<String, Value>) -> Result<&str, String> {
-    let name = task.get("taskId").and_then(Value::as_str);
+pub(crate) fn task_name(task: &Members) -> Result<String, String> {
     let is_good = |name: &&str| {
         (1..=HANDLE_BYTES).contains(&name.len())
             && !name.chars().any(char::is_control)
             && name.trim() == *name
     };
-    let good = name.filter(is_good);
+    let name = member(task, "taskId");
+    let good = name.as_str().filter(is_good).map(str::to_owned);
     good.ok_or_else(|| "the server's task has no name that can be printed on a line".to_owned())
 }
 
 /// The state that an answer says.
-pub(crate) fn state(task: &Map<String, Value>) -> Result<TaskState, String> {
-    let text = |pointer: &str| task.get(pointer).and_then(Value::as_str);
-    let message = text("statusMessage");
-    match text("status").unwrap_or_default() {
+pub(crate) fn state(task: &Members) -> Result<TaskState, String> {
+    let message = member(task, "statusMessage");
+    let message = message.as_str();
+    match member(task, "status").as_str().unwrap_or_default() {
         "working" => Ok(TaskState::Working),
         "completed" => {
-            let result = task.get("result").and_then(Value::as_object);
-            Ok(TaskState::Completed(result.cloned()))
+            let result = task.get("result");
+            let result = result.and_then(|json| serde_json::from_str(json).ok());
+            Ok(TaskState::Completed(result))
         }
         "failed" => {
-            let error = task.get("error").and_then(|error| error.get("message"));
-            let error = error.and_then(Value::as_str).or(message);
+            let error = member(task, "error");
+            let error = error["message"].as_str().or(message);
             Ok(TaskState::Failed(
                 error.unwrap_or("the task has failed").to_owned(),
             ))
@@ -76,16 +78,16 @@ pub(crate) fn state(task: &Map<String, Value>) -> Result<TaskState, String> {
 }
 
 /// The age of a task by the clock of its server, which is taken to be right; zero if that says nothing.
-pub(crate) fn age(task: &Map<String, Value>, now: Timestamp) -> Duration {
-    let created = task.get("createdAt").and_then(Value::as_str);
-    let created = created.and_then(Timestamp::parse_with_offset);
+pub(crate) fn age(task: &Members, now: Timestamp) -> Duration {
+    let created = member(task, "createdAt");
+    let created = created.as_str().and_then(Timestamp::parse_with_offset);
     created.map_or(Duration::ZERO, |created| now.since(created))
 }
 
 /// The times of a task of an age for `DELTA_LATER`.
-pub(crate) fn times(task: &Map<String, Value>, age: Duration) -> Value {
+pub(crate) fn times(task: &Members, age: Duration) -> Value {
     let seconds = |ms: u64| ms.div_ceil(1000).clamp(1, YEAR);
-    let number = |key: &str| task.get(key).and_then(Value::as_u64);
+    let number = |key: &str| member(task, key).as_u64();
     let every = number("pollIntervalMs").map_or(INTERVAL, seconds);
     // It is kept for so long from its creation, however often it is looked at.
     let left = |ms: u64| seconds(ms.saturating_sub(age.as_millis() as u64));
@@ -94,28 +96,30 @@ pub(crate) fn times(task: &Map<String, Value>, age: Duration) -> Value {
 }
 
 /// True if what a server says of itself includes tasks.
-pub(crate) fn offers_tasks(discovered: &Map<String, Value>) -> bool {
-    let extensions = discovered
-        .get("capabilities")
-        .and_then(|it| it.get("extensions"));
-    extensions.is_some_and(|extensions| extensions.get(TASKS).is_some_and(Value::is_object))
+pub(crate) fn offers_tasks(discovered: &Members) -> bool {
+    member(discovered, "capabilities")["extensions"][TASKS].is_object()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn task(value: Value) -> Map<String, Value> {
-        value.as_object().unwrap().clone()
+    fn task(value: Value) -> Members {
+        serde_json::from_str(&value.to_string()).unwrap()
     }
 
     #[test]
     fn a_task_says_its_state_and_its_times() {
         let state = |value| state(&task(value));
-        assert_eq!(state(json!({"status": "working"})), Ok(TaskState::Working));
-        let result = json!({"content": []});
-        let completed = state(json!({"status": "completed", "result": result}));
-        assert_eq!(completed, Ok(TaskState::Completed(Some(task(result)))));
+        assert!(matches!(
+            state(json!({"status": "working"})),
+            Ok(TaskState::Working)
+        ));
+        let completed = state(json!({"status": "completed", "result": {"content": [1.0]}}));
+        let Ok(TaskState::Completed(Some(result))) = completed else {
+            panic!("{completed:?}");
+        };
+        assert_eq!(result.get("content"), Some("[1.0]"));
         for (value, why) in [
             (
                 json!({"status": "failed", "error": {"message": "no room"}}),
@@ -127,7 +131,7 @@ mod tests {
                 "the task was cancelled: by me",
             ),
         ] {
-            assert_eq!(state(value), Ok(TaskState::Failed(why.to_owned())));
+            assert!(matches!(state(value), Ok(TaskState::Failed(said)) if said == why));
         }
         assert!(state(json!({"status": "odd"})).is_err() && state(json!({})).is_err());
         for (value, every, expires) in [
@@ -157,7 +161,8 @@ mod tests {
     #[test]
     fn a_name_is_one_line_that_can_be_a_handle() {
         for good in ["t", "a b", &"x".repeat(1024)] {
-            assert_eq!(task_name(&task(json!({"taskId": good}))), Ok(good));
+            let name = task_name(&task(json!({"taskId": good})));
+            assert_eq!(name.as_deref(), Ok(good));
         }
         for bad in ["", " t", "a\nb", "a\0b", &"x".repeat(1025)] {
             assert!(task_name(&task(json!({"taskId": bad}))).is_err(), "{bad:?}");

@@ -139,7 +139,7 @@ pub(crate) fn read_variables(
     let root = workspace.map(|workspace| workspace.root.as_path());
     let (mut environment, warnings) = Environment::of_agent(agent, root)?;
     for server in read_servers(&agent.home)? {
-        for variable in server.env.iter().chain(&server.bearer_env) {
+        for variable in server.variables() {
             environment.reserve(&server.name, variable);
         }
     }

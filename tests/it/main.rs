@@ -160,6 +160,7 @@ mod locks;
 mod look;
 mod manual;
 mod mcp;
+mod mcp_odd;
 mod mcp_tasks;
 mod model;
 mod old_runs;

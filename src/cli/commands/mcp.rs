@@ -4,14 +4,14 @@ mod task;
 
 use crate::cli::args::McpArgs;
 use crate::error::{Error, Exit, Result};
-use crate::mcp::client::Client;
+use crate::mcp::client::{Client, Launch};
 use crate::mcp::content::read_result;
 use crate::mcp::module::{
-    ImportedTool, argument_headers, changes, import_tools, let_end_later, objection, read_module,
-    write_module,
+    ImportedTool, argument_headers, changes, import_tools, let_end_later, read_module,
+    usable_tools, write_module,
 };
 use crate::mcp::protocol::Revision;
-use crate::mcp::servers::{FILE, Reach, Server, is_name, read_servers, write_server};
+use crate::mcp::servers::{FILE, Given, Reach, Server, is_name, read_servers, write_server};
 use crate::mcp::task::is_task;
 use crate::runs::preflight::install_signals;
 use crate::runs::task::read_stdin;
@@ -28,8 +28,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a server may be silent when it is listed.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a call may take, in seconds.
+const CALL_TIME: u64 = 600;
 
 pub(crate) fn run_command(wanted: McpArgs) -> Result<u8> {
     let session = McpCommand {
@@ -64,13 +64,28 @@ struct McpCommand {
 }
 
 impl McpCommand {
+    fn connect(
+        &self,
+        server: &Server,
+        dir: impl Into<PathBuf>,
+        pinned: Option<Revision>,
+    ) -> Result<Client<'_>> {
+        let launch = Launch {
+            server: server.clone(),
+            home: self.home.clone(),
+            dir: dir.into(),
+            signals: &self.signals,
+        };
+        Client::connect(launch, pinned)
+    }
+
     fn note(&self, text: &str) {
         self.screen.progress(&[(Tone::Dim, text)]);
     }
 
     fn list(&self, wanted: McpArgs) -> Result<Exit> {
         let server = given_server("server", wanted)?.ok_or_else(|| {
-            Error::usage("mcp list needs the server's command behind --, or --url URL")
+            Error::usage("mcp list needs the server's command after --, or --url URL")
         })?;
         let (listed, revision, ..) = self.list_tools(&server, Path::new("."))?;
         for tool in &listed {
@@ -84,22 +99,16 @@ impl McpCommand {
 
     /// A warning names each tool that cannot be used.
     fn list_tools(&self, server: &Server, home: &Path) -> Result<ListedTools> {
-        let (signals, patience) = (&self.signals, Some(PATIENCE));
-        let mut client = Client::connect(server, (home, home), signals, None, patience)?;
+        let mut client = self.connect(server, home, None)?;
         let listed = client.list_tools();
         let (revision, offers) = (client.revision, std::mem::take(&mut client.other_offers));
         let has_tasks = client.offers_tasks && server.keeps_tasks();
         client.close();
-        let mut listed = listed?;
-        listed.retain(|tool| {
-            let why = objection(tool);
-            if let Some(why) = &why {
-                let name = tool.get("name").unwrap_or(&Value::Null);
-                let text = format!("{name} is left out: {why}");
-                self.screen.warn(&printable(&text));
-            }
-            why.is_none()
-        });
+        let (listed, cut) = listed?;
+        let (listed, left_out) = usable_tools(&listed);
+        for warning in cut.iter().chain(&left_out) {
+            self.screen.warn(&printable(warning));
+        }
         Ok((
             listed,
             revision,
@@ -111,7 +120,7 @@ impl McpCommand {
     fn import(&self, mut wanted: McpArgs) -> Result<Exit> {
         if wanted.words.is_empty() {
             return Err(Error::usage(
-                "mcp import needs NAME, and for a new server its command behind --, or --url URL",
+                "mcp import needs NAME, and for a new server its command after --, or --url URL",
             ));
         }
         let name = wanted.words.remove(0);
@@ -122,16 +131,35 @@ impl McpCommand {
         self.check_home()?;
         // Read also where it is not needed: what cannot be read is not to be written to.
         let known = read_servers(&self.home)?;
+        let only = std::mem::take(&mut wanted.only);
         let given = given_server(&name, wanted)?;
         let server = match &given {
-            Some(server) => server.clone(),
-            None => find_server(&known, &name)?.clone(),
+            Some(server) => server,
+            None => find_server(&known, &name)?,
         };
-        let (listed, revision, offers, has_tasks) = self.list_tools(&server, &self.home)?;
-        let mut tools = import_tools(&name, &listed)?;
-        if has_tasks {
-            let_end_later(&name, &mut tools);
+        // What was chosen stays chosen.
+        let only = match read_module(&self.home, &name) {
+            Ok(Some(module)) if only.is_empty() && given.is_none() => module.only,
+            _ => only,
+        };
+        self.pin(server, given.is_some(), &only)?;
+        Ok(Exit::Success)
+    }
+
+    /// Writes the tools of a server, and the server if it is new.
+    fn pin(&self, server: &Server, is_new: bool, only: &[String]) -> Result<()> {
+        let name = &server.name;
+        let (listed, revision, offers, has_tasks) = self.list_tools(server, &self.home)?;
+        let own =
+            |tool: &Map<String, Value>| tool.get("name").and_then(Value::as_str).map(str::to_owned);
+        let names: Vec<String> = listed.iter().filter_map(own).collect();
+        if let Some(missing) = only.iter().find(|tool| !names.contains(tool)) {
+            let meant = nearest(missing, names.iter().map(String::as_str));
+            let hint = meant.map_or(String::new(), |meant| format!("; did you mean {meant:?}?"));
+            let message = format!("{name} has no usable tool {missing:?}{hint}");
+            return Err(Error::failure(message));
         }
+        let tools = imported(name, &listed, only, has_tasks);
         if !offers.is_empty() {
             let offers = offers.join(", ");
             self.note(&format!(
@@ -139,10 +167,10 @@ impl McpCommand {
                  calls is lost, because each call is a process of its own"
             ));
         }
-        if given.is_some() {
-            write_server(&self.home, &server)?;
+        if is_new {
+            write_server(&self.home, server)?;
         }
-        let path = write_module(&self.home, &server, revision, &tools)?;
+        let path = write_module(&self.home, server, revision, only, &tools)?;
         print(review_of(&tools).as_bytes())?;
         self.note(&format!(
             "{} of revision {} in {}; review it, and add ./tools/mcp-{name}.yaml to imports: in agent.yaml",
@@ -150,7 +178,7 @@ impl McpCommand {
             revision.name(),
             path.display()
         ));
-        Ok(Exit::Success)
+        Ok(())
     }
 
     /// Fails where no agent is.
@@ -183,10 +211,7 @@ impl McpCommand {
                 return Err(not_imported(&server.name));
             };
             let (listed, revision, _, has_tasks) = self.list_tools(server, &self.home)?;
-            let mut tools = import_tools(&server.name, &listed)?;
-            if has_tasks {
-                let_end_later(&server.name, &mut tools);
-            }
+            let tools = imported(&server.name, &listed, &module.only, has_tasks);
             let mut lines = changes(&module.tools, &tools);
             if revision != module.revision {
                 let (before, now) = (module.revision.name(), revision.name());
@@ -221,56 +246,75 @@ impl McpCommand {
             Error::config(format!("{name} has no tool {tool:?} in its module; import it again: delta mcp import {name}"))
         })?;
         let text = read_stdin("arguments", &self.signals)?;
-        let arguments = match text.trim_ascii() {
-            b"" => Ok(Value::Object(Map::new())),
-            text => serde_json::from_slice(text),
-        };
-        let arguments: Value = arguments.map_err(|e| {
-            let why = json::parser_message(&e);
-            Error::usage(format!(
-                "mcp call: the arguments on stdin are not JSON: {why}"
-            ))
-        })?;
-        if !arguments.is_object() {
-            return Err(Error::usage(
-                "mcp call: the arguments on stdin are not a JSON object",
-            ));
-        }
+        let arguments = arguments_of(&text)?;
         let headers = match &server.reach {
             Reach::Command(_) => Vec::new(),
             Reach::Url(_) => argument_headers(entry, &arguments)?,
         };
-        let dir = Path::new(".");
-        let mut client = Client::connect(
-            server,
-            (&self.home, dir),
-            &self.signals,
-            Some(module.revision),
-            None,
-        )?;
+        let mut client = self.connect(server, ".", Some(module.revision))?;
         client.declares_tasks = module.tasks && server.keeps_tasks();
-        let result = client.call_tool(tool, arguments, &headers);
+        let seconds = wanted.timeout.unwrap_or(CALL_TIME);
+        let limit = (seconds > 0).then(|| Duration::from_secs(seconds));
+        let result = client.call_tool(tool, &arguments, &headers, limit);
         let begun = match &result {
             Ok(task) if client.declares_tasks && is_task(task) => {
-                Some(self.begin_task(&mut client, task, (server, wanted.json)))
+                Some(self.begin_task(&mut client, task, wanted.json))
             }
             _ => None,
         };
-        let spoken = client.revision;
+        let (spoken, secrets) = (client.revision, client.secrets());
         client.close();
-        if spoken != module.revision {
+        let pinned = server.revision.unwrap_or(module.revision);
+        if spoken != pinned {
             self.screen.warn(&format!(
                 "the server no longer speaks revision {}; see delta mcp check {name}",
-                module.revision.name()
+                pinned.name()
             ));
         }
         if let Some(begun) = begun {
             return begun;
         }
-        let output = read_result(&result?, wanted.json, server.secrets())?;
+        let output = read_result(&result?, wanted.json, secrets)?;
         print_text(&output.text)?;
         Ok(u8::from(output.is_error))
     }
+}
+
+/// The arguments of a call, on one line; an empty text is no arguments.
+fn arguments_of(text: &[u8]) -> Result<String> {
+    let wrong = |why: &str| Error::usage(format!("mcp call: the arguments on stdin are not {why}"));
+    let text = std::str::from_utf8(text)
+        .map_err(|_| wrong("UTF-8"))?
+        .trim();
+    if text.is_empty() {
+        return Ok("{}".to_owned());
+    }
+    json::check(text).map_err(|e| wrong(&format!("JSON: {}", json::parser_message(&e))))?;
+    if !text.starts_with('{') {
+        return Err(wrong("a JSON object"));
+    }
+    Ok(String::from_utf8(json::one_line(text)).unwrap_or_default())
+}
+
+/// The chosen tools of a server's list, or all, as entries of a module.
+fn imported(
+    server: &str,
+    listed: &[Map<String, Value>],
+    only: &[String],
+    has_tasks: bool,
+) -> Vec<ImportedTool> {
+    let is_chosen = |tool: &ImportedTool| {
+        let own = tool.entry["command"]
+            .as_array()
+            .and_then(|words| words.last());
+        only.is_empty() || own.is_some_and(|own| only.iter().any(|it| own == it))
+    };
+    let mut tools = import_tools(server, listed);
+    tools.retain(is_chosen);
+    if has_tasks {
+        let_end_later(server, &mut tools);
+    }
+    tools
 }
 
 /// Prints the text of a result, which ends with a newline.
@@ -308,7 +352,12 @@ fn given_server(name: &str, wanted: McpArgs) -> Result<Option<Server>> {
     Ok(Some(Server {
         name: name.to_owned(),
         reach,
-        env: wanted.env,
+        env: (wanted.env.into_iter())
+            .map(|name| (name.clone(), Given::Variable(name)))
+            .collect(),
+        headers: Vec::new(),
+        cwd: None,
+        revision: None,
         bearer_env: wanted.bearer_env,
         tasks: false,
     }))

@@ -1,6 +1,6 @@
 //! Calls that servers answer with a task: the handle that `mcp call` prints, and `mcp task`, which looks at it.
 
-use super::{McpCommand, Server, find_server, not_imported, print_text};
+use super::{McpCommand, find_server, not_imported, print_text};
 use crate::engine::later::{ENDED_BADLY, HANDLE, LAST, NOT_YET, TIMES};
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::mcp::client::{Client, TaskAnswer};
@@ -8,10 +8,10 @@ use crate::mcp::content::{prompts_of, read_result};
 use crate::mcp::module::read_module;
 use crate::mcp::task::{TaskState, age, state, task_name, times};
 use crate::text::disguise::printable;
+use crate::text::json::Members;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::print;
-use serde_json::{Map, Value};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 impl McpCommand {
@@ -19,8 +19,8 @@ impl McpCommand {
     pub(super) fn begin_task(
         &self,
         client: &mut Client<'_>,
-        task: &Map<String, Value>,
-        (server, json): (&Server, bool),
+        task: &Members,
+        json: bool,
     ) -> Result<u8> {
         let name = task_name(task).map_err(Error::failure)?;
         match state(task).map_err(Error::failure)? {
@@ -30,7 +30,7 @@ impl McpCommand {
                 Ok(NOT_YET as u8)
             }
             TaskState::Completed(Some(result)) => {
-                let output = read_result(&result, json, server.secrets())?;
+                let output = read_result(&result, json, client.secrets())?;
                 print_text(&output.text)?;
                 Ok(u8::from(output.is_error))
             }
@@ -41,7 +41,7 @@ impl McpCommand {
             }
             TaskState::Failed(why) => Err(Error::failure(why)),
             TaskState::InputRequired => {
-                may_fail(client.cancel_task(name));
+                may_fail(client.cancel_task(&name));
                 Err(Error::failure(input_wanted(task)))
             }
         }
@@ -60,8 +60,7 @@ impl McpCommand {
         let known = crate::mcp::servers::read_servers(&self.home)?;
         let server = find_server(&known, name)?;
         let module = read_module(&self.home, name)?.ok_or_else(|| not_imported(name))?;
-        let place = (&*self.home, Path::new("."));
-        let connected = Client::connect(server, place, &self.signals, Some(module.revision), None);
+        let connected = self.connect(server, ".", Some(module.revision));
         let mut client = match connected {
             Ok(client) => client,
             Err(error) => return Ok(self.later(&error.message)),
@@ -73,18 +72,13 @@ impl McpCommand {
             Ok(TaskAnswer::Broken(why)) => Ok(self.later(&why)),
             Ok(TaskAnswer::Unknown(why)) => Ok(self.ended(&why)),
             Ok(TaskAnswer::Refused(why)) => Err(Error::failure(why)),
-            Ok(TaskAnswer::Task(task)) => self.task_code(&mut client, server, (&handle, &task)),
+            Ok(TaskAnswer::Task(task)) => self.task_code(&mut client, (&handle, &task)),
         };
         client.close();
         code
     }
 
-    fn task_code(
-        &self,
-        client: &mut Client<'_>,
-        server: &Server,
-        (handle, task): (&str, &Map<String, Value>),
-    ) -> Result<u8> {
+    fn task_code(&self, client: &mut Client<'_>, (handle, task): (&str, &Members)) -> Result<u8> {
         match state(task).map_err(Error::failure)? {
             TaskState::Working if std::env::var_os(LAST).is_some() => {
                 may_fail(client.cancel_task(handle));
@@ -95,7 +89,7 @@ impl McpCommand {
                 Ok(NOT_YET as u8)
             }
             TaskState::Completed(Some(result)) => {
-                match read_result(&result, false, server.secrets()) {
+                match read_result(&result, false, client.secrets()) {
                     Ok(output) => {
                         print_text(&output.text)?;
                         Ok(if output.is_error {
@@ -129,12 +123,12 @@ impl McpCommand {
     }
 }
 
-fn input_wanted(task: &Map<String, Value>) -> String {
+fn input_wanted(task: &Members) -> String {
     let prompts = prompts_of(task);
     format!("the tool needs input of a person, which cannot be given here; it asks:{prompts}")
 }
 
-fn write_times(task: &Map<String, Value>, age: Duration) -> Result<()> {
+fn write_times(task: &Members, age: Duration) -> Result<()> {
     let Some(path) = std::env::var_os(TIMES).map(PathBuf::from) else {
         return Ok(());
     };
