@@ -138,6 +138,10 @@ pub(crate) struct McpArgs {
     pub timeout: Option<u64>,
     /// The server's own names of the tools to import; empty for all.
     pub only: Vec<String>,
+    /// A file of another program.
+    pub from: Option<PathBuf>,
+    /// Ask nothing.
+    pub yes: bool,
 }
 
 /// `delta replay`.
@@ -304,11 +308,24 @@ fn mcp_args(given: &ParsedCommand) -> Result<McpArgs> {
         ("--json", &["call"]),
         ("--timeout", &["call"]),
         ("--only", &["import"]),
+        ("--from", &["import"]),
+        ("--yes", &["import"]),
     ] {
         if given.has(option) && !actions.contains(&action.as_str()) {
             let message = format!("mcp {action} takes no {option}; see mcp -h");
             return Err(Error::usage(message));
         }
+    }
+    if given.has("--from")
+        && ["--url", "--env", "--bearer-env"]
+            .iter()
+            .any(|it| given.has(it))
+    {
+        let message = "mcp import: --from says where servers are; it goes with --only and -y only";
+        return Err(Error::usage(message));
+    }
+    if given.has("--yes") && !given.has("--from") {
+        return Err(Error::usage("mcp import: -y goes with --from"));
     }
     Ok(McpArgs {
         action,
@@ -320,6 +337,8 @@ fn mcp_args(given: &ParsedCommand) -> Result<McpArgs> {
         json: given.has("--json"),
         timeout: given.number("--timeout"),
         only: given.texts("--only"),
+        from: given.path("--from"),
+        yes: given.has("--yes"),
     })
 }
 

@@ -368,6 +368,8 @@ const COMMAND_TABLES: [CommandTable; 29] = [
             valued("", "--bearer-env", "NAME", Other, "list, import: the variable that holds the server's bearer token"),
             flag("", "--json", "call: print the structured result, if there is one"),
             valued("", "--only", "TOOL", Other, "import: only this tool of the server").repeatable(),
+            valued("", "--from", "FILE", File, "import: servers of another program's file, such as .mcp.json"),
+            flag("-y", "--yes", "import --from: start the servers without asking"),
             valued("", "--timeout", "S", Number(0), "call: the longest time in seconds (default 600; 0: no limit)"),
         ]],
         ..command("mcp", "use the tools of MCP servers as commands")

@@ -12,3 +12,4 @@ pub(crate) mod http;
 pub(crate) mod client;
 pub(crate) mod module;
 pub(crate) mod content;
+pub(crate) mod foreign;

@@ -504,3 +504,91 @@ fn an_import_may_choose_tools_and_keeps_the_choice() {
         .prints("gone: s_a_b_2\n");
     import(&world).exits(0).prints("s_c\n");
 }
+
+#[test]
+fn servers_of_another_programs_file_are_shown_first_and_started_after_a_yes() {
+    let world = world_with(&[]);
+    let servers = json!({"mcpServers": {
+        "here": {"command": "./server.sh", "args": ["it's", "\u{1b}[2K\u{200b}"],
+            "env": {"MODE": "x", "API_KEY": "abc", "COPY": "${OPENAI_API_KEY}", "HOME": "${HOME}"}},
+        "my server": {"command": "./server.sh", "args": ["--token", "hunter2", "--dir=${HOME}/x"]},
+        "remote": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer ${T}"}},
+        "old": {"type": "sse", "url": "http://127.0.0.1:1/sse"},
+        "leak": {"url": "http://127.0.0.1:1/?k=${OPENAI_API_KEY}"},
+    }});
+    // Editors write comments.
+    let text = format!("// ours\n{servers}").replacen("}}", "},/* x */}", 1);
+    world.write(
+        "project/.vscode/mcp.json",
+        text.replace("./server.sh", "../server.sh"),
+    );
+    let from = |more: &[&'static str]| {
+        let words = [
+            "mcp",
+            "import",
+            "-a",
+            "agent",
+            "--from",
+            "project/.vscode/mcp.json",
+        ];
+        world.delta(words.into_iter().chain(more.iter().copied()))
+    };
+    let script = world.path("project").join("../server.sh");
+    let shown = from(&[])
+        .refuses(2, "nothing was started")
+        .says(&format!("here: {}", script.display()))
+        .says(r"$'\033[2K\342\200\213'")
+        .says("variable: API_KEY = the variable API_KEY")
+        .says("variable: COPY = the variable OPENAI_API_KEY")
+        .says("note: API_KEY looks like a key: set this variable")
+        .says("token: the variable T")
+        .says("old is left out: the transport HTTP+SSE")
+        .says("leak is left out: its url needs a variable");
+    shown.does_not_say("abc").does_not_say("hunter2");
+    assert!(!world.exists("starts") && !world.exists("agent/mcp.yaml"));
+    from(&["herr"]).refuses(78, "did you mean \"here\"?");
+    from(&["-y", "here", "my server"])
+        .env("OPENAI_API_KEY", "sk-0123456789abcdef")
+        .exits(0)
+        .prints("here_find\nmy_server_find\n");
+    let written = world.read("agent/mcp.yaml");
+    assert!(
+        !written.contains("abc") && !written.contains("hunter2"),
+        "{written}"
+    );
+    assert!(
+        written.contains("--token \"${MY_SERVER_TOKEN}\" --dir=\"${HOME}\"/x"),
+        "{written}"
+    );
+    assert!(
+        world
+            .read("agent/tools/mcp-my_server.yaml")
+            .contains("my_server_find")
+    );
+    // Nobody's server is replaced by another one.
+    let other = servers.to_string().replace("./server.sh", "./evil.sh");
+    world.write("project/.vscode/mcp.json", other);
+    from(&["-y", "here"])
+        .exits(1)
+        .says("here is left out: there is another server here already");
+    assert_eq!(world.read("agent/mcp.yaml"), written);
+}
+
+#[test]
+fn at_a_terminal_each_server_of_a_file_is_asked_for() {
+    let world = world_with(&[]);
+    let servers =
+        json!({"mcpServers": {"a": {"command": "./server.sh"}, "b": {"command": "./server.sh"}}});
+    world.write(".mcp.json", servers.to_string());
+    let mut terminal = Terminal::new();
+    let words = ["mcp", "import", "-a", "agent", "--from", ".mcp.json"];
+    let running = world.delta(words).all_at(&terminal).spawn();
+    terminal.shows("start it and import its tools? [y/n]");
+    terminal.types("n\r");
+    terminal.shows("b: ");
+    terminal.shows("[y/n]");
+    assert!(!world.exists("starts"));
+    terminal.types("y\r");
+    running.wait().exits(0);
+    assert!(world.exists("agent/tools/mcp-b.yaml") && !world.exists("agent/tools/mcp-a.yaml"));
+}

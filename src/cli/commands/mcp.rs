@@ -1,5 +1,6 @@
 //! `delta mcp`: the tools of MCP servers as commands.
 
+mod from;
 mod task;
 
 use crate::cli::args::McpArgs;
@@ -118,6 +119,9 @@ impl McpCommand {
     }
 
     fn import(&self, mut wanted: McpArgs) -> Result<Exit> {
+        if let Some(file) = wanted.from.take() {
+            return self.import_from(&file, &wanted);
+        }
         if wanted.words.is_empty() {
             return Err(Error::usage(
                 "mcp import needs NAME, and for a new server its command after --, or --url URL",
