@@ -1,7 +1,9 @@
 //! An agent, as its files define it.
 
 use crate::config::acceptance::{Acceptance, REPAIRS};
-use crate::config::api::{Api, CacheTime, Header, TakenAttachments};
+use crate::config::api::{
+    API_WORDS, Api, ApiChoice, CacheTime, Header, RecordedApi, TakenAttachments,
+};
 use crate::config::compact::{COMPACT_KEY, CompactShares};
 use crate::config::keys::Kind::{Count, Flag, FlagOr, Keys, Label, Own, Text, Texts, Words};
 use crate::config::keys::{Key, KeyValue, count, key, keys, names};
@@ -138,6 +140,7 @@ keys! {
         parameters: Vec<(String, Value)>,
         /// The form of requests and answers.
         api: Api,
+        api_choice: ApiChoice,
         /// Headers that are sent beside the usual ones.
         headers: Vec<Header>,
         /// Answers come as they are made. Then `timeout` is the longest silence.
@@ -167,8 +170,9 @@ keys! {
         max_retries: u64 = count("max_retries", 0, 8, "The number of retries, 1000 at most.").harmless(),
     }
     read by hand {
-        key("api", Words(&words(&Api::ALL), Some("chat")),
-            "The API by which the model is asked: chat completions, OpenAI's Responses, Anthropic's Messages."),
+        key("api", Words(&API_WORDS, Some("auto")),
+            "The API by which the model is asked: chat completions, OpenAI's Responses, Anthropic's Messages. auto: that of the \
+             host; chat unless it is OpenAI's or Anthropic's."),
         key("headers", Own, "Headers sent with each request. {env: NAME} is the value of a variable, a secret."),
         key("stream", FlagOr("auto", true),
             "Receive answers as they are generated. auto: yes, but for chat completions only if stderr is a terminal or --deltas is given, and not from a \
@@ -237,10 +241,38 @@ impl Llm {
     /// True if answers are asked for as streams.
     pub(crate) fn streams(&self) -> bool {
         match self.stream {
+            _ if self.is_background() => false,
             Streaming::Always => true,
             Streaming::Never => false,
             Streaming::Auto => self.is_shown || self.api != Api::Chat || stderr_is_terminal(),
         }
+    }
+
+    /// Uses the API of the run's record, wherever requests would go.
+    pub(crate) fn keep_recorded_api(&mut self) {
+        let recorded = match self.api_choice.recorded {
+            RecordedApi::Word(api, _) => api,
+            RecordedApi::NoWord | RecordedApi::NoRun => Api::Chat,
+        };
+        self.api = *self.api_choice.given.get_or_insert(recorded);
+    }
+
+    /// True if the service makes answers in the background, to be polled.
+    pub(crate) fn is_background(&self) -> bool {
+        self.api == Api::Responses && self.parameter("background") == Some(&Value::Bool(true))
+    }
+
+    /// A parameter of the requests, by its dotted key.
+    pub(crate) fn parameter(&self, dotted: &str) -> Option<&Value> {
+        let (first, rest) = dotted.split_once('.').unwrap_or((dotted, ""));
+        let mut found = self.parameters.iter();
+        let (_, value) = found.find(|(key, _)| key == first)?;
+        let mut below = rest.split('.').filter(|key| !key.is_empty());
+        below.try_fold(value, |value, key| value.get(key))
+    }
+
+    pub(crate) fn has_parameter(&self, dotted: &str) -> bool {
+        self.parameter(dotted).is_some()
     }
 
     /// True if a model is named, or a program serves as one.

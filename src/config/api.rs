@@ -7,6 +7,12 @@ use crate::config::section::{Diagnostics, Section};
 use crate::text::names::named_enum;
 use serde_json::Value;
 
+/// The variable that names the API of requests where agent.yaml leaves it to the host.
+pub(crate) const API: &str = "DELTA_API";
+
+/// The values of `llm.api` and of [`API`]: the host decides, or one of [`Api`].
+pub(crate) const API_WORDS: [&str; 4] = ["auto", "chat", "responses", "messages"];
+
 named_enum! {
     /// The form of requests and answers.
     #[derive(Default)]
@@ -102,6 +108,78 @@ impl Api {
             Self::Messages => &[("anthropic-version", "2023-06-01")],
         }
     }
+}
+
+/// How the API of a model was chosen.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ApiChoice {
+    /// The word of agent.yaml or of the command line; None: auto.
+    pub given: Option<Api>,
+    pub recorded: RecordedApi,
+    /// The reason, for people, if no word is given.
+    pub reason: String,
+    /// The URL that it was chosen for, without secrets.
+    pub endpoint: String,
+}
+
+/// The API in the record of a run that is resumed.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum RecordedApi {
+    #[default]
+    NoRun,
+    /// By a version that recorded only what was not chat completions.
+    NoWord,
+    /// With the URL that was asked.
+    Word(Api, String),
+}
+
+/// Parameters that only some APIs take, those that mean the same in one row.
+const PARAMETERS: &[&[(&str, &[Api])]] = &[
+    &[
+        ("max_tokens", &[Api::Chat, Api::Messages]),
+        ("max_completion_tokens", &[Api::Chat]),
+        ("max_output_tokens", &[Api::Responses]),
+    ],
+    &[
+        ("reasoning_effort", &[Api::Chat]),
+        ("reasoning.effort", &[Api::Responses]),
+        ("output_config.effort", &[Api::Messages]),
+    ],
+    &[
+        ("response_format", &[Api::Chat]),
+        ("text.format", &[Api::Responses]),
+        ("output_config.format", &[Api::Messages]),
+    ],
+    &[
+        ("verbosity", &[Api::Chat]),
+        ("text.verbosity", &[Api::Responses]),
+    ],
+    &[("stop", &[Api::Chat]), ("stop_sequences", &[Api::Messages])],
+    &[("n", &[Api::Chat])],
+    &[("seed", &[Api::Chat])],
+    &[("frequency_penalty", &[Api::Chat])],
+    &[("presence_penalty", &[Api::Chat])],
+    &[("logit_bias", &[Api::Chat])],
+    &[("logprobs", &[Api::Chat])],
+    &[("modalities", &[Api::Chat])],
+    &[("prediction", &[Api::Chat])],
+    &[("web_search_options", &[Api::Chat])],
+];
+
+/// The parameters among those that are given which an API does not take: each with the APIs that do, and the name that it
+/// has in this one.
+pub(crate) fn foreign_parameters(
+    api: Api,
+    has: impl Fn(&str) -> bool,
+) -> impl Iterator<Item = (&'static str, &'static [Api], Option<&'static str>)> {
+    PARAMETERS.iter().flat_map(move |row| {
+        let own = row.iter().find(|(_, apis)| apis.contains(&api));
+        let foreign = row
+            .iter()
+            .filter(|(key, apis)| !apis.contains(&api) && has(key));
+        let found = foreign.map(|(key, apis)| (*key, *apis, own.map(|(key, _)| *key)));
+        found.collect::<Vec<_>>()
+    })
 }
 
 /// A header that `llm.headers` adds to each request.

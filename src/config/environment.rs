@@ -12,15 +12,18 @@ mod programs;
 mod urls;
 mod secret;
 mod files;
+mod api_choice;
 mod endpoint;
 mod hosts;
 
+pub(crate) use api_choice::choose_by_host;
 pub(crate) use endpoint::{Endpoint, SETUP};
 pub(crate) use secret::Secret;
 pub(crate) use urls::{
     find_proxy, is_local, is_loopback, scheme_objection, url_objection, without_secrets,
 };
 
+use crate::config::api::API;
 use crate::config::person;
 use crate::text::redaction::{SECRET_NAMES, is_secret};
 use crate::unix::process::Variable;
@@ -47,7 +50,7 @@ pub(crate) const KEY_NAMES: [&str; 3] = ["DELTA_API_KEY", "OPENAI_API_KEY", "ANT
 /// The variables that can hold the engine's endpoint, for any API; from [`VENDORS`] on, those of vendors.
 const ENDPOINT_NAMES: [&str; 5] = [
     "DELTA_BASE_URL",
-    "DELTA_API",
+    API,
     "OPENAI_BASE_URL",
     "OPENAI_API_URL",
     "ANTHROPIC_BASE_URL",

@@ -4,35 +4,19 @@
 
 use super::agent::{Fallback, LLM, Llm, ModelFailure, Streaming, TOTAL_TIMEOUT};
 use super::context::command;
-use crate::config::api::{Api, CacheTime, Header, HeaderValue, appended_path};
-use crate::config::environment::{scheme_objection, without_secrets};
+use crate::config::api::{
+    API_WORDS, Api, ApiChoice, CacheTime, Header, HeaderValue, appended_path, foreign_parameters,
+};
+use crate::config::environment::{Environment, choose_by_host, scheme_objection, without_secrets};
 use crate::config::keys::{KeyValue, find, names};
 use crate::config::section::{Diagnostics, Section, describe_value};
 use crate::config::tool::argv_template::is_identifier;
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::Value;
+use std::path::Path;
 
 const MOST_RETRIES: u64 = 1000;
-
-/// Keys that mean the same, each with the API that it belongs to.
-const SYNONYMS: [&[(&str, &[Api])]; 3] = [
-    &[
-        ("max_tokens", &[Api::Chat, Api::Messages]),
-        ("max_completion_tokens", &[Api::Chat]),
-        ("max_output_tokens", &[Api::Responses]),
-    ],
-    &[
-        ("reasoning_effort", &[Api::Chat]),
-        ("reasoning.effort", &[Api::Responses]),
-        ("output_config.effort", &[Api::Messages]),
-    ],
-    &[
-        ("response_format", &[Api::Chat]),
-        ("text.format", &[Api::Responses]),
-        ("output_config.format", &[Api::Messages]),
-    ],
-];
 
 /// Why delta cannot honour a key that a service takes.
 fn objection(api: Api, key: &str, value: &Value) -> Option<&'static str> {
@@ -56,7 +40,12 @@ fn objection(api: Api, key: &str, value: &Value) -> Option<&'static str> {
 }
 
 /// `key` is its place in the file.
-pub(super) fn read_llm(section: &Section<'_>, key: &str, out: &mut Diagnostics) -> Llm {
+pub(super) fn read_llm(
+    section: &Section<'_>,
+    key: &str,
+    home: &Path,
+    out: &mut Diagnostics,
+) -> Llm {
     let at = vec![Step::Key(key.to_owned())];
     let Some(value) = section.map.get("llm") else {
         out.error(
@@ -77,7 +66,15 @@ pub(super) fn read_llm(section: &Section<'_>, key: &str, out: &mut Diagnostics) 
             format!("llm: base_url: it ends in {path}, which is appended to it; omit that");
         out.error(section.path_to("base_url"), message);
     }
-    read_model(&section, out)
+    let mut llm = read_model(&section, out);
+    if llm.api_choice.given.is_none() {
+        // A fault of the environment is reported when a run reads it.
+        let environment = Environment::read(home, None, None).map(|(environment, _)| environment);
+        if environment.unwrap_or_default().choose_api(&mut llm).is_ok() {
+            check_api(&section, &llm, out);
+        }
+    }
+    llm
 }
 
 /// The key that one under `llm` probably was meant to be, which goes into the requests as it is.
@@ -136,7 +133,7 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Llm {
             out.error(llm.path_to(key), format!("llm: {key}: {reason}"));
         }
     }
-    let api = llm.read_choice("api", &Api::ALL, out).unwrap_or_default();
+    let given = read_api(llm, out);
     let stream = read_streaming(llm, out);
     if stream == Streaming::Always && is_program {
         out.error(
@@ -144,22 +141,18 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Llm {
             "llm: stream: a program's answer is read whole; leave it out",
         );
     }
-    check_parameters(llm, api, out);
-    let is_background = refuse_parameters(llm, api, out);
-    if is_background && stream == Streaming::Always {
-        out.error(
-            llm.path_to("stream"),
-            "llm: stream: an answer in the background is polled; leave it out",
-        );
-    }
     let parameters = map.iter().filter(|(key, _)| find(LLM, key).is_none());
-    Llm {
+    let read = Llm {
         parameters: parameters
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect(),
-        api,
+        api: given.unwrap_or_default(),
+        api_choice: ApiChoice {
+            given,
+            ..ApiChoice::default()
+        },
         headers: headers(llm, out),
-        stream: match is_program || is_background {
+        stream: match is_program {
             true => Streaming::Never,
             false => stream,
         },
@@ -168,7 +161,18 @@ pub(crate) fn read_model(llm: &Section<'_>, out: &mut Diagnostics) -> Llm {
             .unwrap_or_default(),
         fallback: read_fallback(llm, out),
         ..read
+    };
+    if given.is_some() {
+        check_api(llm, &read, out);
     }
+    read
+}
+
+/// The word of `api`; none: auto.
+fn read_api(llm: &Section<'_>, out: &mut Diagnostics) -> Option<Api> {
+    let expected = format!("one of {}", API_WORDS.join(", "));
+    let word = |value: &Value| API_WORDS.into_iter().find(|word| value == word);
+    Api::parse(llm.read("api", &expected, word, out)?)
 }
 
 fn read_streaming(llm: &Section<'_>, out: &mut Diagnostics) -> Streaming {
@@ -234,6 +238,11 @@ fn read_fallback(llm: &Section<'_>, out: &mut Diagnostics) -> Vec<Fallback> {
         if read.command.is_none() && read.base_url.is_none() {
             read.base_url = Some(read.api.public_endpoint().to_owned());
         }
+        if read.api_choice.given.is_none() {
+            choose_by_host(&mut read);
+            let section = Section::new(&map, at.clone()).within("llm: fallback");
+            check_api(&section, &read, out);
+        }
         let after = read_after(after.as_ref(), &at, out);
         let is_program = |llm: &Value| llm.get("command").is_some();
         let first_is_program = llm.map.contains_key("command");
@@ -273,66 +282,72 @@ fn read_after(value: Option<&Value>, at: &[Step], out: &mut Diagnostics) -> Vec<
     })
 }
 
-/// Refuses parameters that delta cannot honour. True if answers are made in the background.
-fn refuse_parameters(llm: &Section<'_>, api: Api, out: &mut Diagnostics) -> bool {
-    for (key, value) in llm.map.iter().filter(|(_, value)| !value.is_null()) {
-        if let Some(why) = objection(api, key, value) {
-            out.error(llm.path_to(key), format!("llm: {key}: {why}; leave it out"));
+/// Refuses parameters that delta cannot honour with the API of a model, and warns of those that another API has.
+fn check_api(llm: &Section<'_>, read: &Llm, out: &mut Diagnostics) {
+    for (is_error, key, message) in misfits(read) {
+        let at = llm.path_to(&key);
+        if is_error {
+            out.error(at, message);
+        } else {
+            out.warn(at, message);
         }
     }
-    let is_true = |key: &str| llm.map.get(key) == Some(&Value::Bool(true));
-    let is_background = api == Api::Responses && is_true("background");
-    if is_background && !is_true("store") {
-        let message = "llm: background: the service loses such an answer without store: true; \
-                       add that, or leave background out";
-        out.error(llm.path_to("background"), message);
-    }
-    is_background
 }
 
-/// Warns of parameters that belong to another API, and of values that the service refuses.
-fn check_parameters(llm: &Section<'_>, api: Api, out: &mut Diagnostics) {
-    let has = |key: &str| {
-        let mut at = key.split('.');
-        let first = at.next().and_then(|first| llm.map.get(first));
-        at.try_fold(first, |value, key| Some(value?.get(key)))
-            .flatten()
-            .is_some()
+/// The parameters of a model that do not fit its API: true for an error, the key, and the message.
+pub(crate) fn misfits(llm: &Llm) -> Vec<(bool, String, String)> {
+    let api = llm.api;
+    let mut found = Vec::new();
+    let mut add = |is_error, key: &str, why: String| {
+        found.push((is_error, key.to_owned(), format!("llm: {why}")));
     };
-    for group in SYNONYMS {
-        let right = group.iter().find(|(_, apis)| apis.contains(&api));
-        let right = right.map_or("", |(key, _)| key);
-        for (key, apis) in group {
-            // Servers other than OpenAI's have a key of this name for chat.
-            let is_their_own =
-                *key == "reasoning.effort" && api == Api::Chat && llm.map.contains_key("base_url");
-            if !apis.contains(&api) && has(key) && !is_their_own {
-                let (of, name) = (apis[0].name(), api.name());
-                let message =
-                    format!("llm: {key}: it belongs to api: {of}; for api: {name} it is {right}");
-                let first = key.split('.').next().unwrap_or(key);
-                out.warn(llm.path_to(first), message);
-            }
+    for (key, apis, own) in foreign_parameters(api, |key| llm.has_parameter(key)) {
+        // Other servers have keys of such names.
+        let is_shared = own.is_none() || key == "reasoning.effort" && api == Api::Chat;
+        let is_theirs = is_shared && llm.base_url.is_some();
+        if is_theirs || objection(api, key, &Value::Null).is_some() {
+            continue;
         }
+        let (of, name) = (apis[0].name(), api.name());
+        let instead = own.map_or_else(String::new, |own| format!("; for api: {name} it is {own}"));
+        let first = key.split('.').next().unwrap_or(key);
+        add(
+            false,
+            first,
+            format!("{key}: it belongs to api: {of}{instead}"),
+        );
     }
-    let number = |at: &str| llm.map.get("thinking")?.get(at)?.as_u64();
+    let number = |key: &str| llm.parameter(key).and_then(Value::as_u64);
     if api == Api::Messages
-        && let Some(budget) = number("budget_tokens")
+        && let Some(budget) = number("thinking.budget_tokens")
     {
-        let most = llm.map.get("max_tokens").and_then(Value::as_u64);
-        let most = most.unwrap_or(MESSAGES_MAX_TOKENS);
+        let most = number("max_tokens").unwrap_or(MESSAGES_MAX_TOKENS);
         if budget < 1024 || budget >= most {
-            let message = format!(
-                "llm: thinking: budget_tokens is {budget}, and must be at least 1024 and less than max_tokens, {most}"
+            let why = format!(
+                "thinking: budget_tokens is {budget}, and must be at least 1024 and less than max_tokens, {most}"
             );
-            out.warn(llm.path_to("thinking"), message);
+            add(false, "thinking", why);
         }
     }
-    let tokens = llm.map.get("max_output_tokens").and_then(Value::as_u64);
-    if api == Api::Responses && tokens.is_some_and(|tokens| tokens < 16) {
-        let message = "llm: max_output_tokens: the service takes no less than 16";
-        out.warn(llm.path_to("max_output_tokens"), message);
+    if api == Api::Responses && number("max_output_tokens").is_some_and(|tokens| tokens < 16) {
+        let why = "max_output_tokens: the service takes no less than 16";
+        add(false, "max_output_tokens", why.to_owned());
     }
+    for (key, value) in llm.parameters.iter().filter(|(_, value)| !value.is_null()) {
+        if let Some(why) = objection(api, key, value) {
+            add(true, key, format!("{key}: {why}; leave it out"));
+        }
+    }
+    if llm.is_background() && llm.parameter("store") != Some(&Value::Bool(true)) {
+        let why = "background: the service loses such an answer without store: true; \
+                   add that, or leave background out";
+        add(true, "background", why.to_owned());
+    }
+    if llm.is_background() && llm.stream == Streaming::Always {
+        let why = "stream: an answer in the background is polled; leave it out";
+        add(true, "stream", why.to_owned());
+    }
+    found
 }
 
 fn headers(llm: &Section<'_>, out: &mut Diagnostics) -> Vec<Header> {

@@ -293,7 +293,7 @@ impl Loader<'_> {
 fn read_agent(section: &Section<'_>, mut parts: Parts, out: &mut Diagnostics) -> Agent {
     section.warn_of_unknown_keys(&names(AGENT), out);
     let name = required_text(section, "name", "the agent's name", out);
-    let llm = read_llm(section, parts.llm_key, out);
+    let llm = read_llm(section, parts.llm_key, &parts.home, out);
     let (model, is_asked) = parts.model;
     let flat = match parts.has_given_prices {
         true => FlatPrices::InForce,

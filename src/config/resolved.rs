@@ -75,8 +75,10 @@ fn llm(from: &Llm) -> Map<String, Value> {
     let mut llm = from.record_keys();
     llm.extend(from.parameters.iter().cloned());
     let api = from.api;
-    if api != Api::Chat {
-        llm.insert("api".to_owned(), api.name().into());
+    llm.insert("api".to_owned(), api.name().into());
+    if !from.api_choice.endpoint.is_empty() {
+        let endpoint = from.api_choice.endpoint.as_str();
+        llm.insert("endpoint".to_owned(), endpoint.into());
     }
     if from.streams() {
         let total = from.total_timeout.as_millis() as u64;

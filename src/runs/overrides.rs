@@ -3,11 +3,13 @@
 use super::inspect::RecordedSettings;
 use super::preflight::{choose_model, load_agent};
 use crate::config::agent::{AGENT, Agent, ChainSource, Severity};
+use crate::config::api::{Api, RecordedApi};
 use crate::config::keys;
 use crate::config::llm::misspelt_warning;
 use crate::config::load;
 use crate::error::{Error, Result};
-use crate::record::reader::JournalSource;
+use crate::record::event::EventKind;
+use crate::record::reader::{JournalSource, read_event, split_lines};
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
 use crate::text::json;
@@ -82,6 +84,7 @@ pub(crate) fn load_recorded(
     }
     let (mut agent, set) = load_with_overrides(home, kept, given, screen)?;
     keep_model(&mut agent, &journal);
+    keep_api(&mut agent, &journal);
     Ok((agent, set))
 }
 
@@ -102,6 +105,39 @@ fn keep_model(agent: &mut Agent, journal: &JournalSource<'_>) {
         let name = state.asked_model();
         agent.llm.model = name.filter(|name| !name.trim().is_empty());
         agent.llm.leave_out_fallback();
+    }
+}
+
+/// Gives an agent whose API nothing names that of the run's newest start, which counts for the same endpoint.
+pub(crate) fn keep_api(agent: &mut Agent, journal: &JournalSource<'_>) {
+    let choice = &mut agent.llm.api_choice;
+    if choice.given.is_none()
+        && let Ok(journal) = journal.bytes()
+    {
+        choice.recorded = recorded_api(&journal);
+    }
+}
+
+/// The API of a journal's newest start.
+fn recorded_api(journal: &[u8]) -> RecordedApi {
+    let lines: Vec<&[u8]> = split_lines(journal).map(|(_, line)| line).collect();
+    let is_start = |line: &&&[u8]| memchr::memmem::find(line, b"ENGINE_START").is_some();
+    let mut starts = lines.iter().rev().filter(is_start);
+    let config: Option<Value> = starts.find_map(|line| {
+        let line = read_event(line, 0).ok()?;
+        let is_start = line.kind == EventKind::EngineStart;
+        let config = is_start.then_some(line.config)?;
+        Some(config.map_or(Value::Null, |json| {
+            serde_json::from_str(json.get()).unwrap_or_default()
+        }))
+    });
+    let Some(config) = config else {
+        return RecordedApi::NoRun;
+    };
+    let text = |key: &str| config.pointer(key).and_then(Value::as_str);
+    match text("/llm/api").and_then(Api::parse) {
+        Some(api) => RecordedApi::Word(api, text("/llm/endpoint").unwrap_or_default().to_owned()),
+        None => RecordedApi::NoWord,
     }
 }
 

@@ -4,6 +4,7 @@ use super::wrapper_check;
 use crate::config::acceptance::OutputSchema;
 use crate::config::agent::{Agent, Problem, Severity};
 use crate::config::environment::{Environment, MODEL, SETUP};
+use crate::config::llm::misfits;
 use crate::config::{load, person};
 use crate::engine::run_context;
 use crate::engine::validator;
@@ -121,7 +122,7 @@ pub(crate) fn load_agent(dir: &Path, set: &Map<String, Value>, screen: Screen) -
 
 /// Reads the environment of a workspace, prints its warnings, and fails if it lacks what the agent needs.
 pub(crate) fn read_environment(
-    agent: &Agent,
+    agent: &mut Agent,
     workspace: Option<&Workspace>,
     screen: Screen,
 ) -> Result<Environment> {
@@ -130,14 +131,15 @@ pub(crate) fn read_environment(
     Ok(environment)
 }
 
-/// Reads the environment of a workspace, and prints its warnings.
+/// Reads the environment of a workspace, which chooses the agent's API, and prints its warnings.
 pub(crate) fn read_variables(
-    agent: &Agent,
+    agent: &mut Agent,
     workspace: Option<&Workspace>,
     screen: Screen,
 ) -> Result<Environment> {
     let root = workspace.map(|workspace| workspace.root.as_path());
     let (mut environment, warnings) = Environment::of_agent(agent, root)?;
+    choose_api(agent, &environment, screen)?;
     for server in read_servers(&agent.home)? {
         for variable in server.variables() {
             environment.reserve(&server.name, variable);
@@ -147,6 +149,32 @@ pub(crate) fn read_variables(
         screen.warn(&format!("warning: {warning}"));
     }
     Ok(environment)
+}
+
+/// Chooses the API of an agent's model. Prints which parameters do not fit it, if the agent was loaded for another.
+///
+/// # Errors
+/// A variable names no API, or delta cannot honour a parameter with the API.
+pub(crate) fn choose_api(
+    agent: &mut Agent,
+    environment: &Environment,
+    screen: Screen,
+) -> Result<()> {
+    let before = agent.llm.api;
+    environment.choose_api(&mut agent.llm)?;
+    if agent.llm.api == before {
+        return Ok(());
+    }
+    let (errors, warnings): (Vec<_>, Vec<_>) = misfits(&agent.llm)
+        .into_iter()
+        .partition(|(is_error, ..)| *is_error);
+    for (_, _, warning) in warnings.iter().filter(|_| !screen.quiet) {
+        screen.warn(&format!("warning: {warning}"));
+    }
+    match errors.into_iter().next() {
+        Some((_, _, error)) => Err(Error::config(error)),
+        None => Ok(()),
+    }
 }
 
 /// Fails if the model or a wrapper cannot be had.

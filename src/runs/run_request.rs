@@ -8,9 +8,9 @@ use super::launch::Launch;
 use super::left_behind::left_behind;
 use super::open::put_aside;
 use super::origin::{require_own, require_own_run};
-use super::overrides::load_recorded;
+use super::overrides::{keep_api, load_recorded};
 use super::own_search::{OpenMark, find_resumable};
-use super::preflight::{check_reach, check_schema, read_environment, read_variables};
+use super::preflight::{check_reach, check_schema, choose_api, read_environment, read_variables};
 use super::result::RunResult;
 use super::suspended::standing_of;
 use super::task::{GivenMessage, Task};
@@ -190,11 +190,12 @@ impl RunRequest<'_> {
     /// The environment that the run will have. A model that nothing names may be in the record of a run that is
     /// there: it is looked for once that run is known.
     fn environment(&self, workspace: Option<&Workspace>) -> Result<Environment> {
+        let mut agent = self.agent.clone();
         let mut environment = match workspace {
-            Some(workspace) if !self.agent.llm.has_model() && workspace.control.exists() => {
-                read_variables(self.agent, Some(workspace), self.screen)?
+            Some(workspace) if !agent.llm.has_model() && workspace.control.exists() => {
+                read_variables(&mut agent, Some(workspace), self.screen)?
             }
-            _ => read_environment(self.agent, workspace, self.screen)?,
+            _ => read_environment(&mut agent, workspace, self.screen)?,
         };
         open_hosts(self.agent, &mut environment, self.doors, self.screen)?;
         Ok(environment)
@@ -390,7 +391,9 @@ impl RunRequest<'_> {
             (self.run_id.clone().unwrap_or_else(generated), message)
         };
         let mark = self.mark(workspace)?;
-        let launch = self.launch(self.agent, self.set, workspace, environment)?;
+        let mut agent = self.agent.clone();
+        environment.choose_api(&mut agent.llm)?;
+        let launch = self.launch(&agent, self.set, workspace, environment)?;
         Ok(launch.begin(&id, message, lock)?.in_own_workspace(mark))
     }
 
@@ -403,17 +406,20 @@ impl RunRequest<'_> {
     ) -> Result<RunResult> {
         self.mention_changed_files(&found);
         let mark = self.mark(workspace)?;
-        let recorded;
-        let (agent, set) = if found.metadata.set == *self.set && self.agent.llm.has_model() {
-            (self.agent, self.set)
+        let is_same = found.metadata.set == *self.set && self.agent.llm.has_model();
+        let (mut agent, set) = if is_same {
+            (self.agent.clone(), self.set.clone())
         } else {
             // A run keeps its first model and overrides, and new overrides are added to them.
-            recorded = self.agent_of(&found)?;
-            check_reach(&recorded.0, environment, Some(workspace), self.screen)?;
-            check_schema(&recorded.0, &self.signals)?;
-            (&recorded.0, &recorded.1)
+            self.agent_of(&found)?
         };
-        let launch = self.launch(agent, set, workspace, environment)?;
+        keep_api(&mut agent, &found.source());
+        choose_api(&mut agent, environment, self.screen)?;
+        if !is_same {
+            check_reach(&agent, environment, Some(workspace), self.screen)?;
+            check_schema(&agent, &self.signals)?;
+        }
+        let launch = self.launch(&agent, &set, workspace, environment)?;
         let result = launch.resume(found, None, None, lock)?;
         Ok(result.in_own_workspace(mark))
     }

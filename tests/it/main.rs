@@ -20,6 +20,7 @@ mod accept;
 mod acp;
 mod advice;
 mod architecture;
+mod api_choice;
 mod attachments;
 mod attachments_limits;
 mod attachments_commands;

@@ -196,7 +196,8 @@ impl Chat<'_> {
             workspace.check_layout()?;
             require_own(workspace, self.wanted.adopt)?;
         }
-        let mut environment = read_environment(&self.agent, workspace.as_ref(), self.screen)?;
+        let mut agent = self.agent.clone();
+        let mut environment = read_environment(&mut agent, workspace.as_ref(), self.screen)?;
         if self.run.is_some() {
             let doors = &self.wanted.common.doors;
             open_hosts(&self.agent, &mut environment, doors, self.screen)?;
@@ -348,8 +349,9 @@ impl Chat<'_> {
             }
         }
         let (signals, screen) = (&self.signals, self.screen);
-        let (agent, set) = load_recorded(&self.agent.home, found.recorded(), &self.given, screen)?;
-        let mut environment = read_environment(&agent, Some(&workspace), screen)?;
+        let (mut agent, set) =
+            load_recorded(&self.agent.home, found.recorded(), &self.given, screen)?;
+        let mut environment = read_environment(&mut agent, Some(&workspace), screen)?;
         let common = &self.wanted.common;
         environment.allow_hosts(&common.doors);
         let launch = Launch {

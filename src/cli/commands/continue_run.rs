@@ -82,7 +82,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
             "--compact: context.yaml shortens the conversation, too, with max_iterations of its journal; omit one",
         ));
     }
-    let mut environment = read_environment(&agent, Some(&workspace), screen)?;
+    let mut environment = read_environment(&mut agent, Some(&workspace), screen)?;
     open_hosts(&agent, &mut environment, &common.doors, screen)?;
     warn_of_own_files(&agent, Some(&workspace.root), screen);
     check_schema(&agent, &signals)?;

@@ -67,11 +67,11 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
         set: &whole.set,
         journal: recording.source(),
     };
-    let (agent, set) = load_recorded(&home, recorded, &fork.set, screen)?;
+    let (mut agent, set) = load_recorded(&home, recorded, &fork.set, screen)?;
     let rules = SpendingRules::of(&agent, common.budget)?;
     // Report what the environment lacks before anything is created.
     preflight::check_schema(&agent, &signals)?;
-    let mut environment = preflight::read_environment(&agent, Some(&here), screen)?;
+    let mut environment = preflight::read_environment(&mut agent, Some(&here), screen)?;
     open_hosts(&agent, &mut environment, &common.doors, screen)?;
     let mut unfinished = None;
     let workspace = match &fork.to {
@@ -80,7 +80,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
             Workspace::at(to)?.check_writable()?;
             unfinished = Some(copy_files(&here.root, to, screen)?);
             let workspace = Workspace::at(to)?;
-            environment = preflight::read_environment(&agent, Some(&workspace), screen)?;
+            environment = preflight::read_environment(&mut agent, Some(&workspace), screen)?;
             environment.allow_hosts(&common.doors);
             workspace
         }

@@ -18,14 +18,14 @@ pub(crate) fn print_models(agent: &GivenAgent) -> Result<Exit> {
     let signals = install_signals()?;
     let screen = Screen::new(true, false);
     let found = find_agent(agent)?;
-    let agent = load_agent(&found.home, &serde_json::Map::new(), screen)?;
-    let llm = &agent.llm;
-    if llm.command.is_some() {
+    let mut agent = load_agent(&found.home, &serde_json::Map::new(), screen)?;
+    if agent.llm.command.is_some() {
         let name = &agent.name;
         let message = format!("the model of agent {name} is a program: there is no list");
         return Err(Error::failure(message));
     }
-    let environment = read_variables(&agent, None, screen)?;
+    let environment = read_variables(&mut agent, None, screen)?;
+    let llm = &agent.llm;
     let endpoint = environment.endpoint(llm.api, llm.base_url.as_deref(), &llm.headers)?;
     let limit = llm.timeout.min(LIST_TIME);
     let listing = list_models(&endpoint, llm, limit, &signals).map_err(error_of)?;

@@ -129,6 +129,8 @@ fn agent_and_overrides(
         // What the environment says today is not what the requests were made with.
         agent.llm.model = state.asked_model().or(agent.llm.model);
     }
+    // The forms of requests are compared, wherever they would go today.
+    agent.llm.keep_recorded_api();
     agent.limits = StartLimits::default();
     agent.llm.max_retries = 0;
     // What can be repeated need not be durable.

@@ -2,6 +2,7 @@
 
 use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::{RequestArgs, RequestNumber};
+use crate::config::environment::Environment;
 use crate::error::{Error, Exit, Result};
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;
@@ -68,7 +69,9 @@ fn next_request(run: &RunDir, options: &RequestArgs) -> Result<Vec<u8>> {
         journal: journal.clone(),
         ..found.recorded()
     };
-    let (agent, _) = load_recorded(&home, recorded, &options.set, screen)?;
+    let (mut agent, _) = load_recorded(&home, recorded, &options.set, screen)?;
+    let (environment, _) = Environment::of_agent(&agent, Some(&workspace.root))?;
+    environment.choose_api(&mut agent.llm)?;
     preview::next_request(
         &agent,
         &workspace,

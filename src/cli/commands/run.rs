@@ -157,8 +157,10 @@ fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<E
         (Decision::Resume, Some(found)) => Some(request.agent_of(found)?.0),
         _ => None,
     };
-    let agent = resumed.as_ref().unwrap_or(request.agent);
-    let environment = read_environment(agent, Some(&workspace), screen);
+    let is_resumed = resumed.is_some();
+    let mut agent = resumed.unwrap_or_else(|| request.agent.clone());
+    let environment = read_environment(&mut agent, Some(&workspace), screen);
+    let agent = &agent;
     if let Err(error) = &environment {
         screen.warn(&format!("warning: {error}"));
     }
@@ -167,7 +169,7 @@ fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<E
         environment.allow_hosts(request.doors);
         environment
     });
-    let resumed_run = found.as_ref().filter(|_| resumed.is_some());
+    let resumed_run = found.as_ref().filter(|_| is_resumed);
     let window = preview::window_in_words(agent, environment.as_ref(), resumed_run);
     let all = settings(request, about_agent, &workspace, environment.as_ref());
     for (name, value) in all.into_iter().chain(window.map(|it| ("window", it))) {
@@ -193,13 +195,8 @@ fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<E
             let recorded = found.and_then(|found| found.metadata.initial_message);
             let said = request.task.map(Task::message).transpose()?;
             let message = said.or(recorded.map(|text| GivenMessage::of_text(&text)));
-            say_what_binds(request.agent, request)?;
-            preview::first_request(
-                request.agent,
-                &workspace,
-                &message.unwrap_or_default(),
-                about,
-            )?
+            say_what_binds(agent, request)?;
+            preview::first_request(agent, &workspace, &message.unwrap_or_default(), about)?
         }
     };
     print_json(&bytes)?;
@@ -279,6 +276,13 @@ fn settings(
         (None, Some(model)) => format!("{model} ({})", file("llm.model")),
     };
     all.push(("model", model));
+    if llm.command.is_none() {
+        let source = match llm.api_choice.given {
+            Some(_) => file("llm.api"),
+            None => &llm.api_choice.reason,
+        };
+        all.push(("api", format!("{} ({source})", llm.api.name())));
+    }
     if llm.command.is_none()
         && let Some(environment) = environment
         && let Ok(endpoint) = environment.endpoint(llm.api, llm.base_url.as_deref(), &llm.headers)

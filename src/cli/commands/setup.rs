@@ -6,8 +6,9 @@ use crate::cli::agent_names::find_agent;
 use crate::cli::args::SetupArgs;
 use crate::cli::message::GivenAgent;
 use crate::config::agent::Llm;
+use crate::config::api::API;
 use crate::config::environment::{
-    Endpoint, Environment, MODEL, Secret, find_proxy, is_loopback, url_objection,
+    Endpoint, Environment, MODEL, Secret, find_proxy, is_loopback, url_objection, without_secrets,
 };
 use crate::config::settings_file::{Setting, save};
 use crate::engine::question::{Question, ask_here};
@@ -75,10 +76,10 @@ pub(crate) fn set_up(wanted: &SetupArgs) -> Result<Exit> {
     let screen = Screen::new(false, false);
     let quiet = Screen::new(true, false);
     let home = find_agent(&GivenAgent::Usual)?.home;
-    let agent = load_agent(&home, &Map::new(), quiet)?;
-    let setup = Setup {
+    let mut agent = load_agent(&home, &Map::new(), quiet)?;
+    let mut setup = Setup {
         wanted,
-        environment: read_variables(&agent, None, quiet)?,
+        environment: read_variables(&mut agent, None, quiet)?,
         llm: agent.llm,
         signals,
         screen,
@@ -91,8 +92,16 @@ pub(crate) fn set_up(wanted: &SetupArgs) -> Result<Exit> {
 }
 
 impl Setup<'_> {
-    fn run(&self) -> Result<Exit> {
+    fn run(&mut self) -> Result<Exit> {
         let base_url = self.choose_url()?;
+        let is_same = self.llm.api_choice.endpoint == without_secrets(&base_url);
+        self.llm.base_url = Some(base_url.clone());
+        // The file's word is for the file's endpoint.
+        if is_same {
+            self.environment.choose_api(&mut self.llm)?;
+        } else {
+            Environment::default().choose_api(&mut self.llm)?;
+        }
         let in_force = self.in_force(&base_url);
         let typed = self.choose_key(&base_url, in_force.is_some())?;
         let key = typed.clone().or(in_force);
@@ -278,7 +287,10 @@ impl Setup<'_> {
         model: &str,
         (typed, sent): (Option<&Secret>, Option<&Secret>),
     ) -> Result<Exit> {
-        let mut settings: Vec<Setting<'_>> = vec![(URL, Some(base_url)), (MODEL, Some(model))];
+        let in_variable = self.llm.api_choice.reason.starts_with(API);
+        let api = in_variable.then(|| self.llm.api.name());
+        let mut settings: Vec<Setting<'_>> =
+            vec![(URL, Some(base_url)), (MODEL, Some(model)), (API, api)];
         let [first, _] = Environment::key_names(self.llm.api, base_url);
         match (typed, sent) {
             // At a vendor's own endpoint the vendor's variable wins.
@@ -346,7 +358,7 @@ fn url_of(text: &str) -> std::result::Result<String, String> {
     match url_objection(url) {
         None => Ok(url.to_owned()),
         Some(why) => {
-            let shown = crate::config::environment::without_secrets(url);
+            let shown = without_secrets(url);
             Err(format!("the base URL '{shown}' cannot be used: {why}"))
         }
     }

@@ -42,8 +42,8 @@ pub(super) fn check_new(agent: &GivenAgent, workspace: &Workspace) -> crate::err
     workspace.check_writable()?;
     require_own(workspace, false)?;
     let home = find_agent(agent)?.home;
-    let (agent, _) = load_with_overrides(&home, Map::new(), &[], screen)?;
-    read_environment(&agent, Some(workspace), screen).map(|_| ())
+    let (mut agent, _) = load_with_overrides(&home, Map::new(), &[], screen)?;
+    read_environment(&mut agent, Some(workspace), screen).map(|_| ())
 }
 
 /// The run of a session, which may have none yet.
