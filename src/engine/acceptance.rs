@@ -9,6 +9,7 @@ use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::Tool;
 use crate::engine::run_context::RunContext;
 use crate::error::Result;
+use crate::text::answers::values_in;
 use crate::text::json;
 use crate::text::shell::shell_quoted;
 use crate::text::shorten::in_short;
@@ -40,6 +41,8 @@ pub(crate) struct Checked {
     pub duration: Duration,
     /// The execution's directory, from the run's directory.
     pub reference: String,
+    /// The JSON in the answer that a schema has accepted.
+    pub value: Option<String>,
 }
 
 /// The verdict of a check.
@@ -70,13 +73,16 @@ pub(crate) fn checks<'a>(ctx: &RunContext<'a>) -> Vec<Check<'a>> {
     schema.chain(commands).collect()
 }
 
-/// The result in an answer: with a schema the JSON value, otherwise the text.
-pub(crate) fn result_of(acceptance: &Acceptance, answer: &str) -> String {
-    let value = json::unfenced(answer);
-    if acceptance.schema.is_some() && json::check(value).is_ok() {
-        return json::compact(value);
+/// The result in an answer: with a schema the JSON value that it has accepted, otherwise the text.
+pub(crate) fn result_of(acceptance: &Acceptance, answer: &str, value: Option<&str>) -> String {
+    match value {
+        Some(value) => json::compact(value),
+        None if acceptance.schema.is_some() => {
+            let values = values_in(answer);
+            json::compact(values.first().copied().unwrap_or(answer))
+        }
+        None => answer.to_owned(),
     }
-    answer.to_owned()
 }
 
 /// Runs a check to its end. `answer` is the model's text, `result` the result in it.
@@ -118,8 +124,18 @@ pub(crate) fn run_check(
     }
     let call_id = RunContext::own_call_id();
     let done = tool_call::run_tool(ctx, &tool, &bound, prepared, &call_id)?;
+    let verdict = verdict(check, &done);
+    let value = || {
+        // The validator prints the place of the value, if that is not the first.
+        let place = done.observation.trim().parse::<usize>().unwrap_or(0);
+        values_in(answer)
+            .get(place)
+            .map(|value| json::compact(value))
+    };
+    let is_taken = verdict == CheckVerdict::Accepted && matches!(check.kind, CheckKind::Schema(_));
     Ok(Checked {
-        verdict: verdict(check, &done),
+        value: is_taken.then(value).flatten(),
+        verdict,
         exit_code: done.exit_code.unwrap_or(126),
         duration: done.duration,
         reference,

@@ -57,6 +57,7 @@ use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::state::{self, Reading, Run, Turn, Unreadable};
 use crate::record::stop_reason::StopReason;
+use crate::text::answers::after_thoughts;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Screen;
 use calls::run_calls;
@@ -245,7 +246,8 @@ impl<'a> Engine<'a> {
         self.talk.transcript.start(&run, &journal);
         let ending = match run.turns.last() {
             Some(Turn::Thought(thought)) if run.has_final_answer() => {
-                let text = state::decoded(thought.content).into_owned();
+                let content = state::decoded(thought.content);
+                let text = after_thoughts(&content).to_owned();
                 return Ok(ThoughtOutcome::Answer(text));
             }
             Some(Turn::Thought(thought)) => thought

@@ -4,6 +4,7 @@
 
 use crate::model::wire::Heard;
 use crate::record::feed::Feed;
+use crate::text::answers::after_thoughts;
 use crate::text::disguise::printable;
 use crate::unix::terminal::{Screen, end_text, print_piece};
 use std::rc::Rc;
@@ -87,8 +88,9 @@ impl StreamedText {
         }
     }
 
-    /// True if this text, and nothing else, has been printed.
+    /// True if this text, and nothing else but thoughts, has been printed.
     pub(crate) fn is_shown(&self, text: &str) -> bool {
-        !self.text.is_empty() && printable(&self.text).trim() == printable(text).trim()
+        let is_it = |shown: &str| printable(shown).trim() == printable(text).trim();
+        !self.text.is_empty() && (is_it(&self.text) || is_it(after_thoughts(&self.text)))
     }
 }

@@ -10,6 +10,7 @@ use crate::model::reasons::words_in_place_of_answer;
 use crate::model::usage::{AnswerUsage, ReportedUsage};
 use crate::record::event::{FinishReason, REASONING, Terms, Tokens};
 use crate::record::messages::is_known_member;
+use crate::text::answers::after_thoughts;
 use crate::text::json::{self, Members, Object};
 use crate::text::shorten::in_short;
 use serde::Deserialize;
@@ -282,7 +283,7 @@ impl Choice<'_> {
             .collect::<serde_json::Result<_>>()?;
         drop_repeated(&mut calls);
         let cut_off = finish_reason.as_ref().is_some_and(FinishReason::is_cut_off);
-        if text.trim().is_empty() && calls.is_empty() && !cut_off {
+        if after_thoughts(&text).trim().is_empty() && calls.is_empty() && !cut_off {
             return Ok(Err(NoAnswer::silent(finish_reason.as_ref())));
         }
         let has_text = !text.is_empty() || matches!(message.content, Some(Value::String(_)));

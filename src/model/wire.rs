@@ -37,6 +37,7 @@ use crate::model::reasons::words_in_place_of_answer;
 use crate::model::response::{self, Answer, NoAnswer};
 use crate::record::event::FinishReason;
 use crate::record::messages::view;
+use crate::text::answers::after_thoughts;
 use crate::text::json;
 use cache_key::PromptCacheKey;
 use neutral::Message;
@@ -356,7 +357,7 @@ impl Wire {
             .is_some_and(FinishReason::is_cut_off);
         let paused = self.paused.as_ref();
         let before = paused.map_or("", |paused| paused.answer.text.as_str());
-        let is_silent = answer.text.trim().is_empty() && before.trim().is_empty();
+        let is_silent = after_thoughts(&answer.text).trim().is_empty() && before.trim().is_empty();
         if is_silent && answer.calls.is_empty() && !cut_off && !answer.is_paused {
             return Err(NoAnswer::silent(answer.finish_reason.as_ref()));
         }

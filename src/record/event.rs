@@ -304,6 +304,9 @@ pub(crate) enum Event<'a> {
         /// The message to the model, if the check refuses the answer.
         #[serde(skip_serializing_if = "Option::is_none")]
         content: Option<&'a str>,
+        /// The JSON value that a schema has accepted, if it is not the whole text.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        value: Option<RawJson<'a>>,
     },
     /// A person is asked.
     HumanInputRequest {

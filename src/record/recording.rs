@@ -132,6 +132,8 @@ pub(crate) struct RecordedCheck {
     pub duration_ms: u64,
     /// The message that the model received, if the check refused the answer.
     pub content: Option<String>,
+    /// The accepted value: JSON.
+    pub value: Option<String>,
 }
 
 impl Recording {
@@ -339,6 +341,7 @@ fn check(line: &Line<'_>) -> Option<RecordedCheck> {
         exit_code: line.exit_code.unwrap_or(1).try_into().unwrap_or(1),
         duration_ms: line.duration_ms.unwrap_or(0),
         content,
+        value: line.value.map(|value| value.get().to_owned()),
     })
 }
 

@@ -200,6 +200,8 @@ pub struct Thought<'j> {
     pub calls: Vec<Call<'j>>,
     /// The checks that have accepted it as the final answer.
     pub accepted_by: Vec<Cow<'j, str>>,
+    /// The value that its schema has accepted: JSON; none if that is the whole text.
+    pub value: Option<&'j str>,
     /// An old engine recorded it: it may have asked for calls that were never started.
     is_old: bool,
 }

@@ -3,6 +3,7 @@
 pub(crate) mod order;
 pub(crate) mod names;
 pub(crate) mod json;
+pub(crate) mod answers;
 pub(crate) mod timestamp;
 pub(crate) mod ids;
 pub mod yaml;

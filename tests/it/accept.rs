@@ -630,6 +630,35 @@ mod schema {
     }
 
     #[test]
+    fn the_last_fenced_block_that_fits_is_the_result_and_is_recorded() {
+        let fence = "```";
+        let draft = format!("{fence}json\n{{\"ok\": false}}\n{fence}\n");
+        let ok = r#"{"ok":true,"n":12345678901234567890}"#;
+        let taken = format!("{fence}json\n{ok}\n{fence}\n");
+        let unfit = format!("{fence}sh\nmake\n{fence}\n~~~\n{{\"x\": 0}}\n~~~\n");
+        for (answer, is_recorded) in [
+            (format!(" {ok}\n"), false),
+            (format!("{draft}then\n{taken}and\n{unfit}"), true),
+            (format!("<think>{taken}</think>\n{ok}"), true),
+            (format!("{fence}json {ok} {fence}"), true),
+        ] {
+            let world = world().top(&accept(&["cat >> ../got"]));
+            world.model_says([text(&answer)]);
+            world.run("go").exits(0).prints(&format!("{ok}\n"));
+            assert_eq!(world.read("got"), ok);
+            let journal = std::fs::read_to_string(world.latest().path("journal.jsonl")).unwrap();
+            let recorded = journal.contains(&format!("\"value\":{ok}"));
+            assert_eq!(recorded, is_recorded, "{answer}");
+            let again = world.delta(["replay", "-w", "ws", "LATEST", "--tools", "recorded"]);
+            again.exits(0);
+        }
+        // A draft among the thoughts is no answer.
+        let world = world().top("repairs: 0");
+        world.model_says([text(&format!("<think>{taken}</think>\nno"))]);
+        world.run("go").refuses(1, "not one JSON value");
+    }
+
+    #[test]
     fn a_bad_schema_is_reported_before_anything_is_created() {
         let bomb: Vec<String> = (0..30)
             .map(|n| format!(r##""d{n}": {{"allOf": [{{"$ref": "#/$defs/d{0}"}}, {{"$ref": "#/$defs/d{0}"}}]}}"##, n + 1))

@@ -348,6 +348,22 @@ fn a_call_that_is_written_as_text_is_an_answer_with_a_warning() {
 }
 
 #[test]
+fn thoughts_at_the_beginning_of_an_answer_are_no_part_of_the_result() {
+    let content = "<think>\n{\"ok\": 2}\n</think>\n\n{\"ok\": 1}";
+    let world = World::new().top("accept: [{command: [grep, -qx, '{\"ok\": 1}']}]");
+    world.model_says([text(content), text("hm\n</think>\n{\"ok\": 1}")]);
+    world.run("go").exits(0).prints("{\"ok\": 1}\n");
+    assert_eq!(world.latest().events("THOUGHT")[0]["content"], content);
+    world
+        .go_on()
+        .args(["-m", "more"])
+        .exits(0)
+        .prints("{\"ok\": 1}\n");
+    let sent = world.server.last().messages();
+    assert!(sent.iter().any(|message| message["content"] == content));
+}
+
+#[test]
 fn a_process_that_may_open_nothing_is_asked_again_later() {
     let world = World::new();
     let run = world.run("go").after("ulimit -n 5").end();

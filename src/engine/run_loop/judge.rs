@@ -7,11 +7,13 @@ use super::outcome::{Ending, Step, halt_on};
 use super::{Engine, from_journal};
 use crate::engine::acceptance::{self, Check, CheckVerdict, Checked};
 use crate::error::Result;
-use crate::record::event::Event;
+use crate::record::event::{Event, RawJson};
 use crate::record::recording::RecordedCheck;
 use crate::record::state::{self, Run, Turn};
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::{counted, format_duration};
+use crate::text::answers::after_thoughts;
+use crate::text::json;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
 
@@ -19,7 +21,10 @@ use crate::unix::terminal::Tone;
 struct FinalAnswer {
     /// The number of its THOUGHT.
     seq: u64,
-    text: String,
+    /// The model's words, with thoughts.
+    content: String,
+    /// The value that its schema has accepted, if that is not the whole content: JSON.
+    value: Option<String>,
     /// The checks that have accepted it.
     accepted_by: Vec<String>,
     /// How many answers have been refused since a person spoke.
@@ -42,7 +47,8 @@ impl FinalAnswer {
         };
         Some(Self {
             seq: thought.seq,
-            text: state::decoded(thought.content).into_owned(),
+            content: state::decoded(thought.content).into_owned(),
+            value: thought.value.map(str::to_owned),
             accepted_by: thought
                 .accepted_by
                 .iter()
@@ -50,6 +56,15 @@ impl FinalAnswer {
                 .collect(),
             repair: run.refusals(),
         })
+    }
+
+    fn text(&self) -> &str {
+        after_thoughts(&self.content)
+    }
+
+    fn result(&self, engine: &Engine<'_>) -> String {
+        let value = self.value.as_deref();
+        acceptance::result_of(&engine.ctx.agent.acceptance, self.text(), value)
     }
 }
 
@@ -64,11 +79,12 @@ pub(super) fn refused_for_good(engine: &Engine<'_>, run: &Run<'_>) -> Option<End
         return None;
     };
     let answer = run.last_thought().map_or("", |thought| thought.content);
+    let answer = state::decoded(answer);
     let last = LastRefusal {
         what: &refusal.what,
         exit_code: refusal.exit_code.unwrap_or(1),
         execution_ref: refusal.execution_ref.as_deref(),
-        answer: &state::decoded(answer),
+        answer: after_thoughts(&answer),
     };
     after_refusal(engine, &last, run.refusals().saturating_sub(1))
 }
@@ -81,15 +97,15 @@ pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String
     }
     engine.log.update_metadata()?;
     engine.log.make_durable()?;
-    let Some(answer) = from_journal(engine, FinalAnswer::of)? else {
+    let Some(mut answer) = from_journal(engine, FinalAnswer::of)? else {
         // Another program has changed the journal.
         halt_on(engine.must_end())?;
         return Ok(None);
     };
     if let Some(recorded) = recorded_checks(engine) {
-        return repeat_checks(engine, &answer, &recorded);
+        return repeat_checks(engine, answer, &recorded);
     }
-    let result = acceptance::result_of(&engine.ctx.agent.acceptance, &answer.text);
+    let mut result = answer.result(engine);
     let mut accepted_by = answer.accepted_by.clone();
     for check in acceptance::checks(engine.ctx) {
         if let Some(at) = accepted_by.iter().position(|what| *what == check.what) {
@@ -100,15 +116,15 @@ pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String
             engine.log.journal.flush()?;
             return Err(ending.into());
         }
-        let checked = run_check(engine, &check, &answer, &result)?;
+        let checked = run_check(engine, &check, &mut answer, &result)?;
         match checked.verdict {
-            CheckVerdict::Accepted => {}
+            CheckVerdict::Accepted => result = answer.result(engine),
             CheckVerdict::Refused(_) => {
                 let last = LastRefusal {
                     what: &check.what,
                     exit_code: checked.exit_code.into(),
                     execution_ref: Some(&checked.reference),
-                    answer: &answer.text,
+                    answer: answer.text(),
                 };
                 halt_on(after_refusal(engine, &last, answer.repair))?;
                 return Ok(None);
@@ -138,14 +154,14 @@ pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String
 fn run_check(
     engine: &mut Engine<'_>,
     check: &Check<'_>,
-    answer: &FinalAnswer,
+    answer: &mut FinalAnswer,
     result: &str,
 ) -> Result<Checked> {
     let shown = in_short(&check.what, 160);
     engine
         .log
         .print_progress(&[(Tone::Dim, "? "), (Tone::Command, &shown)]);
-    let checked = acceptance::run_check(engine.ctx, check, &answer.text, result)?;
+    let checked = acceptance::run_check(engine.ctx, check, answer.text(), result)?;
     let content = match &checked.verdict {
         CheckVerdict::Interrupted => return Ok(checked),
         CheckVerdict::Refused(message) => Some(message.clone()),
@@ -156,7 +172,14 @@ fn run_check(
         exit_code: checked.exit_code,
         duration_ms: checked.duration.as_millis() as u64,
         content,
+        value: checked
+            .value
+            .clone()
+            .filter(|value| *value != json::compact(answer.content.trim())),
     };
+    if record.value.is_some() {
+        answer.value.clone_from(&record.value);
+    }
     record_check(engine, answer, &record, Some(&checked.reference))?;
     let took = format_duration(checked.duration);
     let outcome = match checked.exit_code {
@@ -184,6 +207,10 @@ fn record_check(
         execution_ref,
         repair: answer.repair,
         content: check.content.as_deref(),
+        value: check
+            .value
+            .as_deref()
+            .map(|value| RawJson(value.as_bytes())),
     });
     engine.log.journal.flush()
 }
@@ -196,24 +223,26 @@ fn recorded_checks(engine: &mut Engine<'_>) -> Option<Vec<RecordedCheck>> {
 /// Gives an answer the verdicts that it had in the recorded run.
 fn repeat_checks(
     engine: &mut Engine<'_>,
-    answer: &FinalAnswer,
+    mut answer: FinalAnswer,
     recorded: &[RecordedCheck],
 ) -> Step<Option<String>> {
     for check in recorded {
-        record_check(engine, answer, check, None)?;
+        record_check(engine, &answer, check, None)?;
+        if check.value.is_some() {
+            answer.value.clone_from(&check.value);
+        }
         if check.content.is_some() {
             let last = LastRefusal {
                 what: &check.what,
                 exit_code: check.exit_code.into(),
                 execution_ref: None,
-                answer: &answer.text,
+                answer: answer.text(),
             };
             halt_on(after_refusal(engine, &last, answer.repair))?;
             return Ok(None);
         }
     }
-    let result = acceptance::result_of(&engine.ctx.agent.acceptance, &answer.text);
-    Ok(Some(result))
+    Ok(Some(answer.result(engine)))
 }
 
 /// The end of the run, if an answer that was refused after `refused_before` others may not be sent back.

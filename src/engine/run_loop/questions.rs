@@ -12,6 +12,7 @@ use crate::engine::tool_call::Done;
 use crate::error::{Result, reason};
 use crate::record::engine_log::Level;
 use crate::record::event::{ActionStatus, Event, InputType};
+use crate::text::answers::after_thoughts;
 use crate::text::ids::hex;
 use crate::unix::typed::Reply;
 use serde_json::Value;
@@ -42,6 +43,7 @@ pub(super) fn ask_first(engine: &mut Engine<'_>, call: &OpenCall) -> Step<()> {
     };
     let input_type = text("input_type").map(InputType::of).unwrap_or_default();
     let prompt = text("prompt").unwrap_or_default();
+    let prompt = after_thoughts(&prompt).to_owned();
     let question = Question {
         request_id: hex(16),
         prompt: match input_type {

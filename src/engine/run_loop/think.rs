@@ -22,6 +22,7 @@ use crate::record::event::{
 };
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::format_duration;
+use crate::text::answers::after_thoughts;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
 use crate::unix::unread_stdin;
@@ -182,11 +183,12 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<ThoughtOut
     }
     if open.is_empty() {
         engine.log.journal.flush()?;
-        note_written_call(engine, &answer.text)?;
+        note_written_call(engine, after_thoughts(&answer.text))?;
         run_hooks(engine, HookEvent::OnIterationEnd)?;
         // A hook that ends the run has not agreed with the answer.
         halt_on(engine.hooks.stop())?;
-        return Ok(ThoughtOutcome::Answer(answer.text));
+        let text = after_thoughts(&answer.text).to_owned();
+        return Ok(ThoughtOutcome::Answer(text));
     }
     engine.log.update_metadata()?;
     Ok(ThoughtOutcome::Calls(open))
@@ -283,7 +285,7 @@ fn print_thought(engine: &Engine<'_>, answer: &Answer, usage: Tokens, began: Ins
     } else if engine.log.screen.verbose {
         answer.text.clone()
     } else {
-        in_short(&answer.text, 100)
+        in_short(after_thoughts(&answer.text), 100)
     };
     engine
         .log

@@ -1,11 +1,12 @@
 //! `validate-json`: the hidden command by which `delta` has answers checked against a schema.
 //!
 //! Unaware of flows. The request is on the standard input, what is wrong with it goes to the standard output,
-//! a line each.
+//! a line each. For an answer that fits it is the place of the value in it, unless that is the first.
 
 use crate::engine::validator::{MISFIT, NO_SCHEMA, ValidationRequest};
 use crate::error::{Error, Exit, Result};
 use crate::flow::schema::JsonSchema;
+use crate::text::answers::values_in;
 use crate::text::json;
 use crate::unix::terminal::print;
 use std::io::Read;
@@ -25,29 +26,40 @@ pub(super) fn answer_request() -> Result<u8> {
     })?;
     let (said, code) = match JsonSchema::parse(request.schema.get().as_bytes()) {
         Err(why) => (vec![why], NO_SCHEMA),
-        Ok(schema) => match request.answer.map(|answer| faults(&schema, &answer)) {
-            None => (Vec::new(), 0),
-            Some(faults) if faults.is_empty() => (faults, 0),
-            Some(faults) => (faults, MISFIT),
-        },
+        Ok(schema) => request
+            .answer
+            .map_or((Vec::new(), 0), |answer| judge(&schema, &answer)),
     };
     let lines: String = said.into_iter().map(|line| line + "\n").collect();
     print(lines.as_bytes())?;
     Ok(u8::try_from(code).unwrap_or(Exit::Failure.code()))
 }
 
-/// Everything in an answer that does not fit.
-fn faults(schema: &JsonSchema, answer: &str) -> Vec<String> {
-    let text = json::unfenced(answer);
-    let value = json::check(text).and_then(|()| serde_json::from_str(text));
-    match value {
-        Ok(value) => {
-            let mismatches = schema.mismatches(&value).into_iter();
-            mismatches.map(|mismatch| mismatch.to_string()).collect()
+/// The lines and the code for an answer. Without a value that fits, the faults are those of the first.
+fn judge(schema: &JsonSchema, answer: &str) -> (Vec<String>, i32) {
+    let mut faults = None;
+    for (place, text) in values_in(answer).into_iter().enumerate() {
+        let found: Vec<String> = match serde_json::from_str(text) {
+            Ok(value) => schema
+                .mismatches(&value)
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+            Err(error) => vec![json::parser_message(&error)],
+        };
+        if found.is_empty() {
+            let is_first = place == 0;
+            let line = (!is_first).then(|| place.to_string());
+            return (line.into_iter().collect(), 0);
         }
-        Err(error) => {
-            let why = json::parser_message(&error);
-            vec![format!("the answer is not one JSON value: {why}")]
-        }
+        faults.get_or_insert(found);
     }
+    let faults = faults.unwrap_or_else(|| {
+        let error = json::check(json::unfenced(answer)).err();
+        let why = error.map_or_else(String::new, |error| {
+            format!(": {}", json::parser_message(&error))
+        });
+        vec![format!("the answer is not one JSON value{why}")]
+    });
+    (faults, MISFIT)
 }

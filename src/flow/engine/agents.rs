@@ -24,6 +24,7 @@ use crate::flow::record::{
 use crate::record::event::{EventKind, InputType};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
+use crate::text::answers::values_in;
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shell::shell_quoted;
@@ -166,7 +167,7 @@ pub(super) fn end_agent(
         let failure = Failure::new(FailureCode::Operation, "the agent's run has no result");
         return Ok(ChildRunEnd::Ended(Err(failure)));
     };
-    Ok(match understand(flow, step.node, answer) {
+    Ok(match understand(flow, step.node, &answer) {
         Ok(output) => ChildRunEnd::Ended(Ok(output)),
         Err(failure) => ChildRunEnd::Unfit(failure),
     })
@@ -354,39 +355,45 @@ fn selected_word<'a>(flow: &Flow, node: NodeIx, answer: &'a str) -> Option<&'a s
     (is_decision && is_edge).then_some(word)
 }
 
-/// The JSON value that an answer is, or that it has in a fenced block. Where neither a schema nor a choice asks for
-/// JSON, only a block that is the whole answer counts: words around one belong to the answer. What is no JSON is a
-/// string, unless there is a schema to fit.
-fn read_answer(flow: &Flow, node: NodeIx, answer: &str) -> std::result::Result<Payload, Failure> {
-    let has_schema = flow.schema_out(node).is_some();
-    let value = match has_schema || flow.graph.nodes[node].role == Role::Decision {
-        true => Some(json::unfenced(answer)),
-        false => json::unwrapped(answer),
+/// An answer as the node's output, if it will do. Where a schema or a choice asks for JSON, it is the whole answer or the
+/// last fenced block that will do; elsewhere only a block that is the whole answer counts: words around one belong to it.
+/// What is no JSON is a string, unless there is a schema to fit.
+fn understand(flow: &Flow, node: NodeIx, answer: &str) -> std::result::Result<Payload, Failure> {
+    let leads_on = |output: Payload| choose_route(&flow.graph, node, &output).map(|_| output);
+    if flow.nodes[node].output == PayloadForm::Text {
+        return leads_on(json::text(answer).into());
+    }
+    let judge = |output: Payload| {
+        let misfit = check_schema(flow.schema_out(node), &output, FailureCode::SchemaOut);
+        match misfit.or_else(|| find_lacking(&flow.nodes[node].remember, &output)) {
+            Some(failure) => Err(failure),
+            None => leads_on(output),
+        }
     };
-    match value.and_then(|value| one_value(value.to_owned()).ok()) {
-        Some(output) => Ok(output),
+    if let Some(word) = selected_word(flow, node, answer) {
+        return judge(json::text(word).into());
+    }
+    let has_schema = flow.schema_out(node).is_some();
+    let values = match has_schema || flow.graph.nodes[node].role == Role::Decision {
+        true => values_in(answer),
+        false => json::unwrapped(answer).into_iter().collect(),
+    };
+    let values = values.into_iter().map(str::to_owned);
+    let outputs: Vec<Payload> = values.filter_map(|value| one_value(value).ok()).collect();
+    let mut first = None;
+    for output in outputs {
+        match judge(output) {
+            Ok(output) => return Ok(output),
+            Err(failure) => first = first.or(Some(failure)),
+        }
+    }
+    match first {
+        Some(failure) => Err(failure),
         None if has_schema => {
             let message = "the answer is not one JSON value";
             Err(Failure::new(FailureCode::SchemaOut, message))
         }
-        None => Ok(json::text(answer).into()),
-    }
-}
-
-/// An answer as the node's output, if it will do.
-fn understand(flow: &Flow, node: NodeIx, answer: String) -> std::result::Result<Payload, Failure> {
-    let leads_on = |output: Payload| choose_route(&flow.graph, node, &output).map(|_| output);
-    if flow.nodes[node].output == PayloadForm::Text {
-        return leads_on(json::text(&answer).into());
-    }
-    let output = match selected_word(flow, node, &answer) {
-        Some(word) => json::text(word).into(),
-        None => read_answer(flow, node, &answer)?,
-    };
-    let misfit = check_schema(flow.schema_out(node), &output, FailureCode::SchemaOut);
-    match misfit.or_else(|| find_lacking(&flow.nodes[node].remember, &output)) {
-        Some(failure) => Err(failure),
-        None => leads_on(output),
+        None => judge(json::text(answer).into()),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::flow::manifest::command::NodeCommand;
 use crate::flow::schema::JsonSchema;
+use crate::text::answers::values_in;
 use crate::text::json;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -166,6 +167,16 @@ impl Assertion {
                     .map_or(Ok(()), |schema| fits(&parsed, schema))
             }
             AssertionKind::Schema(schema) => {
+                let text = found.as_str().unwrap_or_default();
+                let values = values_in(text)
+                    .into_iter()
+                    .filter_map(|it| serde_json::from_str(it).ok());
+                if values
+                    .into_iter()
+                    .any(|value: Value| fits(&value, schema).is_ok())
+                {
+                    return Ok(());
+                }
                 let parsed = parsed(&found).unwrap_or(Cow::Borrowed(&found));
                 fits(&parsed, schema)
             }

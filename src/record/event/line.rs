@@ -104,6 +104,7 @@ members! {
     of_last: Option<u64>,
     thought_seq: Option<u64>,
     what: Option<Cow<'a, str>> = Text,
+    value: Option<&'a RawValue> = Present,
     request_id: Option<Cow<'a, str>> = Text,
     prompt: Option<Cow<'a, str>> = Text,
     input_type: Option<InputType<'a>>,

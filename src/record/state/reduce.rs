@@ -327,6 +327,7 @@ impl<'j> Run<'j> {
             finish_reason: line.finish_reason.clone(),
             calls,
             accepted_by: Vec::new(),
+            value: None,
             is_old: line.is_old,
         })
     }
@@ -350,6 +351,7 @@ impl<'j> Run<'j> {
             && let Some(Turn::Thought(thought)) = self.turns.last_mut()
         {
             thought.accepted_by.push(what);
+            thought.value = line.value.map(RawValue::get).or(thought.value);
         }
     }
 

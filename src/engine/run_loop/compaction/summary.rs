@@ -14,6 +14,7 @@ use crate::model::wire::Neutral;
 use crate::record::event::{Terms, Tokens};
 use crate::record::messages::{self, shortened};
 use crate::record::state::{Run, Turn};
+use crate::text::answers::after_thoughts;
 use crate::text::json;
 use crate::text::shorten::head;
 
@@ -114,7 +115,7 @@ pub(super) fn write(
         };
         written.count(&answered.answer);
         written.reference = answered.invocation;
-        let text = answered.answer.text.trim();
+        let text = after_thoughts(&answered.answer.text).trim();
         let names = engine.ctx.agent.tools.iter().map(|tool| tool.name.as_str());
         let has_call = !answered.answer.calls.is_empty() || called_in(text, names).is_some();
         if !text.is_empty() && !has_call {
