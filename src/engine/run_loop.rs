@@ -28,9 +28,9 @@ mod recovery;
 mod sandbox_note;
 mod group;
 mod calls;
+mod written_call;
 mod judge;
 mod inbox;
-mod written_call;
 mod compaction;
 mod think;
 

@@ -152,6 +152,9 @@ pub struct UserMessage<'j> {
     pub(crate) attached: Attached,
 }
 
+/// The check that refuses calls written as text.
+pub(crate) const CALL_AS_TEXT: &str = "call_as_text";
+
 /// One step of the conversation.
 #[derive(Debug)]
 pub enum Turn<'j> {
@@ -396,13 +399,25 @@ impl<'j> Run<'j> {
         })
     }
 
-    /// How many final answers have been refused since a person spoke.
+    /// How many final answers have been refused since a person spoke, without calls written as text.
     pub(crate) fn refusals(&self) -> u64 {
+        let refusals = self.refusals_since_a_person();
+        refusals.filter(|it| it.what != CALL_AS_TEXT).count() as u64
+    }
+
+    /// True if the model was told since a person spoke that it wrote a call as text.
+    pub(crate) fn has_written_call(&self) -> bool {
+        let mut refusals = self.refusals_since_a_person();
+        refusals.any(|it| it.what == CALL_AS_TEXT)
+    }
+
+    fn refusals_since_a_person(&self) -> impl Iterator<Item = &RefusedAnswer<'j>> {
         let since = self.turns.iter().rev();
         let since = since.take_while(|turn| !turn.begins_anew());
-        since
-            .filter(|turn| matches!(turn, Turn::Refusal(_)))
-            .count() as u64
+        since.filter_map(|turn| match turn {
+            Turn::Refusal(refusal) => Some(refusal),
+            Turn::User(_) | Turn::Thought(_) => None,
+        })
     }
 
     /// True if the conversation ends with an answer that asks for nothing more: the run is complete,

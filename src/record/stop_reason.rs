@@ -2,6 +2,7 @@
 
 use crate::error::Exit;
 use crate::record::metadata::Status;
+use crate::record::state::CALL_AS_TEXT;
 use crate::unix::signals::Stop;
 
 /// Why a start of the engine ended.
@@ -34,6 +35,8 @@ pub enum StopReason {
     Budget,
     /// The deadline is near.
     Deadline,
+    /// The model wrote a call as text once more after it was told.
+    CallAsText,
     /// The checks refused the answer, and all repairs are used up.
     NotAccepted,
     /// A check of the answer cannot be run.
@@ -103,7 +106,7 @@ impl Suspension {
 
 impl StopReason {
     /// All but the signals.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::FinalAnswer,
         Self::Length,
         Self::ContentFilter,
@@ -119,6 +122,7 @@ impl StopReason {
         Self::Seconds,
         Self::Budget,
         Self::Deadline,
+        Self::CallAsText,
         Self::NotAccepted,
         Self::AcceptUnable,
         Self::AcceptLater,
@@ -147,6 +151,7 @@ impl StopReason {
             Self::Seconds => "seconds",
             Self::Budget => "budget",
             Self::Deadline => "deadline",
+            Self::CallAsText => CALL_AS_TEXT,
             Self::NotAccepted => "not_accepted",
             Self::AcceptUnable | Self::AcceptLater => "accept",
             Self::Hook => "hook",
@@ -162,7 +167,9 @@ impl StopReason {
     pub(crate) fn status(self) -> Status {
         match self {
             Self::FinalAnswer => Status::Completed,
-            Self::Length | Self::ContentFilter | Self::NotAccepted => Status::Failed,
+            Self::Length | Self::ContentFilter | Self::CallAsText | Self::NotAccepted => {
+                Status::Failed
+            }
             Self::AskHuman => Status::WaitingForInput,
             Self::ModelUnavailable
             | Self::ModelRefused
@@ -191,7 +198,9 @@ impl StopReason {
     pub(crate) fn exit(self) -> Exit {
         match self {
             Self::FinalAnswer => Exit::Success,
-            Self::Length | Self::ContentFilter | Self::NotAccepted => Exit::Failure,
+            Self::Length | Self::ContentFilter | Self::CallAsText | Self::NotAccepted => {
+                Exit::Failure
+            }
             Self::AskHuman => Exit::Waiting,
             Self::ModelUnavailable
             | Self::DiskFull
@@ -226,6 +235,7 @@ impl StopReason {
             | Self::Context
             | Self::DiskFull
             | Self::IoError
+            | Self::CallAsText
             | Self::NotAccepted
             | Self::AcceptUnable
             | Self::AcceptLater

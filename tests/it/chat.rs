@@ -30,6 +30,19 @@ fn said(run: &Run) -> Vec<String> {
 }
 
 #[test]
+fn a_call_that_is_written_as_text_is_shown_with_a_warning() {
+    let world = World::new();
+    let call = r#"{"name": "bash", "arguments": {"command": "ls"}}"#;
+    world.model_says([text(call), text(call)]);
+    let ended = chat(&world, ["@coder"]).stdin("one\ntwo\n").exits(0);
+    ended.prints(&format!("{call}\n{call}\n"));
+    assert!(newest(&world).events("ACCEPTANCE").is_empty());
+    let notes = newest(&world).events("SYSTEM_MESSAGE").into_iter();
+    let is_it = |note: &serde_json::Value| note["content"].to_string().contains("written as text");
+    assert_eq!(notes.filter(is_it).count(), 2);
+}
+
+#[test]
 fn each_line_goes_on_with_one_ordinary_run() {
     let world = World::new();
     world.model_says([text("one"), text("two"), text("three")]);

@@ -1,7 +1,7 @@
 //! What a start of the engine ends with when the model's server, the disk or somebody else interferes.
 
 use crate::harness::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Runs one request that the server refuses, and expects this exit code and reason.
 #[track_caller]
@@ -336,15 +336,79 @@ fn an_end_that_does_not_reach_the_disk_is_reported() {
 }
 
 #[test]
-fn a_call_that_is_written_as_text_is_an_answer_with_a_warning() {
-    let world = World::with_tools("- {name: say, exec: 'echo ${words}'}");
-    let call = r#"{"name": "say", "arguments": {"words": "hi"}}"#;
-    world.model_says([text(call), text("the tool say")]);
-    let ended = world.run("go").exits(0).prints(&format!("{call}\n"));
+fn a_call_that_is_written_as_text_is_sent_back_once_for_each_message() {
+    const SAY: &str = "- {name: say, exec: 'echo ${words}'}";
+    let call = "<think>hm</think>\nNow.\n<tool_call>\n{\"name\": \"say\", \"arguments\": {\"words\": \"hi\"}}\n</tool_call>";
+    let told = |run: &Run| run.events("ACCEPTANCE").len();
+    let world = World::with_tools(SAY).top("repairs: 0\naccept: [{command: ['true']}]");
+    world.model_says([
+        text(call),
+        text("done"),
+        text(call),
+        text(call),
+        text(call),
+        text("end"),
+    ]);
+    let ended = world.run("go").exits(0).prints("done\n");
     ended.says("a call of the tool say written as text, and nothing was run");
-    assert_eq!(world.latest().events("SYSTEM_MESSAGE").len(), 1);
-    let other = world.run("go").arg("--new").exits(0);
-    other.does_not_say("written as text");
+    let refusal = world.latest().events("ACCEPTANCE").swap_remove(0);
+    assert_eq!(
+        (&refusal["what"], &refusal["exit_code"]),
+        (&json!("call_as_text"), &json!(1))
+    );
+    assert_eq!(refusal["execution_ref"], Value::Null);
+    assert_eq!(
+        world.server.last().messages().last().unwrap()["content"],
+        refusal["content"]
+    );
+    assert!(world.latest().events("ACTION_REQUEST").is_empty());
+    let replay = world.delta(["replay", "-w", "ws", "LATEST"]).exits(0);
+    replay.prints("identical: 2 requests\n");
+
+    // A second time is the end, until a person speaks.
+    world
+        .go_on()
+        .args(["-m", "more"])
+        .refuses(1, "chat template");
+    assert_eq!(
+        world.latest().ending(),
+        ("FAILED".into(), Some("call_as_text".into()))
+    );
+    assert_eq!(told(&world.latest()), 3);
+    world.go_on().args(["-m", "again"]).exits(0).prints("end\n");
+    assert_eq!(told(&world.latest()), 5);
+}
+
+#[test]
+fn a_call_that_is_written_as_text_is_an_answer_where_nothing_else_is_asked_for() {
+    let call = r#"{"name": "say", "arguments": {"words": "hi"}}"#;
+    let world = World::with_tools("- {name: say, exec: 'echo ${words}'}");
+    world.write("agent/s.json", "{}");
+    let prose = format!("It would be {call}, which I do not do.");
+    world.model_says([text(&prose), text(call)]);
+    let ended = world.run("go").exits(0).prints(&format!("{prose}\n"));
+    ended.does_not_say("written as text");
+    let schema = world
+        .run("other")
+        .args(["--new", "--set", "output_schema=s.json"]);
+    schema.exits(0).does_not_say("written as text");
+}
+
+#[test]
+fn a_stop_for_a_call_that_is_not_there_is_no_answer() {
+    let world = World::new();
+    let only = |content: &str| {
+        answer(
+            &json!({"role": "assistant", "content": content, "tool_calls": []}),
+            "tool_calls",
+        )
+    };
+    world.model_says([only(""), text("<think>hm</think> \n"), text("done")]);
+    world.run("go").exits(0).prints("done\n");
+    assert_eq!(world.server.requests().len(), 3);
+    world.model_says([only("let me look")]);
+    let run = world.run("other").arg("--new").exits(0);
+    run.says("finish_reason: tool_calls");
 }
 
 #[test]

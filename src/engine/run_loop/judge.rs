@@ -4,18 +4,23 @@
 //! answer and no repair is counted twice, however often the engine was killed.
 
 use super::outcome::{Ending, Step, halt_on};
+use super::written_call::called_in;
 use super::{Engine, from_journal};
 use crate::engine::acceptance::{self, Check, CheckVerdict, Checked};
 use crate::error::Result;
+use crate::record::engine_log::Level;
 use crate::record::event::{Event, RawJson};
 use crate::record::recording::RecordedCheck;
-use crate::record::state::{self, Run, Turn};
+use crate::record::state::{self, CALL_AS_TEXT, Run, Turn};
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::{counted, format_duration};
 use crate::text::answers::after_thoughts;
 use crate::text::json;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
+
+/// The way out of calls written as text.
+const LOOK: &str = "look whether its chat template supports tools";
 
 /// An answer that nothing has refused yet.
 struct FinalAnswer {
@@ -25,6 +30,8 @@ struct FinalAnswer {
     content: String,
     /// The value that its schema has accepted, if that is not the whole content: JSON.
     value: Option<String>,
+    /// The model was told since a person spoke that it wrote a call as text.
+    was_told: bool,
     /// The checks that have accepted it.
     accepted_by: Vec<String>,
     /// How many answers have been refused since a person spoke.
@@ -49,6 +56,7 @@ impl FinalAnswer {
             seq: thought.seq,
             content: state::decoded(thought.content).into_owned(),
             value: thought.value.map(str::to_owned),
+            was_told: run.has_written_call(),
             accepted_by: thought
                 .accepted_by
                 .iter()
@@ -78,6 +86,9 @@ pub(super) fn refused_for_good(engine: &Engine<'_>, run: &Run<'_>) -> Option<End
     let Some(Turn::Refusal(refusal)) = run.turns.last().filter(|_| has_checks(engine)) else {
         return None;
     };
+    if refusal.what == CALL_AS_TEXT {
+        return None;
+    }
     let answer = run.last_thought().map_or("", |thought| thought.content);
     let answer = state::decoded(answer);
     let last = LastRefusal {
@@ -92,7 +103,13 @@ pub(super) fn refused_for_good(engine: &Engine<'_>, run: &Run<'_>) -> Option<End
 /// Puts the final answer to the checks: the result that counts. None: it was refused, and the model may answer
 /// again.
 pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String>> {
-    if !has_checks(engine) {
+    let called = written_call(engine, &text);
+    if let Some(name) = called.as_ref().filter(|_| !engine.options.checks_answers) {
+        let note = format!("the answer is {}; {LOOK}", described(name));
+        engine.log.record_note(Level::Warn, &note)?;
+        return Ok(Some(text));
+    }
+    if called.is_none() && !has_checks(engine) {
         return Ok(Some(text));
     }
     engine.log.update_metadata()?;
@@ -102,8 +119,16 @@ pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String
         halt_on(engine.must_end())?;
         return Ok(None);
     };
+    if let Some(name) = called.as_ref().filter(|_| answer.was_told) {
+        let written = described(name);
+        let why = format!("the answer is again {written}, and the model was told; {LOOK}");
+        return Err(Ending::new(StopReason::CallAsText, why).into());
+    }
     if let Some(recorded) = recorded_checks(engine) {
         return repeat_checks(engine, answer, &recorded);
+    }
+    if let Some(name) = called {
+        return refuse_written_call(engine, &answer, &name);
     }
     let mut result = answer.result(engine);
     let mut accepted_by = answer.accepted_by.clone();
@@ -148,6 +173,44 @@ pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String
         .filter(|_| engine.log.journal.was_changed());
     halt_on(changed)?;
     Ok(Some(result))
+}
+
+/// The tool that an answer calls as text. A schema decides by itself what an answer is.
+fn written_call(engine: &Engine<'_>, text: &str) -> Option<String> {
+    let agent = engine.ctx.agent;
+    let offered = agent.tools.iter().chain(&engine.ask_human);
+    let called = || called_in(text, offered).map(str::to_owned);
+    agent.acceptance.schema.is_none().then(called).flatten()
+}
+
+fn described(name: &str) -> String {
+    format!(
+        "a call of the tool {name} written as text, and nothing was run: the model server has not recognized it"
+    )
+}
+
+/// Sends an answer back that is a call written as text.
+fn refuse_written_call(
+    engine: &mut Engine<'_>,
+    answer: &FinalAnswer,
+    name: &str,
+) -> Step<Option<String>> {
+    let content = format!(
+        "This answer was not accepted: it ends with a call of the tool {name} that is written as text, and nothing was \
+         run. Call the tool with a tool call. If no call was meant, give the final answer again without one."
+    );
+    engine
+        .log
+        .print_outcome(false, &format!("the answer is {}", described(name)), "");
+    let check = RecordedCheck {
+        what: CALL_AS_TEXT.to_owned(),
+        exit_code: 1,
+        duration_ms: 0,
+        content: Some(content),
+        value: None,
+    };
+    record_check(engine, answer, &check, None)?;
+    Ok(None)
 }
 
 /// Runs a check and records its verdict.
@@ -230,6 +293,9 @@ fn repeat_checks(
         record_check(engine, &answer, check, None)?;
         if check.value.is_some() {
             answer.value.clone_from(&check.value);
+        }
+        if check.what == CALL_AS_TEXT {
+            return Ok(None);
         }
         if check.content.is_some() {
             let last = LastRefusal {

@@ -10,7 +10,6 @@ use super::hook_points::{after_response, before_request, run_hooks};
 use super::open_call::OpenCall;
 use super::outcome::{Ending, Halt, Step, halt_on};
 use super::refused_attachments;
-use super::written_call::called_in;
 use crate::config::agent::HookEvent;
 use crate::config::api::Api;
 use crate::error::Result;
@@ -183,7 +182,7 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<ThoughtOut
     }
     if open.is_empty() {
         engine.log.journal.flush()?;
-        note_written_call(engine, after_thoughts(&answer.text))?;
+        note_missing_call(engine, &answer)?;
         run_hooks(engine, HookEvent::OnIterationEnd)?;
         // A hook that ends the run has not agreed with the answer.
         halt_on(engine.hooks.stop())?;
@@ -256,18 +255,15 @@ fn note_unnamed_end(engine: &mut Engine<'_>) -> Result<()> {
         .record_fact(Level::Warn, note, Some(Fact::Other(fact)))
 }
 
-/// Notes that an answer is a call that the service has not recognized.
-fn note_written_call(engine: &mut Engine<'_>, text: &str) -> Result<()> {
-    let agent = engine.ctx.agent;
-    let names = agent.tools.iter().map(|tool| tool.name.as_str());
-    let Some(name) = called_in(text, names) else {
+/// Notes that the service announces a call, and there is none.
+fn note_missing_call(engine: &mut Engine<'_>, answer: &Answer) -> Result<()> {
+    let reason = answer.finish_reason.as_ref().map(FinishReason::name);
+    if reason != Some("tool_calls") {
         return Ok(());
-    };
-    let note = format!(
-        "the answer is a call of the tool {name} written as text, and nothing was run: the model server has not \
-         recognized it; look whether its chat template supports tools"
-    );
-    engine.log.record_note(Level::Warn, &note)
+    }
+    let note = "warning: the answer has no call although the model stopped for one (finish_reason: tool_calls); look \
+                whether the model server's chat template supports tools";
+    engine.log.record_note(Level::Warn, note)
 }
 
 fn print_thought(engine: &Engine<'_>, answer: &Answer, usage: Tokens, began: Instant) {

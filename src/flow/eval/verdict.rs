@@ -125,6 +125,7 @@ fn of_reason(name: &str, limits: EvaluationLimits) -> TargetEnd {
         | StopReason::Seconds
         | StopReason::Budget
         | StopReason::Deadline
+        | StopReason::CallAsText
         | StopReason::NotAccepted
         | StopReason::Context
         | StopReason::Hook
@@ -164,7 +165,7 @@ mod tests {
         ] {
             failed(4, reason);
         }
-        for reason in ["length", "content_filter", "not_accepted"] {
+        for reason in ["length", "content_filter", "call_as_text", "not_accepted"] {
             failed(1, reason);
         }
         for reason in ["model_unavailable", "disk_full", "io_error"] {

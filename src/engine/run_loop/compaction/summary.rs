@@ -116,8 +116,8 @@ pub(super) fn write(
         written.count(&answered.answer);
         written.reference = answered.invocation;
         let text = after_thoughts(&answered.answer.text).trim();
-        let names = engine.ctx.agent.tools.iter().map(|tool| tool.name.as_str());
-        let has_call = !answered.answer.calls.is_empty() || called_in(text, names).is_some();
+        let tools = engine.ctx.agent.tools.iter();
+        let has_call = !answered.answer.calls.is_empty() || called_in(text, tools).is_some();
         if !text.is_empty() && !has_call {
             let reason = answered.answer.finish_reason.as_ref();
             written.is_cut = text.len() > LONGEST || reason.is_some_and(|it| it.name() == "length");
