@@ -655,7 +655,7 @@ mod schema {
         // A draft among the thoughts is no answer.
         let world = world().top("repairs: 0");
         world.model_says([text(&format!("<think>{taken}</think>\nno"))]);
-        world.run("go").refuses(1, "not one JSON value");
+        world.run("go").refuses(1, "not_accepted");
     }
 
     #[test]

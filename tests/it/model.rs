@@ -342,7 +342,7 @@ fn missing_and_duplicate_ids_are_made_unique_before_they_are_recorded() {
         }
         call
     };
-    let all: Vec<Value> = [
+    let mut all: Vec<Value> = [
         json!("x"),
         json!("x"),
         json!("none"),
@@ -351,6 +351,8 @@ fn missing_and_duplicate_ids_are_made_unique_before_they_are_recorded() {
     ]
     .map(call)
     .into();
+    // The very same call would be one.
+    all[1]["function"]["arguments"] = json!("{\"words\":\"other\"}");
     let world = World::with_tools(ECHO);
     let message = json!({"role": "assistant", "content": null, "tool_calls": all});
     world.model_says([

@@ -176,8 +176,8 @@ fn a_key_that_comes_back_in_pieces_is_neither_recorded_nor_printed() {
 
 #[test]
 fn two_thousand_calls_of_one_id_are_refused_beyond_the_first_512() {
-    let world = World::with_tools("- {name: yes, exec: 'true'}").top("max_iterations: 1");
-    let many: Vec<_> = (0..2_000).map(|_| ("id", "yes", json!({}))).collect();
+    let world = World::with_tools("- {name: yes, exec: 'true ${n}'}").top("max_iterations: 1");
+    let many: Vec<_> = (0..2_000).map(|n| ("id", "yes", json!({"n": n}))).collect();
     world.model_says([calls(&many)]);
     world.run("go").arg("-q").exits(4);
     let run = world.latest();

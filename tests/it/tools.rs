@@ -285,7 +285,9 @@ fn numbers_and_booleans_are_passed_as_their_json_text() {
 
 #[test]
 fn lists_and_objects_are_passed_as_compact_json() {
-    let world = World::with_tools("- {name: show, exec: '${AGENT_HOME}/show.sh ${a} ${b}'}");
+    let world = World::with_tools(
+        "- {name: show, exec: '${AGENT_HOME}/show.sh ${a} ${b}', parameters: [{name: a, type: number}, {name: b, type: number}]}",
+    );
     world.script("agent/show.sh", SHOW);
     let arguments = r#"{ "a": [1, "x y", null], "b": {"z": 1, "a": {} } }"#;
     world.model_says([with_arguments("show", &json!(arguments)), text("done")]);
@@ -819,12 +821,13 @@ fn a_tool_sees_the_key_if_the_agent_says_so() {
 
 #[test]
 fn every_call_has_an_id_of_its_own_whatever_the_server_says() {
-    let world = World::with_tools("- {name: id, shell: 'echo $DELTA_CALL_ID >> ../ids'}");
+    let world = World::with_tools("- {name: id, shell: ': ${n}; echo $DELTA_CALL_ID >> ../ids'}");
     let same = || {
         calls(&[
-            ("same", "id", json!({})),
-            ("same", "id", json!({})),
-            ("", "id", json!({})),
+            ("same", "id", json!({"n": 1})),
+            ("same", "id", json!({"n": 2})),
+            ("same", "id", json!({"n": 2})),
+            ("", "id", json!({"n": 2})),
         ])
     };
     world.model_says([same(), same(), text("done")]);
