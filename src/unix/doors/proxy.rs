@@ -212,7 +212,7 @@ fn say(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Read;
+    use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpStream};
 
     fn proxy() -> Proxy {
