@@ -51,14 +51,23 @@ pub(crate) const OLD_FILE: &str = "env.old";
 /// The largest such file.
 const LARGEST: u64 = 1 << 20;
 
-/// The names of files with a key in them: the file, its old text, and both while they are written.
-const KEY_FILES: [&str; 4] = ["env", OLD_FILE, ".env.tmp", ".env.old.tmp"];
-
-/// All places of such a file with a key in it: with other variables, another one counts.
+/// All files with a key in them: the settings and their copies, and each while it is written. With other variables, another
+/// directory counts.
 pub(crate) fn env_files() -> impl Iterator<Item = PathBuf> {
     let usual = absolute("HOME").map(|home| home.join(".config/delta"));
     let dirs = config_dir().into_iter().chain(usual);
-    dirs.flat_map(|dir| KEY_FILES.map(|name| dir.join(name)))
+    dirs.flat_map(|dir| {
+        let listed = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+        let names = listed.filter_map(|entry| entry.file_name().into_string().ok());
+        let copies: Vec<String> = names
+            .filter(|name| name.trim_start_matches('.').starts_with(OLD_FILE))
+            .collect();
+        let usual = ["env", ".env.tmp", OLD_FILE, ".env.old.tmp"].map(str::to_owned);
+        usual
+            .into_iter()
+            .chain(copies)
+            .map(move |name| dir.join(name))
+    })
 }
 
 /// A path, in which the home directory takes the place of a `~` at the front.

@@ -63,7 +63,7 @@ pub(crate) fn list_models(
     read_listing(&body).map_err(Unanswered::Failed)
 }
 
-/// Sends one small request to the model that `llm` names.
+/// Sends one small request to the model that `llm` names. It offers a tool, which some services refuse, and runs none.
 pub(crate) fn try_model(
     endpoint: &Endpoint,
     llm: &Llm,
@@ -71,10 +71,18 @@ pub(crate) fn try_model(
 ) -> Result<(), Unanswered> {
     let model = llm.model_json().unwrap_or_else(|| "null".to_owned());
     let message = r#"{"role":"user","content":"Reply with the word OK."}"#;
+    let tool = r#""name":"look","description":"Shows nothing. There is no need to call it.""#;
+    let schema = r#"{"type":"object","properties":{}}"#;
     let rest = match endpoint.api {
-        Api::Chat => format!(r#""messages":[{message}]"#),
-        Api::Responses => format!(r#""store":false,"input":[{message}]"#),
-        Api::Messages => format!(r#""max_tokens":1024,"messages":[{message}]"#),
+        Api::Chat => format!(
+            r#""messages":[{message}],"tools":[{{"type":"function","function":{{{tool},"parameters":{schema}}}}}]"#
+        ),
+        Api::Responses => format!(
+            r#""store":false,"input":[{message}],"tools":[{{"type":"function",{tool},"parameters":{schema},"strict":false}}]"#
+        ),
+        Api::Messages => format!(
+            r#""max_tokens":1024,"messages":[{message}],"tools":[{{{tool},"input_schema":{schema}}}]"#
+        ),
     };
     let request = format!("{{\"model\":{model},{rest}}}");
     let asked = HttpRequest::Ask {

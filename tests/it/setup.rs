@@ -397,3 +397,103 @@ fn models_are_listed_one_a_line_with_what_the_endpoint_says() {
         .exits(0)
         .prints("a\nb\n");
 }
+
+#[test]
+fn setup_offers_a_tool_and_never_runs_it() {
+    for api in APIS {
+        let world = asked();
+        let answer = services::answer_of(
+            api,
+            &json!({"messages": [], "input": []}),
+            &services::Said {
+                text: "OK".to_owned(),
+                ..Default::default()
+            },
+        );
+        world.model_says([completion(&answer)]);
+        setup(&world, &["--model", "m"])
+            .env("DELTA_API", api.name())
+            .exits(0);
+        let request = world.server.last();
+        assert_eq!(
+            request.json()["tools"].as_array().unwrap().len(),
+            1,
+            "{api:?}"
+        );
+        assert_eq!(services::api_of(&request.line), api);
+        // Runs use the API that was tried.
+        let line = format!("DELTA_API={}\n", api.name());
+        assert!(env_file(&world).unwrap().contains(&line), "{api:?}");
+    }
+    let world = asked();
+    let words = "Function tools are not supported for m in /v1/chat/completions. Use /v1/responses";
+    world.model_says([Reply::error(400, words)]);
+    setup(&world, &["--model", "m"])
+        .refuses(1, words)
+        .says("DELTA_API=responses");
+}
+
+#[test]
+fn no_number_of_setups_loses_a_key() {
+    let world = asked();
+    let (one, two) = (world.server.url(), Server::start());
+    two.scripts_lists().accepts_anything();
+    let other = two.url();
+    let ok = || [text("OK")];
+    let to = |url: &str, key: &str| {
+        let args = ["setup", "--base-url", url, "--model", "m"];
+        let delta = world.delta(args);
+        let delta = match key {
+            "" => delta,
+            key => delta.arg("--key-stdin").stdin(key),
+        };
+        delta.exits(0)
+    };
+    world.model_says(ok());
+    to(&one, "k-one-0123456789");
+    two.says(ok());
+    to(&other, "");
+    let commented = format!("# for {one}: DELTA_API_KEY=k-one-0123456789\n");
+    let file = env_file(&world).unwrap();
+    assert!(
+        file.contains(&commented) && !file.contains("\nDELTA_API_KEY="),
+        "{file}"
+    );
+    two.says(ok());
+    to(&other, "k-two-0123456789");
+    world.model_says(ok());
+    to(&one, "k-one-0123456789").says("env.old.3");
+    let file = env_file(&world).unwrap();
+    assert!(file.contains(&commented), "{file}");
+    assert!(
+        file.contains(&format!("# for {other}: DELTA_API_KEY=k-two-0123456789\n")),
+        "{file}"
+    );
+    assert!(
+        file.contains("\nDELTA_API_KEY=k-one-0123456789\n"),
+        "{file}"
+    );
+    for copy in ["env.old", "env.old.2", "env.old.3"] {
+        assert_eq!(
+            mode(&world.path(".config/delta").join(copy)),
+            0o600,
+            "{copy}"
+        );
+    }
+}
+
+#[test]
+fn a_key_in_the_environment_is_used_and_said() {
+    for name in ["DELTA_API_KEY", "OPENAI_API_KEY"] {
+        let world = asked();
+        world.model_says([text("OK")]);
+        setup(&world, &["--model", "m"])
+            .env(name, KEY)
+            .exits(0)
+            .says(&format!("the key is {name} in the environment"))
+            .does_not_say(KEY);
+        let bearer = format!("Bearer {KEY}");
+        assert_eq!(world.server.last().header("authorization"), Some(&*bearer));
+        assert!(!env_file(&world).unwrap().contains(KEY), "{name}");
+    }
+}

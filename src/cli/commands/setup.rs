@@ -6,10 +6,11 @@ use crate::cli::agent_names::find_agent;
 use crate::cli::args::SetupArgs;
 use crate::cli::message::GivenAgent;
 use crate::config::agent::Llm;
-use crate::config::api::API;
+use crate::config::api::{API, Api};
 use crate::config::environment::{
     Endpoint, Environment, MODEL, Secret, find_proxy, is_loopback, url_objection, without_secrets,
 };
+use crate::config::person;
 use crate::config::settings_file::{Setting, save};
 use crate::engine::question::{Question, ask_here};
 use crate::error::{Error, Exit, Result, may_fail, reason};
@@ -28,7 +29,7 @@ use std::io::{self, IsTerminal, Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Services that speak chat completions, by the names that people call them.
+/// Services by the names that people call them.
 const SERVICES: [(&str, &str); 8] = [
     ("openai", "https://api.openai.com/v1"),
     ("anthropic", "https://api.anthropic.com/v1"),
@@ -43,8 +44,8 @@ const SERVICES: [(&str, &str); 8] = [
     ("openrouter", "https://openrouter.ai/api/v1"),
 ];
 
-/// Where servers on this machine usually listen: llama.cpp, Ollama, vLLM, LM Studio.
-const PORTS: [u16; 4] = [8080, 11434, 8000, 1234];
+/// Where servers on this machine usually listen: llama.cpp, with its router, Ollama, vLLM, LM Studio.
+const PORTS: [u16; 5] = [8080, 9931, 11434, 8000, 1234];
 
 /// How long a server on this machine may take to list its models.
 const NEARBY_TIME: Duration = Duration::from_secs(1);
@@ -94,17 +95,21 @@ pub(crate) fn set_up(wanted: &SetupArgs) -> Result<Exit> {
 impl Setup<'_> {
     fn run(&mut self) -> Result<Exit> {
         let base_url = self.choose_url()?;
-        let is_same = self.llm.api_choice.endpoint == without_secrets(&base_url);
+        let is_same = self.file_endpoint(KEY)? == base_url;
+        let in_force = self.environment.endpoint(self.llm.api, None, &[]).ok();
+        let in_force = in_force.filter(|now| now.base_url == base_url);
         self.llm.base_url = Some(base_url.clone());
         // The file's word is for the file's endpoint.
-        if is_same {
-            self.environment.choose_api(&mut self.llm)?;
-        } else {
-            Environment::default().choose_api(&mut self.llm)?;
+        match is_same {
+            true => self.environment.choose_api(&mut self.llm)?,
+            false => Environment::default().choose_api(&mut self.llm)?,
         }
-        let in_force = self.in_force(&base_url);
-        let typed = self.choose_key(&base_url, in_force.is_some())?;
-        let key = typed.clone().or(in_force);
+        let set = self.set_key(&base_url, in_force)?;
+        let typed = self.choose_key(&base_url, set.as_ref().map(|(_, source)| source))?;
+        if let (None, Some((_, source))) = (&typed, &set) {
+            self.remark(&format!("the key is {source}"));
+        }
+        let key = typed.clone().or(set.map(|(key, _)| key));
         if key.is_none() && !is_loopback(&base_url) {
             let message = format!("no key for {base_url}: give it with --key-stdin");
             return Err(Error::usage(message));
@@ -126,7 +131,7 @@ impl Setup<'_> {
         };
         self.remark(&format!("asking {model} at {base_url} …"));
         try_model(&endpoint, &llm, &self.signals).map_err(error_of)?;
-        self.write(&base_url, &model, (typed.as_ref(), endpoint.key.as_ref()))
+        self.write(&base_url, &model, typed.as_ref())
     }
 
     fn choose_url(&self) -> Result<String> {
@@ -176,16 +181,66 @@ impl Setup<'_> {
         }
     }
 
-    /// The key that a run would send to an endpoint as things are, if it is the one that is in force.
-    fn in_force(&self, base_url: &str) -> Option<Secret> {
-        let now = self.environment.endpoint(self.llm.api, None, &[]).ok();
-        let now = now.filter(|now| now.base_url == base_url);
-        let in_process = std::env::var(KEY).ok().and_then(|key| Secret::new(&key));
-        now.and_then(|now| now.key).or(in_process)
+    /// The endpoint that a key of the person's file is for.
+    fn file_endpoint(&self, key: &str) -> Result<String> {
+        let of_key = Api::ALL.into_iter().find(|(_, api)| api.key_name() == key);
+        let api = of_key.map_or(Api::Chat, |(_, api)| api);
+        let variables = person::variables()?;
+        let urls = api
+            .url_names()
+            .iter()
+            .filter_map(|name| value_of(variables, name));
+        let url = urls
+            .into_iter()
+            .next()
+            .unwrap_or_else(|| api.public_endpoint());
+        Ok(url.trim_end_matches('/').to_owned())
+    }
+
+    /// The key that a run would send to an endpoint without a new one, and where it is set.
+    fn set_key(
+        &self,
+        base_url: &str,
+        in_force: Option<Endpoint>,
+    ) -> Result<Option<(Secret, String)>> {
+        let names = Environment::key_names(self.llm.api, base_url);
+        for name in names {
+            if let Some(key) = std::env::var(name).ok().and_then(|key| Secret::new(&key)) {
+                return Ok(Some((key, format!("{name} in the environment"))));
+            }
+        }
+        if let Some(now) = in_force
+            && let (Some(key), Some(source)) = (now.key, now.key_source)
+        {
+            return Ok(Some((key, source)));
+        }
+        let vendors = names[0] != KEY;
+        let own = value_of(person::variables()?, names[0]).filter(|_| vendors);
+        let key = own.and_then(Secret::new);
+        Ok(key.map(|key| (key, format!("{} in {}", names[0], person::shown_file()))))
+    }
+
+    /// The keys in the file that runs would send to an endpoint, and that belong to another one, with that.
+    fn foreign_keys(&self, base_url: &str, is_typed: bool) -> Result<Vec<(&'static str, String)>> {
+        let names = Environment::key_names(self.llm.api, base_url);
+        let mut foreign = Vec::new();
+        for name in names {
+            let of = self.file_endpoint(name)?;
+            let is_vendors = name != KEY && name == names[0];
+            // Another one of the same endpoint would override it.
+            let is_replaced = is_typed && name == KEY && names[0] != KEY;
+            if !is_vendors
+                && (of != base_url || is_replaced)
+                && value_of(person::variables()?, name).is_some()
+            {
+                foreign.push((name, without_secrets(&of)));
+            }
+        }
+        Ok(foreign)
     }
 
     /// A new key; none: the one that is in force, or no key at all.
-    fn choose_key(&self, base_url: &str, has_one: bool) -> Result<Option<Secret>> {
+    fn choose_key(&self, base_url: &str, source: Option<&String>) -> Result<Option<Secret>> {
         let text = if self.wanted.key_stdin {
             let mut text = String::new();
             let stdin = io::stdin().lock();
@@ -196,12 +251,12 @@ impl Setup<'_> {
             }
             text
         } else if self.asks {
-            let hint = match (has_one, is_loopback(base_url)) {
-                (true, _) => "key (not shown; empty: the one that is set)?",
-                (false, true) => "key (not shown; empty: none)?",
-                (false, false) => "key (not shown)?",
+            let empty = match (source, is_loopback(base_url)) {
+                (Some(source), _) => format!("; empty: {source}"),
+                (None, true) => "; empty: none".to_owned(),
+                (None, false) => String::new(),
             };
-            self.ask(hint, true)?
+            self.ask(&format!("key (not shown{empty})?"), true)?
         } else {
             String::new()
         };
@@ -281,28 +336,19 @@ impl Setup<'_> {
     }
 
     /// Writes what was tried. A key that came from elsewhere stays where it is.
-    fn write(
-        &self,
-        base_url: &str,
-        model: &str,
-        (typed, sent): (Option<&Secret>, Option<&Secret>),
-    ) -> Result<Exit> {
+    fn write(&self, base_url: &str, model: &str, typed: Option<&Secret>) -> Result<Exit> {
         let in_variable = self.llm.api_choice.reason.starts_with(API);
         let api = in_variable.then(|| self.llm.api.name());
         let mut settings: Vec<Setting<'_>> =
             vec![(URL, Some(base_url)), (MODEL, Some(model)), (API, api)];
         let [first, _] = Environment::key_names(self.llm.api, base_url);
-        match (typed, sent) {
+        match typed {
             // At a vendor's own endpoint the vendor's variable wins.
-            (Some(key), _) if first != KEY => {
-                settings.extend([(first, Some(key.expose())), (KEY, None)]);
-            }
-            (Some(key), _) => settings.push((KEY, Some(key.expose()))),
-            // The one in the file was for another endpoint.
-            (None, None) => settings.push((KEY, None)),
-            (None, Some(_)) => {}
+            Some(key) => settings.push((first, Some(key.expose()))),
+            None => {}
         }
-        let (path, aside) = save(&settings, &self.signals)?;
+        let foreign = self.foreign_keys(base_url, typed.is_some())?;
+        let (path, aside) = save(&settings, &foreign, &self.signals)?;
         let mut done = format!("wrote {}", path.display());
         if let Some(aside) = aside {
             done.push_str(&format!("; its old text is in {}", aside.display()));
@@ -362,6 +408,14 @@ fn url_of(text: &str) -> std::result::Result<String, String> {
             Err(format!("the base URL '{shown}' cannot be used: {why}"))
         }
     }
+}
+
+/// A variable among these, if it is not empty.
+fn value_of<'v>(variables: &'v [(String, String)], name: &str) -> Option<&'v str> {
+    let found = variables.iter().find(|(known, _)| known == name);
+    found
+        .map(|(_, value)| value.trim())
+        .filter(|value| !value.is_empty())
 }
 
 fn is_model(name: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use super::proxied::{ProxyFailure, failure_reason};
 use super::{Http, ResponseHead};
+use crate::config::api::Api;
 use crate::model::attempt::{Attempt, Remedy};
 use crate::model::reasons::{error_codes, their_words};
 use crate::model::too_long::TooLong;
@@ -99,7 +100,7 @@ impl Http {
             400 | 422 => {
                 let remedy =
                     Remedy::of(self.endpoint.api, &body[..body.len().min(LONGEST_EXCERPT)]);
-                let explained = with_way_out(&said);
+                let explained = with_way_out(&said, self.endpoint.api);
                 let guess = TooLong {
                     is_guess: true,
                     ..TooLong::default()
@@ -250,10 +251,12 @@ impl Http {
 }
 
 /// A server's words, with the way out that they allow, if there is one.
-fn with_way_out(said: &str) -> Option<String> {
+fn with_way_out(said: &str, api: Api) -> Option<String> {
     let lower = said.to_lowercase();
-    if lower.contains("/v1/responses") {
-        return Some(format!("{said}; set llm.api: responses"));
+    let mut others = Api::ALL.into_iter().filter(|(_, other)| *other != api);
+    let other = others.find(|(_, other)| lower.contains(&format!("v1{}", other.path())));
+    if let Some((name, _)) = other {
+        return Some(format!("{said}; set llm.api: {name}, or DELTA_API={name}"));
     }
     let mut words = lower.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let parameter = words.find(|word| matches!(*word, "temperature" | "top_p" | "top_k"));
