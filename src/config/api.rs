@@ -55,15 +55,18 @@ impl Api {
 
     /// Where requests go.
     pub(crate) fn url(self, base_url: &str) -> String {
-        format!("{base_url}{}{}", self.version(base_url), self.path())
+        with_path(base_url, |base| {
+            format!("{}{}", self.version(base), self.path())
+        })
     }
 
     /// Where the models are listed.
     pub(crate) fn list_url(self, base_url: &str) -> String {
-        let version = self.version(base_url);
+        let url = with_path(base_url, |base| format!("{}/models", self.version(base)));
         match self {
-            Self::Chat | Self::Responses => format!("{base_url}{version}/models"),
-            Self::Messages => format!("{base_url}{version}/models?limit=1000"),
+            Self::Chat | Self::Responses => url,
+            Self::Messages if url.contains('?') => format!("{url}&limit=1000"),
+            Self::Messages => format!("{url}?limit=1000"),
         }
     }
 
@@ -215,9 +218,16 @@ impl Header {
     }
 }
 
+/// A URL with more path. Its query stays at the end.
+pub(crate) fn with_path(url: &str, path: impl FnOnce(&str) -> String) -> String {
+    let (base, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+    let base = base.trim_end_matches('/');
+    format!("{base}{}{query}", path(base))
+}
+
 /// The path of an API that a base URL ends in by mistake.
 pub(crate) fn appended_path(url: &str) -> Option<&'static str> {
-    let url = url.trim_end_matches('/');
+    let url = url.split('?').next().unwrap_or(url).trim_end_matches('/');
     let mut apis = Api::ALL.into_iter();
     let found = apis.find(|(_, api)| url.ends_with(api.path()));
     found.map(|(_, api)| api.path())

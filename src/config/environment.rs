@@ -18,7 +18,7 @@ mod hosts;
 
 pub(crate) use api_choice::choose_by_host;
 pub(crate) use endpoint::{Endpoint, SETUP};
-pub(crate) use secret::Secret;
+pub(crate) use secret::{Secret, key_objection};
 pub(crate) use urls::{
     find_proxy, is_local, is_loopback, scheme_objection, url_objection, without_secrets,
 };
@@ -78,6 +78,7 @@ const WORKSPACE_FILE: &str = "the workspace's .env";
 
 /// A variable that is set.
 struct Located {
+    /// With the blanks around it.
     value: String,
     trust: Trust,
     /// The variable and its place, in words.
@@ -132,7 +133,7 @@ impl Environment {
             let mut all = all.chain(own);
             let found = all.find(|(value, trust, _)| !value.trim().is_empty() && *trust >= least);
             found.map(|(value, trust, place)| Located {
-                value: value.trim().to_owned(),
+                value,
                 trust,
                 source: format!("{name} in {place}"),
             })
@@ -141,7 +142,7 @@ impl Environment {
 
     fn find_trusted(&self, names: &[&str], least: Trust) -> Option<(String, Trust)> {
         let found = self.locate(names, least)?;
-        Some((found.value, found.trust))
+        Some((found.value.trim().to_owned(), found.trust))
     }
 
     fn find(&self, names: &[&str]) -> Option<(String, Trust)> {

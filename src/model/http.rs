@@ -24,6 +24,7 @@ use super::wire::{
 };
 use crate::VERSION;
 use crate::config::agent::Llm;
+use crate::config::api::with_path;
 use crate::config::environment::{Endpoint, Secret};
 use crate::model::rate::SharedRate;
 use crate::record::attachments::body::Body;
@@ -238,7 +239,7 @@ impl Http {
                 }
             }
             HttpRequest::Look(id) => {
-                let get = self.agent.get(format!("{}/{id}", self.url));
+                let get = self.agent.get(with_path(&self.url, |_| format!("/{id}")));
                 self.prepared(get, whole, streams).call()?
             }
             HttpRequest::List => {

@@ -633,3 +633,49 @@ fn the_key_of_a_provider_comes_first_and_is_passed_on_as_the_everyday_one() {
     );
     assert!(!last.observation("a").contains("DELTA_PROVIDER_KEY"));
 }
+
+#[test]
+fn a_key_that_cannot_be_sent_is_named_with_its_fault() {
+    for (key, words) in [
+        (
+            "sk-abc\u{2019}def",
+            "OPENAI_API_KEY in the environment: character 7 is '\\u{2019}'",
+        ),
+        ("sk-a\u{7}b", "character 5 is '\\u{7}'"),
+        ("\"sk-abc\"", "quotes around it"),
+        ("\u{201c}sk-abc\u{201d}", "quotes around it"),
+        (" sk-abc", "blanks or line breaks around it"),
+        ("sk-abc\n", "blanks or line breaks around it"),
+    ] {
+        let world = World::unasked();
+        world
+            .run("go")
+            .env("OPENAI_API_KEY", key)
+            .refuses(78, words)
+            .does_not_say("sk-a");
+        assert_eq!(world.server.requests().len(), 0, "{key:?}");
+    }
+}
+
+#[test]
+fn a_base_url_may_have_a_query_which_stays_at_the_end() {
+    let world = World::new();
+    let url = format!("{}/?api-version=2026-01-01", world.server.url());
+    world.write(
+        "agent/agent.yaml",
+        format!("name: probe\nllm: {{model: scripted, base_url: '{url}'}}\n"),
+    );
+    world.model_says([text("done")]);
+    world.run("go").exits(0).prints("done\n");
+    let line = world.server.last().line.clone();
+    assert!(
+        line.starts_with("POST /v1/chat/completions?api-version=2026-01-01 "),
+        "{line}"
+    );
+    for (end, why) in [("#top", "fragment"), ("/chat/completions?x=1", "omit that")] {
+        let wrong = format!("{}{end}", world.server.url());
+        let set = format!("llm.base_url={wrong}");
+        let run = world.run("go").args(["--new", "--set", &set]).end();
+        assert!(run.stderr.contains(why), "{}", run.stderr);
+    }
+}

@@ -175,7 +175,7 @@ fn what_setup_cannot_use_is_wrong_usage() {
     setup(&world, &["--model", "m", "--key-stdin"]).refuses(2, "is empty");
     setup(&world, &["--model", "m", "--key-stdin"])
         .stdin("a\nDELTA_MODEL=b\n")
-        .refuses(2, "no key can have");
+        .refuses(2, "character 2 is '\\u{a}'");
     world
         .delta(["setup", "--base-url", "openai", "--model", "m"])
         .refuses(2, "no key for https://api.openai.com/v1");

@@ -8,7 +8,8 @@ use crate::cli::message::GivenAgent;
 use crate::config::agent::Llm;
 use crate::config::api::{API, Api};
 use crate::config::environment::{
-    Endpoint, Environment, MODEL, Secret, find_proxy, is_loopback, url_objection, without_secrets,
+    Endpoint, Environment, MODEL, Secret, find_proxy, is_loopback, key_objection, url_objection,
+    without_secrets,
 };
 use crate::config::person;
 use crate::config::settings_file::{Setting, save};
@@ -205,8 +206,13 @@ impl Setup<'_> {
     ) -> Result<Option<(Secret, String)>> {
         let names = Environment::key_names(self.llm.api, base_url);
         for name in names {
-            if let Some(key) = std::env::var(name).ok().and_then(|key| Secret::new(&key)) {
-                return Ok(Some((key, format!("{name} in the environment"))));
+            let source = format!("{name} in the environment");
+            let value = std::env::var(name).unwrap_or_default();
+            if let Some(why) = key_objection(&value).filter(|_| !value.trim().is_empty()) {
+                return Err(Error::config(format!("{source}: {why}")));
+            }
+            if let Some(key) = Secret::new(&value) {
+                return Ok(Some((key, source)));
             }
         }
         if let Some(now) = in_force
@@ -260,12 +266,10 @@ impl Setup<'_> {
         } else {
             String::new()
         };
-        match text.trim() {
-            "" => Ok(None),
-            text => match Secret::new(text) {
-                Some(key) => Ok(Some(key)),
-                None => Err(Error::usage("the key has characters that no key can have")),
-            },
+        let text = text.trim();
+        match key_objection(text) {
+            Some(why) => Err(Error::usage(format!("the key cannot be sent: {why}"))),
+            None => Ok(Secret::new(text)),
         }
     }
 

@@ -3,7 +3,7 @@
 //! Unaware of how requests look.
 
 use super::urls::{host_of, without_secrets};
-use super::{Environment, KEY_NAMES, Located, Trust};
+use super::{Environment, KEY_NAMES, Trust};
 use crate::config::agent::Llm;
 use crate::config::api::{API, API_WORDS, Api, RecordedApi, foreign_parameters};
 use crate::error::{Error, Result};
@@ -35,7 +35,8 @@ impl Environment {
             return Ok((Api::Chat, "llm.command".to_owned()));
         }
         let named = self.locate(&[API], Trust::Workspace);
-        if let Some(Located { value, source, .. }) = named.filter(|it| it.value != API_WORDS[0]) {
+        let named = named.map(|found| (found.value.trim().to_owned(), found.source));
+        if let Some((value, source)) = named.filter(|(value, _)| value != API_WORDS[0]) {
             return match Api::parse(&value) {
                 Some(api) => Ok((api, source)),
                 None => Err(Error::config(format!(

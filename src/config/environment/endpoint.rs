@@ -1,6 +1,6 @@
 //! Where requests go, and the key that may be sent there.
 
-use super::secret::Secret;
+use super::secret::{Secret, key_objection};
 use super::urls::{find_proxy, host_of, is_loopback, url_objection, without_secrets};
 use super::{DEPTH, Environment, KEY_NAMES, Located, Trust, WORKSPACE_FILE, given};
 use crate::config::agent::{Fallback, Llm};
@@ -106,11 +106,11 @@ impl Environment {
         if key.is_none() && !stands_in && !is_loopback(&base_url) {
             return Err(no_key(api, &base_url, is_agents));
         }
-        let is_sendable = |key: &Located| ureq::http::HeaderValue::from_str(&key.value).is_ok();
-        if key.as_ref().is_some_and(|key| !is_sendable(key)) {
-            return Err(Error::config(
-                "the API key has characters that no key can have",
-            ));
+        if let Some(found) = &key
+            && let Some(why) = key_objection(&found.value)
+        {
+            let source = &found.source;
+            return Err(Error::config(format!("{source}: {why}")));
         }
         let secret_headers = headers.iter().filter(|(.., origin)| origin.is_some());
         let secret_headers = secret_headers.map(|(_, value, _)| value.clone());
@@ -210,7 +210,7 @@ impl Environment {
                         };
                         Error::config(format!("llm.headers: {header}: {why}"))
                     })?;
-                    (found.value, Some(found.trust))
+                    (found.value.trim().to_owned(), Some(found.trust))
                 }
             };
             if ureq::http::HeaderValue::from_str(&value).is_err() {

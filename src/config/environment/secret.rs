@@ -66,6 +66,26 @@ impl Secret {
     }
 }
 
+/// The reason why a text cannot be sent as a key.
+pub(crate) fn key_objection(key: &str) -> Option<String> {
+    const QUOTES: &str = "'\"`‘’‚“”„«»";
+    let is_quoted = |text: &str| {
+        text.starts_with(|c| QUOTES.contains(c)) && text.ends_with(|c| QUOTES.contains(c))
+    };
+    if is_quoted(key.trim()) {
+        return Some("it has quotes around it; omit them".to_owned());
+    }
+    if key.trim() != key {
+        return Some("it has blanks or line breaks around it; omit them".to_owned());
+    }
+    let is_sendable = |c: char| matches!(c, ' '..='~');
+    let (at, wrong) = key.chars().enumerate().find(|(_, c)| !is_sendable(*c))?;
+    let (number, shown) = (at + 1, wrong.escape_unicode());
+    Some(format!(
+        "character {number} is '{shown}', which no header can carry"
+    ))
+}
+
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")

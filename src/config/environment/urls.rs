@@ -48,7 +48,9 @@ fn form_objection(url: &str) -> Option<&'static str> {
         (Some("http" | "https"), Some(authority)) if authority.contains('@') => {
             Some("it holds credentials; put the key into DELTA_API_KEY")
         }
-        (Some("http" | "https"), Some(_)) if uri.query().is_some() => Some("it has a query"),
+        (Some("http" | "https"), Some(_)) if url.contains('#') => {
+            Some("it has a fragment, which is never sent; omit what begins with #")
+        }
         (Some("https"), Some(_)) if !cfg!(feature = "tls") => {
             Some("this delta was built without TLS; build it with `make`")
         }

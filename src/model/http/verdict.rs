@@ -93,8 +93,7 @@ impl Http {
                 self.refused(status, &format!("{said}; the key is from {source}"))
             }
             404 => {
-                let way_out =
-                    "choose another model with --set llm.model=NAME, or correct the base URL";
+                let way_out = "choose another model with -M NAME (delta models lists them), or correct the base URL";
                 self.refused(status, &format!("{said}; {way_out}"))
             }
             400 | 422 => {

@@ -25,10 +25,13 @@ impl Http {
     /// Asks the server how many tokens a model takes. None if it does not say so in time.
     pub(crate) fn look_up_window(&self, model: &str) -> Option<u64> {
         let until = Instant::now() + PATIENCE;
-        let base = self.url.strip_suffix(self.endpoint.api.path())?;
+        let (url, query) = self
+            .url
+            .split_at(self.url.find('?').unwrap_or(self.url.len()));
+        let base = url.strip_suffix(self.endpoint.api.path())?;
         if self.endpoint.api == Api::Messages {
             let name = percent_encoded(model);
-            let found = self.json_at(&format!("{base}/models/{name}"), until);
+            let found = self.json_at(&format!("{base}/models/{name}{query}"), until);
             let window = found
                 .as_ref()
                 .and_then(|it| number(it.get("max_input_tokens")));
@@ -36,7 +39,7 @@ impl Http {
                 return window;
             }
         }
-        let list = self.json_at(&format!("{base}/models"), until);
+        let list = self.json_at(&format!("{base}/models{query}"), until);
         let window = list.as_ref().and_then(|list| window_in(list, model));
         if window.is_some() || !is_loopback(base) {
             return window;
