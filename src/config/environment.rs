@@ -12,12 +12,14 @@ mod programs;
 mod urls;
 mod secret;
 mod files;
+mod key_command;
 mod api_choice;
 mod endpoint;
 mod hosts;
 
 pub(crate) use api_choice::choose_by_host;
 pub(crate) use endpoint::{Endpoint, SETUP};
+pub(crate) use key_command::run_no_key_command;
 pub(crate) use secret::{Secret, key_objection};
 pub(crate) use urls::{
     find_proxy, is_local, is_loopback, scheme_objection, url_objection, without_secrets,
@@ -25,8 +27,9 @@ pub(crate) use urls::{
 
 use crate::config::api::API;
 use crate::config::person;
-use crate::text::redaction::{SECRET_NAMES, is_secret};
+use crate::text::redaction::{KEY_COMMAND, SECRET_NAMES, is_secret};
 use crate::unix::process::Variable;
+use key_command::key_of_command;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -173,7 +176,8 @@ impl Environment {
 
     /// Everything that must be removed from texts: the keys and the headers' secrets.
     pub(crate) fn secrets(&self) -> Vec<Secret> {
-        let keys = self.all_keys().into_iter().chain(given());
+        let printed = key_command::printed_key().map(str::to_owned);
+        let keys = self.all_keys().into_iter().chain(given()).chain(printed);
         keys.filter_map(|key| Secret::new(&key)).collect()
     }
 
@@ -231,6 +235,13 @@ impl Environment {
             .map(|(name, value)| (name.clone(), Some(value.clone())))
             .collect();
         if pass_key {
+            if given().is_none()
+                && self.find(&KEY_NAMES).is_none()
+                && let Ok(Some((key, _))) = key_of_command(self.own_is_inside)
+            {
+                variables.push((KEY_NAMES[0].to_owned(), Some(key)));
+            }
+            variables.push((KEY_COMMAND.to_owned(), None));
             // The child may have another endpoint, for which another key comes first.
             if let Some(key) = given() {
                 variables.push((KEY_NAMES[0].to_owned(), Some(key)));

@@ -7,8 +7,12 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
-/// The variables that hold an API key of the engine.
-pub(crate) const SECRET_NAMES: [&str; 4] = [
+/// The variable that holds a command which prints the API key.
+pub(crate) const KEY_COMMAND: &str = "DELTA_API_KEY_COMMAND";
+
+/// The variables that hold an API key of the engine, or the way to one.
+pub(crate) const SECRET_NAMES: [&str; 5] = [
+    KEY_COMMAND,
     "DELTA_API_KEY",
     "DELTA_PROVIDER_KEY",
     "OPENAI_API_KEY",

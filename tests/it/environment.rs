@@ -679,3 +679,71 @@ fn a_base_url_may_have_a_query_which_stays_at_the_end() {
         assert!(run.stderr.contains(why), "{}", run.stderr);
     }
 }
+
+#[test]
+fn a_command_can_print_the_key() {
+    let world = World::new();
+    world.model_says([text("done")]);
+    let log = world.path("log");
+    let command = format!("pwd >> {}; echo sk-printed-0123; echo more", log.display());
+    let run = |command: &str| {
+        world
+            .run("go")
+            .arg("--new")
+            .env("DELTA_API_KEY_COMMAND", command)
+    };
+    run(&command).exits(0).prints("done\n");
+    let bearer = world.server.last();
+    assert_eq!(
+        bearer.header("authorization"),
+        Some("Bearer sk-printed-0123")
+    );
+    assert_eq!(world.lines("log"), ["/"]);
+    // A variable comes first, and looking runs nothing.
+    world.model_says([text("done")]);
+    run(&command).env("DELTA_API_KEY", "sk-other-0123").exits(0);
+    let bearer = world.server.last();
+    assert_eq!(bearer.header("authorization"), Some("Bearer sk-other-0123"));
+    run(&command)
+        .arg("--dry-run")
+        .exits(0)
+        .says("DELTA_API_KEY_COMMAND in the environment");
+    assert_eq!(world.lines("log"), ["/"]);
+    for (command, words) in [
+        ("echo locked >&2; exit 3", ": locked"),
+        ("echo", "the first line that the command prints is empty"),
+        ("printf '\u{2018}k\u{2019}\\n'", "quotes"),
+    ] {
+        run(command)
+            .refuses(78, words)
+            .says("DELTA_API_KEY_COMMAND");
+    }
+    world.write("agent/.env", "DELTA_API_KEY_COMMAND=exit 9\n");
+    world.model_says([text("done")]);
+    world
+        .run("go")
+        .arg("--new")
+        .exits(0)
+        .says("DELTA_API_KEY_COMMAND is ignored");
+}
+
+#[test]
+fn programs_that_get_the_key_get_its_value_and_not_the_command() {
+    let tools = "- {name: with, exec: env, pass_api_key: true}\n- {name: without, exec: env}";
+    let world = World::with_tools(tools);
+    world.model_says([
+        calls(&[("a", "with", json!({})), ("b", "without", json!({}))]),
+        text("done"),
+    ]);
+    world
+        .run("go")
+        .env("DELTA_API_KEY_COMMAND", "echo sk-printed-0123")
+        .exits(0);
+    let run = world.latest();
+    let seen = |n: usize| fs::read_to_string(run.execution(n).join("stdout.log")).unwrap();
+    assert!(seen(1).contains("\nDELTA_API_KEY=sk-printed-0123\n"));
+    assert!(!seen(2).contains("sk-printed"), "{}", seen(2));
+    for n in [1, 2] {
+        assert!(!seen(n).contains("COMMAND"), "{}", seen(n));
+    }
+}

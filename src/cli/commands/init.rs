@@ -2,7 +2,7 @@
 
 use crate::cli::agent_names::find_word;
 use crate::cli::templates::{self, Template};
-use crate::config::environment::{Environment, MODEL, SETUP};
+use crate::config::environment::{Environment, MODEL, SETUP, run_no_key_command};
 use crate::config::{load, person};
 use crate::error::{At, Error, Exit, Result, may_fail};
 use crate::text::disguise::disguises;
@@ -58,6 +58,7 @@ pub(crate) fn create_agent(
 
 /// What a run of the agent would lack.
 fn what_is_missing(dir: &Path) -> Option<&'static str> {
+    run_no_key_command();
     let agent = load::load_with(dir, &Map::new()).0?;
     let llm = &agent.llm;
     let has_model = llm.has_model() || matches!(person::variable(MODEL), Ok(Some(_)));

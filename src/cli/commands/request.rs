@@ -2,7 +2,7 @@
 
 use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::{RequestArgs, RequestNumber};
-use crate::config::environment::Environment;
+use crate::config::environment::{Environment, run_no_key_command};
 use crate::error::{Error, Exit, Result};
 use crate::record::invocations;
 use crate::record::run_dir::RunDir;
@@ -70,6 +70,7 @@ fn next_request(run: &RunDir, options: &RequestArgs) -> Result<Vec<u8>> {
         ..found.recorded()
     };
     let (mut agent, _) = load_recorded(&home, recorded, &options.set, screen)?;
+    run_no_key_command();
     let (environment, _) = Environment::of_agent(&agent, Some(&workspace.root))?;
     environment.choose_api(&mut agent.llm)?;
     preview::next_request(

@@ -5,7 +5,7 @@ use crate::cli::args::{Common, RunArgs};
 use crate::cli::message::GivenAgent;
 use crate::cli::result;
 use crate::config::agent::{Agent, ChainSource, Fallback};
-use crate::config::environment::{ALLOW_HOSTS, Environment, MODEL};
+use crate::config::environment::{ALLOW_HOSTS, Environment, MODEL, run_no_key_command};
 use crate::config::lint::is_sandbox;
 use crate::config::person;
 use crate::config::tool::definition::Tool;
@@ -148,6 +148,7 @@ pub(crate) fn warn_of_own_files(agent: &Agent, work_dir: Option<&Path>, screen: 
 
 /// Prints the request that the command would send first, and where its settings come from.
 fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<Exit> {
+    run_no_key_command();
     let (workspace, found, decision) = request.decide_only()?;
     let (screen, about) = (
         request.screen,

@@ -2,6 +2,7 @@
 //!
 //! Unaware of how requests look.
 
+use super::key_command::key_command;
 use super::urls::{host_of, without_secrets};
 use super::{Environment, KEY_NAMES, Trust};
 use crate::config::agent::Llm;
@@ -79,7 +80,8 @@ impl Environment {
         }
         let is_set = |name: &&&str| self.find(&[**name]).is_some();
         let key_name = Api::Messages.key_name();
-        if KEY_NAMES.iter().filter(is_set).eq([&key_name]) {
+        let is_only = KEY_NAMES.iter().filter(is_set).eq([&key_name]);
+        if is_only && key_command(self.own_is_inside).is_none() {
             return (Api::Messages, format!("{key_name} is the only key"));
         }
         of_url(Api::Responses.public_endpoint())

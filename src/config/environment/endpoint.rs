@@ -1,5 +1,6 @@
 //! Where requests go, and the key that may be sent there.
 
+use super::key_command::key_of_command;
 use super::secret::{Secret, key_objection};
 use super::urls::{find_proxy, host_of, is_loopback, url_objection, without_secrets};
 use super::{DEPTH, Environment, KEY_NAMES, Located, Trust, WORKSPACE_FILE, given};
@@ -42,7 +43,18 @@ impl Environment {
         headers: &[Header],
     ) -> Result<Endpoint> {
         let place = self.base_url(api, from_agent)?;
-        let key = self.find_key(api, &place);
+        let mut key = self.find_key(api, &place);
+        // What is trusted less gets no key of the person, who comes before the workspace.
+        let is_open = key.as_ref().is_none_or(|key| key.trust == Trust::Tools);
+        if is_open && place.1 == Trust::Trusted && !headers.iter().any(Header::is_key) {
+            let printed = key_of_command(self.own_is_inside)?;
+            let printed = printed.map(|(value, source)| Located {
+                value,
+                trust: Trust::Trusted,
+                source,
+            });
+            key = printed.or(key);
+        }
         self.endpoint_with(api, place, from_agent.is_some(), key, headers)
     }
 
