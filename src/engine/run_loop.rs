@@ -71,6 +71,7 @@ use limits::Limits;
 use open_call::OpenCall;
 use outcome::{Halt, Step, halt_on};
 use run_log::RunLog;
+use std::fs::File;
 use std::rc::Rc;
 use think::{ThoughtOutcome, think};
 
@@ -132,6 +133,8 @@ pub(crate) struct Engine<'a> {
     ask_human: Option<Tool>,
     /// The files that other programs execute are remembered.
     executed_known: bool,
+    /// Room to record the end on a full disk.
+    reserve: Option<File>,
 }
 
 impl<'a> Engine<'a> {
@@ -152,7 +155,6 @@ impl<'a> Engine<'a> {
         let reading = (options.lenient, options.compacts);
         let talk = Conversation::new(ctx, (model, chain), reading, streamed)?;
         let hooks = Hooks::new(ctx)?;
-        ctx.run.reserve();
         let log = RunLog::new(ctx, journal, metadata, screen);
         Ok(Self {
             limits: Limits::new(ctx, (&log, &record), options.max_iterations, rules),
@@ -164,6 +166,7 @@ impl<'a> Engine<'a> {
             record,
             ask_human: ctx.agent.ask_human.then(question::ask_human_tool),
             executed_known: false,
+            reserve: ctx.run.reserve(),
         })
     }
 
@@ -279,8 +282,8 @@ impl<'a> Engine<'a> {
     }
 
     /// How a run ends whose next step has failed.
-    fn after_failure(&self, error: Error) -> Ending {
-        self.ctx.run.release_reserve();
+    fn after_failure(&mut self, error: Error) -> Ending {
+        drop(self.reserve.take());
         let reason = if !self.log.journal.is_in_place() {
             StopReason::JournalChanged
         } else if error.disk_full {

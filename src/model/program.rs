@@ -53,7 +53,11 @@ impl Program<'_> {
         left: Option<Duration>,
     ) -> Result<Attempt> {
         let timeout = left.map_or(self.timeout, |left| left.min(self.timeout));
-        let (stdout, stderr) = (unnamed(response)?, unnamed(&invocation.join("stderr"))?);
+        let (stdout, stderr) = (
+            // What is in it may have to be changed before it is kept.
+            files::create_unnamed(invocation)?,
+            files::create_unnamed(invocation)?,
+        );
         let call_id = format!("{}.{}", self.engine_call, hex(12));
         let command = Command {
             argv: &self.argv,
@@ -152,16 +156,10 @@ fn stdin_of(invocation: &Path, body: &Body<'_>) -> Result<File> {
     if !body.has_blobs() {
         return File::open(&path).at("open", &path);
     }
-    let mut file = unnamed(&invocation.join("request"))?;
+    let mut file = files::create_unnamed(invocation)?;
     io::copy(&mut body.reader(), &mut file).at("write", &path)?;
     file.rewind().at("read", &path)?;
     Ok(file)
-}
-
-/// A file in a directory of records, but without a name: what is in it may have to be changed before it is kept.
-fn unnamed(path: &Path) -> Result<File> {
-    let file = files::create(path)?;
-    files::remove(path).map(|()| file)
 }
 
 fn refused(why: String, too_long: Option<TooLong>) -> Attempt {

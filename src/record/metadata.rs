@@ -182,6 +182,11 @@ impl Metadata {
         bytes
     }
 
+    /// Writes the file into the directory of a run that is being made.
+    pub(crate) fn create(&self, run_dir: &Path) -> Result<()> {
+        files::write(&run_dir.join(FILE), &self.bytes())
+    }
+
     /// Replaces the file in a run's directory.
     pub(crate) fn write(&self, run_dir: &Path) -> Result<()> {
         files::replace(&run_dir.join(FILE), &self.bytes())

@@ -2,14 +2,14 @@
 //!
 //! Unaware of what happens in the run.
 
-use crate::error::{At, Error, Result, may_fail};
+use crate::error::{At, Error, Result};
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::unix::files;
 use crate::unix::origin::stamp_new_dir;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 /// Room that is given back when the disk is full, so that the end of the run can still be recorded.
@@ -21,8 +21,8 @@ pub(crate) const NOTE: &str = "sandbox.txt";
 pub(crate) const NOTE_BYTES: usize = 64 << 10;
 pub(crate) const OPEN_HERE: &str = "on this kernel: ";
 
-/// The directories of records that each run has, below `io`.
-const RECORDS: [&str; 3] = ["invocations", "tool_executions", "hooks"];
+/// The directories of records that a run may have, below `io`.
+const RECORDS: [&str; 5] = ["invocations", "tool_executions", "hooks", "nodes", "trials"];
 
 /// A run's directory.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,19 +59,14 @@ impl RunDir {
         }
         let building = workspace.unborn_dir();
         workspace.clear_unborn()?;
-        for dir in ["", "io", "io/invocations", "io/tool_executions", "io/hooks"] {
-            files::make_dir(&building.join(dir))?;
-        }
+        files::make_dir(&building)?;
         stamp_new_dir(&building)?;
         let mut journal = Journal::create(&building.join("journal.jsonl"))?;
         first_events(&mut journal)?;
         journal.flush()?;
         journal.moved_to(&run.journal());
-        metadata.write(&building)?;
-        files::replace(
-            &workspace.control.join("LATEST"),
-            format!("{id}\n").as_bytes(),
-        )?;
+        metadata.create(&building)?;
+        workspace.name_latest(id)?;
         fs::rename(&building, &run.path).at("create", &run.path)?;
         Ok((run, journal))
     }
@@ -97,16 +92,14 @@ impl RunDir {
         self.path.join("io").join(kind)
     }
 
-    /// Makes the directories that a run needs, where an older one lacks them, and verifies that none leads out of it.
+    /// Verifies that none of the directories of records leads out of the run's.
     ///
     /// # Errors
     /// One is a link, or no directory.
-    pub(crate) fn complete(&self) -> Result<()> {
-        for kind in RECORDS {
-            files::make_dirs_below(&self.path, &Path::new("io").join(kind))?;
-        }
+    pub(crate) fn check_records(&self) -> Result<()> {
         let nodes = self.io("nodes");
-        for dir in [&nodes, &self.io("trials")] {
+        let kinds = RECORDS.map(|kind| self.io(kind));
+        for dir in [self.path.join("io")].iter().chain(&kinds) {
             if dir.symlink_metadata().is_ok_and(|it| !it.is_dir()) {
                 return Err(files::no_directory()).at("use", dir);
             }
@@ -125,33 +118,18 @@ impl RunDir {
         self.path.join("interaction")
     }
 
-    /// Sets room aside.
-    pub(crate) fn reserve(&self) {
+    /// Sets room aside until the file is closed; none where the file system cannot.
+    pub(crate) fn reserve(&self) -> Option<File> {
         use rustix::fs::{FallocateFlags, fallocate};
-        let reserved = files::append(&self.reserve_path())
-            .ok()
-            .and_then(|file| fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES).ok());
-        if reserved.is_none() {
-            self.release_reserve();
-        }
+        let file = files::create_unnamed(&self.path).ok()?;
+        let reserved = fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES);
+        reserved.is_ok().then_some(file)
     }
 
-    /// Gives the room back.
-    pub(crate) fn release_reserve(&self) {
-        may_fail(fs::remove_file(self.reserve_path()));
-    }
-
-    fn reserve_path(&self) -> PathBuf {
-        self.path.join(".reserve")
-    }
-
-    /// Makes the directory's own entries durable, and those that lead to it.
+    /// Makes the entry that leads to the directory durable. The entries in it were made before: file systems that keep
+    /// the order of their changes (ext4, XFS, btrfs, f2fs) have them on disk, too.
     pub(crate) fn sync_entries(&self) -> Result<()> {
-        files::sync_dir(&self.path)?;
-        match self.path.parent() {
-            Some(control) => files::sync_dir(control),
-            None => Ok(()),
-        }
+        self.path.parent().map_or(Ok(()), files::sync_dir)
     }
 }
 

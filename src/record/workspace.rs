@@ -298,6 +298,17 @@ impl Workspace {
         }
     }
 
+    /// Names a run that is being made as the newest. The decision lock is held.
+    pub(super) fn name_latest(&self, id: &RunId) -> Result<()> {
+        let path = self.control.join("LATEST");
+        let line = format!("{id}\n");
+        if path.symlink_metadata().is_ok() {
+            return files::replace(&path, line.as_bytes());
+        }
+        // Nothing reads half a name: what is no run's is ignored.
+        files::write(&path, line.as_bytes())
+    }
+
     /// Writes down which run is the newest, if LATEST does not say so. The decision lock is held.
     pub(crate) fn mend_latest(&self, newest: &RunId) -> Result<()> {
         let path = self.control.join("LATEST");

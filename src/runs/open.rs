@@ -128,7 +128,7 @@ impl RunStart<'_> {
             false => unreadable(&e, &journal),
         })?;
         let run = found.run;
-        run.complete()?;
+        run.check_records()?;
         let taken_over = match self.force {
             true => None,
             false => claim_run(&run, &state, self.signals)?,

@@ -41,8 +41,8 @@ pub(crate) fn make_dirs(path: &Path) -> Result<()> {
         .at("create", path)
 }
 
-/// Makes a directory of this name in `parent`, or with `_2`, `_3`… appended if it is taken.
-/// Returns the name it got.
+/// Makes a directory of this name in `parent`, or with `_2`, `_3`… appended if it is taken. `parent` and the directory
+/// that it is in are made when they are first used. Returns the name it got.
 pub(crate) fn make_unique_dir(parent: &Path, name: &str) -> Result<String> {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
@@ -56,6 +56,17 @@ pub(crate) fn make_unique_dir(parent: &Path, name: &str) -> Result<String> {
         match builder.create(&path) {
             Ok(()) => return Ok(candidate),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound && !parent.is_dir() => {
+                for dir in parent.parent().into_iter().chain([parent]) {
+                    let made = builder.create(dir);
+                    let is_there =
+                        matches!(&made, Err(e) if e.kind() == io::ErrorKind::AlreadyExists);
+                    if !is_there {
+                        made.at("create", dir)?;
+                    }
+                }
+                return make_unique_dir(parent, name);
+            }
             Err(e) => return Err(e).at("create", &path),
         }
     }
@@ -71,6 +82,18 @@ pub(crate) fn create(path: &Path) -> Result<File> {
         .mode(0o600)
         .open(path)
         .at("create", path)
+}
+
+/// A new file without a name, for reading and writing, on the file system of a directory.
+pub(crate) fn create_unnamed(dir: &Path) -> Result<File> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    if let Ok(file) = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR) {
+        return Ok(file.into());
+    }
+    // The file system cannot.
+    let path = dir.join(format!(".{}.tmp", crate::text::ids::hex(12)));
+    let file = create(&path)?;
+    remove(&path).map(|()| file)
 }
 
 /// Writes a new file that is final, with mode 0400.

@@ -916,6 +916,8 @@ fn no_directory_of_records_leads_out_of_its_run() {
         let broken = Broken::new();
         let (run, out) = (&broken.run, broken.world.path("out"));
         fs::create_dir(&out).unwrap();
+        // Made when it is first used.
+        fs::create_dir_all(run.path(name)).unwrap();
         fs::remove_dir_all(run.path(name)).unwrap();
         symlink(&out, run.path(name)).unwrap();
         let link = broken.world.go_on().end();

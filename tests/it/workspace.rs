@@ -2,6 +2,7 @@
 
 use crate::flow_run::chain;
 use crate::harness::*;
+use crate::torture::strace_works;
 use std::collections::BTreeSet;
 use std::fs;
 
@@ -224,4 +225,51 @@ fn a_number_at_the_limit_is_not_followed() {
     world.model_says([text("done")]);
     run(&world).exits(0);
     assert!(world.exists("agent/workspaces/W008/.delta/LATEST"));
+}
+
+/// What a traced process has created, removed and written through to the disk.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Traced {
+    files: usize,
+    directories: usize,
+    removed: usize,
+    synced: usize,
+}
+
+#[test]
+fn a_run_without_a_tool_creates_few_files_and_removes_none() {
+    if !strace_works() {
+        eprintln!("skipped: strace is not installed or may not trace");
+        return;
+    }
+    let world = World::new();
+    world.model_says([text("done")]);
+    let trace = world.path("trace");
+    let calls = "trace=open,openat,openat2,creat,mkdir,mkdirat,unlink,unlinkat,rmdir,fsync,fdatasync,syncfs,sync";
+    let trace = trace.to_str().expect("UTF-8");
+    let strace = ["strace", "-f", "-qq", "-o", trace, "-e", calls];
+    let outcome = world.run("go").under(&strace).exits(0);
+    outcome.prints("done\n");
+    let mut traced = Traced::default();
+    let lines = world.read("trace");
+    // Not "-1 ENOENT": what has happened.
+    let done = lines.lines().filter(|line| !line.contains(" = -1 "));
+    for line in done.filter(|line| !line.contains("/dev/null")) {
+        if line.contains("sync(") || line.contains("syncfs(") {
+            traced.synced += 1;
+        } else if line.contains("unlink") || line.contains("rmdir(") {
+            traced.removed += 1;
+        } else if line.contains("mkdir") {
+            traced.directories += 1;
+        } else if line.contains("O_CREAT") {
+            traced.files += 1;
+        }
+    }
+    let expected = Traced {
+        files: 14,
+        directories: 6,
+        removed: 0,
+        synced: 2,
+    };
+    assert_eq!(traced, expected, "{lines}");
 }

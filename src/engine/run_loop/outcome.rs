@@ -132,7 +132,6 @@ impl EndedRun {
     /// same command prints it again rather than starting anew. Returns it, and the journal: the run is this
     /// process's until that is dropped.
     pub(crate) fn seal(self) -> (Metadata, Journal) {
-        self.run.release_reserve();
         if self.journal.is_in_place() {
             may_fail(self.metadata.write(&self.run.path));
         }

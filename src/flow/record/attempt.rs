@@ -81,7 +81,7 @@ pub(crate) fn prepare_attempt(
     linked: &mut LinkedFiles,
 ) -> Result<PreparedAttempt> {
     let parent = format!("io/nodes/{}", dir_name(task));
-    let name = make_node_dir(&run.join(&parent), node)?;
+    let name = files::make_unique_dir(&run.join(&parent), node)?;
     let reference = format!("{parent}/{name}");
     let io = run.join(&reference);
     if let Some(context) = given.context {
@@ -100,17 +100,6 @@ pub(crate) fn prepare_attempt(
         io,
         reference,
     })
-}
-
-/// Makes a directory for an attempt in that of its task, which is made by the first one.
-fn make_node_dir(parent: &Path, node: &str) -> Result<String> {
-    match files::make_unique_dir(parent, node) {
-        Err(_) if !parent.exists() => {
-            files::make_dirs(parent)?;
-            files::make_unique_dir(parent, node)
-        }
-        made => made,
-    }
 }
 
 /// Records how a program ended.

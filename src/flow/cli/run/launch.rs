@@ -229,9 +229,9 @@ impl RunCommand<'_> {
         } = open;
         if is_live {
             files::make_dirs_below(&run.path, std::path::Path::new("io/nodes"))?;
-            run.reserve();
             self.announce(&run);
         }
+        let reserve = is_live.then(|| run.reserve());
         let place = self.place(run, &record, is_live)?;
         let options = FlowOptions {
             registration: self.registration(&metadata).filter(|_| is_live),
@@ -242,6 +242,8 @@ impl RunCommand<'_> {
         }
         let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
         let stopped = engine.run(record);
+        // The room for what follows on a full disk.
+        drop(reserve);
         let (mut journal, mut tally, run) = engine.into_parts();
         if self.is_typed {
             tally.keep_last();
@@ -250,7 +252,7 @@ impl RunCommand<'_> {
             Ok(EngineStop::Suspended(open)) => open.iter().filter_map(|it| it.due_at).min(),
             _ => None,
         };
-        let ending = ending(stopped, &tally, &run);
+        let ending = ending(stopped, &tally);
         if is_live {
             metadata.due_at = due_at.map(|due_at| due_at.to_string());
             if let Some(place) = self.registration(&metadata) {
@@ -271,12 +273,9 @@ impl RunCommand<'_> {
         let has_many = self.basis.given.has_many_roots() && !self.is_typed;
         let format = self.wanted.format;
         print_result(format, self.screen, &ending, &tally, (&metadata, has_many))?;
-        if is_live {
-            run.release_reserve();
-            // Until now the run's end counts as unreported.
-            if journal.is_in_place() {
-                may_fail(metadata.write(&run.path));
-            }
+        // Until now the run's end counts as unreported.
+        if is_live && journal.is_in_place() {
+            may_fail(metadata.write(&run.path));
         }
         Ok(ending.exit)
     }
@@ -359,12 +358,9 @@ impl RunCommand<'_> {
     }
 }
 
-fn ending(stopped: Result<EngineStop>, tally: &Tally, run: &RunDir) -> RunEnding {
+fn ending(stopped: Result<EngineStop>, tally: &Tally) -> RunEnding {
     match stopped {
         Ok(stopped) => RunEnding::of(stopped, tally),
-        Err(error) => {
-            run.release_reserve();
-            RunEnding::broken(error)
-        }
+        Err(error) => RunEnding::broken(error),
     }
 }
