@@ -83,6 +83,8 @@ pub(crate) enum Asked {
     TooLong(String, TooLong),
     /// The service refuses the request because of its attachments, in these words.
     AttachmentsRefused(String),
+    /// The service is still making the answer, and the time for this start is over.
+    Open(String),
     /// The deadline lies before the next attempt.
     OutOfTime,
     /// A signal asks the engine to end.

@@ -20,10 +20,10 @@ const FILE: &str = "metadata.json";
 
 /// Every word of `stop_reason`: those of agents' runs, of signals, of flows and of evaluations.
 #[rustfmt::skip]
-pub(crate) const STOP_REASONS: [&str; 36] = [
+pub(crate) const STOP_REASONS: [&str; 37] = [
     "final_answer", "length", "content_filter", "call_as_text", "not_accepted", "model_unavailable", "model_refused",
     "context_full", "context", "disk_full", "io_error", "max_iterations", "no_progress", "tokens", "seconds",
-    "budget", "deadline", "accept", "hook", "journal_changed", "ask_human", "deferred", "subagent", "SIGINT", "SIGTERM", "SIGHUP",
+    "budget", "deadline", "accept", "hook", "journal_changed", "ask_human", "deferred", "background", "subagent", "SIGINT", "SIGTERM", "SIGHUP",
     "success", "partial", "failure", "paused", "agent", "input",
     "passed", "failed", "undecided", "configuration",
 ];

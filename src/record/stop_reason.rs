@@ -51,6 +51,8 @@ pub enum StopReason {
     AskHuman,
     /// Calls end later.
     Deferred,
+    /// The service is still making an answer in the background.
+    Background,
     /// The run of a sub-agent is suspended.
     Subagent(Suspension),
     Signal(Stop),
@@ -106,7 +108,7 @@ impl Suspension {
 
 impl StopReason {
     /// All but the signals.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::FinalAnswer,
         Self::Length,
         Self::ContentFilter,
@@ -130,6 +132,7 @@ impl StopReason {
         Self::JournalChanged,
         Self::AskHuman,
         Self::Deferred,
+        Self::Background,
         Self::Subagent(Suspension::Later),
     ];
 
@@ -158,6 +161,7 @@ impl StopReason {
             Self::JournalChanged => "journal_changed",
             Self::AskHuman => "ask_human",
             Self::Deferred => "deferred",
+            Self::Background => "background",
             Self::Subagent(_) => "subagent",
             Self::Signal(stop) => stop.name(),
         }
@@ -188,6 +192,7 @@ impl StopReason {
             | Self::Hook
             | Self::JournalChanged
             | Self::Deferred
+            | Self::Background
             | Self::Subagent(_)
             | Self::Signal(_) => Status::Interrupted,
         }
@@ -207,7 +212,8 @@ impl StopReason {
             | Self::IoError
             | Self::Deadline
             | Self::AcceptLater
-            | Self::Deferred => Exit::TempFail,
+            | Self::Deferred
+            | Self::Background => Exit::TempFail,
             Self::ModelRefused
             | Self::ContextFull
             | Self::Context
@@ -250,6 +256,7 @@ impl StopReason {
             | Self::Hook
             | Self::AskHuman
             | Self::Deferred
+            | Self::Background
             | Self::Subagent(_)
             | Self::Signal(_) => false,
         }

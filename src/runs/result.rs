@@ -16,7 +16,9 @@ use crate::record::spending::Amount;
 use crate::record::state::{self, Reading};
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::format_duration;
+use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::Screen;
+use std::time::Duration;
 
 /// A run at the end of a command.
 pub(crate) struct RunResult {
@@ -105,19 +107,35 @@ impl RunResult {
     }
 }
 
+/// The time until another start looks for an answer that is made in the background.
+const BACKGROUND_LOOK: Duration = Duration::from_mins(1);
+
+fn put(ended: &EndedRun, due_at: Timestamp) {
+    if let Some(registration) = &ended.registration
+        && let Err(why) = registration.put(due_at)
+    {
+        Screen::new(false, false).warn(&not_registered(&why));
+    }
+}
+
 /// Registers a run for the time of the runs that it waits for. One that has ended leaves the registry.
 fn note_wait(ended: &mut EndedRun) {
     if is_suspended(ended.metadata.stop_reason.as_deref()) {
         let due_at = due_below(&ended.run);
         ended.metadata.due_at = due_at.map(|due_at| due_at.to_string());
-        if let (Some(registration), Some(due_at)) = (&ended.registration, due_at)
-            && let Err(why) = registration.put(due_at)
-        {
-            Screen::new(false, false).warn(&not_registered(&why));
+        if let Some(due_at) = due_at {
+            put(ended, due_at);
         }
     }
+    let is_made = ended.ending.stop_reason == StopReason::Background.name();
+    if is_made {
+        let due_at = Timestamp::now().plus(BACKGROUND_LOOK);
+        ended.metadata.due_at = Some(due_at.to_string());
+        put(ended, due_at);
+    }
     let ending = &ended.ending;
-    let waits = ending.stop_reason == StopReason::Deferred.name()
+    let waits = is_made
+        || ending.stop_reason == StopReason::Deferred.name()
         || is_suspended(Some(&ending.stop_reason));
     if let Some(registration) = &ended.registration
         && !(waits && ended.metadata.due_at.is_some())

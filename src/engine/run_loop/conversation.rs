@@ -177,6 +177,7 @@ impl<'a> Conversation<'a> {
                 }
                 Asked::Stopped(stop) => return Err(Ending::stopped(stop).into()),
                 Asked::OutOfTime => return Err(limits.out_of_time().into()),
+                Asked::Open(why) => return Err(limits.left_open(why).into()),
                 Asked::Denied(denial) => return Err(Ending::denied(denial).into()),
                 Asked::Refused(why, remedy) => {
                     if let Some(remedy) =
@@ -438,6 +439,7 @@ impl<'a> Conversation<'a> {
         let (level, how) = match asked {
             Asked::Answered(_) => (Level::Debug, "answered".to_owned()),
             Asked::Stopped(stop) => (Level::Info, format!("ended by {}", stop.name())),
+            Asked::Open(why) => (Level::Info, why.clone()),
             Asked::OutOfTime => (Level::Warn, "no time left for another attempt".to_owned()),
             Asked::Denied(_) => (Level::Warn, "denied before an attempt".to_owned()),
             Asked::Refused(why, _)

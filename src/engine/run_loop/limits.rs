@@ -134,6 +134,14 @@ impl<'a> Limits<'a> {
         self.account.as_ref()?.time_limit()
     }
 
+    /// The end of a start while an answer is made in the background; another start only helps within the budget.
+    pub(super) fn left_open(&self, why: String) -> Ending {
+        match self.budget_limit() {
+            Some((until, why)) if until <= Instant::now() => Ending::new(StopReason::Budget, why),
+            _ => Ending::new(StopReason::Background, why),
+        }
+    }
+
     /// The end of a run whose time is over, by the limit that comes first.
     pub(super) fn out_of_time(&self) -> Ending {
         match (self.start_limit, self.budget_limit()) {

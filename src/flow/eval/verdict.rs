@@ -138,6 +138,7 @@ fn of_reason(name: &str, limits: EvaluationLimits) -> TargetEnd {
         | StopReason::AcceptUnable
         | StopReason::AcceptLater
         | StopReason::Deferred
+        | StopReason::Background
         | StopReason::Signal(_) => TargetEnd::NotMeasured(name.to_owned()),
     }
 }

@@ -13,7 +13,7 @@ use crate::record::invocations::OpenAnswer;
 use crate::text::digest::sha256;
 use crate::text::json;
 use crate::unix::files;
-use crate::unix::signals::Signals;
+use crate::unix::signals::{Signals, Stop};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::time::{Duration, Instant};
@@ -100,6 +100,18 @@ impl Model<'_> {
     }
 }
 
+fn still_made(id: &str) -> String {
+    format!("the answer {id} has not ended; the next start looks for it again")
+}
+
+/// The end of the looks for an answer: a deadline leaves it open.
+fn stopped(stop: Stop, id: &str) -> Asked {
+    match stop {
+        Stop::Deadline => Asked::Open(still_made(id)),
+        stop => Asked::Stopped(stop),
+    }
+}
+
 /// Looks for an answer until it has ended.
 fn until_ended(
     http: &mut Http,
@@ -114,17 +126,17 @@ fn until_ended(
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let slept = signals.sleep(wait.max(asked_for).min(left));
-        slept.map_err(Asked::Stopped)?;
+        slept.map_err(|stop| stopped(stop, id))?;
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() && until < over {
-            return Err(Asked::OutOfTime);
+            return Err(Asked::Open(still_made(id)));
         }
         if left.is_zero() {
             let limit = http.total_timeout.as_millis();
             let why = format!(
                 "the answer {id} has not ended within {limit} ms; the next start looks for it again"
             );
-            return Err(Asked::Unavailable(why, None));
+            return Err(Asked::Open(why));
         }
         let mut received = http.attempt(HttpRequest::Look(id), Some(left), &mut |_| {});
         let body = received.response.as_deref().unwrap_or_default();
@@ -133,7 +145,7 @@ fn until_ended(
             Attempt::Body { .. } if standing(body).is_none_or(|(_, has_ended)| !has_ended) => {
                 asked_for = Duration::ZERO;
             }
-            Attempt::Stopped { stop, .. } => return Err(Asked::Stopped(*stop)),
+            Attempt::Stopped { stop, .. } => return Err(stopped(*stop, id)),
             Attempt::Refused {
                 http_status: Some(404 | 410),
                 ..
