@@ -24,7 +24,9 @@ fn error_with_code(status: u16, code: &str) -> Reply {
 #[test]
 fn a_refused_request_is_resumed_by_the_same_command() {
     let (world, outcome) = ends(Reply::error(404, "no such model"), 4, "model_refused");
-    outcome.says("no such model").says("--set llm.model=NAME");
+    outcome
+        .says("no such model")
+        .says("-M NAME (delta models lists them)");
     world.model_says([text("done")]);
     world.run("go").exits(0).prints("done\n");
     assert_eq!(world.runs().len(), 1);
