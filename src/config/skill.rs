@@ -5,16 +5,15 @@
 use crate::text::yaml;
 use serde_json::{Map, Value};
 
-/// Keys that the format knows.
-const KEYS: [&str; 7] = [
-    "name",
-    "description",
-    "license",
-    "compatibility",
-    "metadata",
-    "allowed-tools",
-    "disable-model-invocation",
-];
+/// The file that makes a directory a skill.
+pub(crate) const FILE: &str = "SKILL.md";
+
+/// The beginning of a catalogue.
+pub(crate) const INTRODUCTION: &str = "Skills are instructions for certain tasks. When a task fits one, read its file before you \
+    begin. Paths in it start at its directory.\n\n";
+
+/// Follows the path of a skill that is not listed, before the reason.
+pub(crate) const SKIPPED: &str = "SKILL.md: skipped: ";
 
 /// The most characters of a name, of a description and of a compatibility.
 const LONGEST: [(&str, usize); 3] = [("name", 64), ("description", 1_024), ("compatibility", 500)];
@@ -36,17 +35,14 @@ pub(crate) struct Skill {
 /// # Errors
 /// Why it cannot be used.
 pub(crate) fn read_skill(text: &str, dir: &str) -> Result<Skill, String> {
-    let (keys, is_repaired) = front_matter(text)?;
+    let (keys, repaired) = front_matter(text)?;
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let description = match keys.get("description") {
         Some(Value::String(text)) if !text.trim().is_empty() => one_line(text),
         Some(Value::String(_) | Value::Null) | None => return Err("it has no description".into()),
         Some(_) => return Err("its description is not a string".into()),
     };
-    let mut faults = Vec::new();
-    if is_repaired {
-        faults.push("a value with a colon in it needs quotes".to_owned());
-    }
+    let mut faults: Vec<String> = repaired.into_iter().collect();
     let name = match keys.get("name") {
         Some(Value::String(name)) if !name.trim().is_empty() => one_line(name),
         _ => {
@@ -74,8 +70,6 @@ pub(crate) fn read_skill(text: &str, dir: &str) -> Result<Skill, String> {
             faults.push(format!("{key}: it has more than {most} characters"));
         }
     }
-    let unknown = keys.keys().filter(|key| !KEYS.contains(&key.as_str()));
-    faults.extend(unknown.map(|key| format!("{key}: the format knows no such key")));
     Ok(Skill {
         name,
         description,
@@ -84,8 +78,20 @@ pub(crate) fn read_skill(text: &str, dir: &str) -> Result<Skill, String> {
     })
 }
 
-/// The mapping between the first line, `---`, and the next such line; and whether it needed [`with_quotes`].
-fn front_matter(text: &str) -> Result<(Map<String, Value>, bool), String> {
+/// The paths of the skills that a catalogue lists; none of another text.
+pub(crate) fn listed_in(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.strip_prefix(INTRODUCTION).unwrap_or("").lines();
+    lines.filter_map(|line| line.strip_suffix(')')?.rsplit_once(" (").map(|it| it.1))
+}
+
+/// What a program that makes a catalogue says of skills that it does not list.
+pub(crate) fn skipped_in(stderr: &str) -> impl Iterator<Item = &str> {
+    let skipped = stderr.lines().filter(|line| line.contains(SKIPPED));
+    skipped.map(|line| line.strip_prefix("delta: ").unwrap_or(line))
+}
+
+/// The mapping between the first line, `---`, and the next such line; and what was wrong with it.
+fn front_matter(text: &str) -> Result<(Map<String, Value>, Option<String>), String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.split_inclusive('\n');
     let is_fence = |line: &str| line.trim_end() == "---";
@@ -97,22 +103,48 @@ fn front_matter(text: &str) -> Result<(Map<String, Value>, bool), String> {
     for line in lines {
         if is_fence(line) {
             let front = &text[first.len()..end];
-            let parsed = yaml::parse(front).map(|keys| (keys, false));
-            let repaired = |error| {
-                yaml::parse(&with_quotes(front)).map_or(Err(error), |keys| Ok((keys, true)))
+            let error = match yaml::parse(front) {
+                Ok(Value::Object(keys)) => return Ok((keys, None)),
+                Ok(_) => return Err("its front matter is not a mapping of keys".into()),
+                Err(error) => error,
             };
-            return match parsed.or_else(repaired) {
-                Ok((Value::Object(keys), is_repaired)) => Ok((keys, is_repaired)),
-                Ok(_) => Err("its front matter is not a mapping of keys".into()),
-                Err(error) => {
-                    let line = error.place.map_or(1, |(line, _)| line + 1);
-                    Err(format!("line {line}: {}", error.message))
-                }
+            if let Ok(Value::Object(keys)) = yaml::parse(&with_quotes(front)) {
+                return Ok((keys, Some("a value with a colon in it needs quotes".into())));
+            }
+            let line = error.place.map_or(1, |(line, _)| line + 1);
+            let why = format!("line {line}: {}", error.message);
+            let keys = key_by_key(front);
+            return match keys.contains_key("description") {
+                true => Ok((keys, Some(why))),
+                false => Err(why),
             };
         }
         end += line.len();
     }
     Err("its front matter does not end with a line ---".into())
+}
+
+/// The keys that can be read, each for itself. The first of several of one name counts.
+fn key_by_key(front: &str) -> Map<String, Value> {
+    let mut parts: Vec<String> = Vec::new();
+    for line in front.split_inclusive('\n') {
+        match parts.last_mut() {
+            Some(part) if line.starts_with([' ', '\t', '-', '#', '\r', '\n', ']', '}']) => {
+                part.push_str(line);
+            }
+            _ => parts.push(line.to_owned()),
+        }
+    }
+    let mut keys = Map::new();
+    for part in parts {
+        let parsed = yaml::parse(&part).or_else(|_| yaml::parse(&with_quotes(&part)));
+        if let Ok(Value::Object(read)) = parsed {
+            for (key, value) in read {
+                keys.entry(key).or_insert(value);
+            }
+        }
+    }
+    keys
 }
 
 /// The same with quotes around the values that have a colon and are on the line of their key.
@@ -154,10 +186,6 @@ mod tests {
                 "not the name of its directory, 'pdf'",
             ),
             (
-                "name: pdf\ndescription: d\ntools: x",
-                "tools: the format knows no such key",
-            ),
-            (
                 &format!("name: pdf\ndescription: {}", "d".repeat(1_025)),
                 "more than 1024",
             ),
@@ -177,6 +205,30 @@ mod tests {
         let text = "---\nname: a\ndescription: b\ndisable-model-invocation: true\n---\n";
         let skill = read_skill(text, "a").unwrap();
         assert!(skill.is_unlisted && skill.faults.is_empty());
+    }
+
+    #[test]
+    fn a_skill_is_read_whatever_is_wrong_with_its_other_keys() {
+        for other in [
+            "argument-hint: [env] [version]",
+            "allowed-tools: *",
+            "license: @x",
+            "name: again",
+            "hooks:\n\t- x",
+            "metadata: {a: b\n",
+            "model: \"a\" b\n  c",
+        ] {
+            for front in [
+                format!("name: a\ndescription: Does it\n{other}"),
+                format!("name: a\n{other}\ndescription: >\n  Does\n  it"),
+            ] {
+                let skill = read_skill(&format!("---\n{front}\n---\n"), "a").unwrap();
+                assert_eq!((&*skill.name, &*skill.description), ("a", "Does it"));
+                assert_eq!(skill.faults.len(), 1, "{:?}", skill.faults);
+            }
+        }
+        let unknown = "---\nname: a\ndescription: b\ntools: x\nuser-invocable: true\n---\n";
+        assert_eq!(read_skill(unknown, "a").unwrap().faults, [""; 0]);
     }
 
     #[test]

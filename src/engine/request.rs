@@ -6,6 +6,7 @@
 use crate::config::agent::{Agent, Llm, Source};
 use crate::config::api::{Api, TakenAttachments};
 use crate::config::environment::{Environment, is_loopback};
+use crate::config::skill;
 use crate::config::tool::definition::{Tool, Word, schema};
 use crate::engine::observation::last_words;
 use crate::engine::run_context::RunContext;
@@ -13,13 +14,16 @@ use crate::engine::upward::read_upward;
 use crate::error::{At, Error, is_passing, reason};
 use crate::model::wire::Neutral;
 use crate::record::engine_log::Level;
+use crate::record::invocations::GivenFile;
 use crate::record::messages::attached::ShownAttachments;
 use crate::record::messages::{self, Form};
 use crate::record::state::fallback_model;
-use crate::text::json::{self, Object};
+use crate::text::json::{self, LONGEST_EXCERPT, Object};
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, SpawnError};
 use serde_json::Value;
+use std::borrow::Cow;
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -40,6 +44,8 @@ pub(crate) struct Builder {
     lacking: Vec<String>,
     /// How many of them have been reported.
     reported: usize,
+    /// The files of the newest request, and of the one before it.
+    files: [Vec<GivenFile>; 2],
 }
 
 /// Why a request cannot be built.
@@ -77,6 +83,7 @@ impl Builder {
             only_looks: false,
             lacking: Vec::new(),
             reported: 0,
+            files: Default::default(),
         }
     }
 
@@ -113,6 +120,12 @@ impl Builder {
         &self.lacking[new]
     }
 
+    /// The files of the newest request, if they differ from those of the one before.
+    pub(crate) fn new_files(&self) -> Option<&[GivenFile]> {
+        let [newest, before] = &self.files;
+        (newest != before).then_some(newest)
+    }
+
     /// Appends to `out` the next request, around the conversation's messages. With `recorded`, a request that was sent at this place in a recorded run, what
     /// generators wrote is taken from there, and none is run.
     ///
@@ -131,6 +144,8 @@ impl Builder {
         let mut blocks: Vec<String> = Vec::new();
         let mut journal_seen = false;
         let mut stable = out.len();
+        self.files.swap(0, 1);
+        self.files[0].clear();
         for (index, source) in context.sources.iter().enumerate() {
             let block = match source {
                 Source::Journal { .. } => {
@@ -141,9 +156,15 @@ impl Builder {
                     continue;
                 }
                 Source::File { id, path, optional } => {
-                    file_block(ctx, id, path, *optional, &mut self.lacking)?
+                    let block = file_block(ctx, id, path, *optional, &mut self.lacking)?;
+                    self.files[0].extend(block.iter().map(|block| GivenFile {
+                        path: ctx.place(path),
+                        bytes: (block.len() - heading(id).len()) as u64,
+                        sent: None,
+                    }));
+                    block
                 }
-                Source::Upward { .. } => upward_block(ctx, source, &mut self.lacking)?,
+                Source::Upward { .. } => self.upward_block(ctx, source)?,
                 Source::Computed { id, .. } if recorded.is_some() => {
                     let later = context.sources[index + 1..].iter().filter_map(Source::id);
                     recorded.and_then(|request| block_in(request, id, later))
@@ -161,6 +182,10 @@ impl Builder {
                 }
                 Source::Computed { .. } => self.computed_block(ctx, index, source, iteration)?,
             };
+            if let (Source::Computed { id, .. }, Some(block)) = (source, &block) {
+                let paths = skill::listed_in(&block[heading(id).len()..]);
+                self.files[0].extend(paths.filter_map(skill_file));
+            }
             blocks.extend(block);
         }
         if journal_seen {
@@ -177,6 +202,40 @@ impl Builder {
             messages: self.head.len(),
             stable,
         })
+    }
+
+    /// The block of the files that are searched for upwards.
+    fn upward_block(&mut self, ctx: &RunContext<'_>, source: &Source) -> Built<Option<String>> {
+        let Source::Upward {
+            id,
+            name,
+            max_bytes,
+            optional,
+        } = source
+        else {
+            return Ok(None);
+        };
+        let root = &ctx.workspace.root;
+        let found = read_upward(root, name, *max_bytes).at("read", &root.join(name))?;
+        for left_out in &found.left_out {
+            lack(
+                &mut self.lacking,
+                format!("context source {id} lacks {left_out}"),
+            );
+        }
+        if !found.text.is_empty() {
+            let text = found.text;
+            self.files[0].extend(found.files);
+            return Ok(Some(heading(id) + &text));
+        }
+        if *optional {
+            return Ok(None);
+        }
+        let why = match found.left_out.first() {
+            Some(why) => format!("cannot read {why}"),
+            None => format!("there is no {name} from {} up", root.display()),
+        };
+        Err(unavailable(id, &why))
     }
 
     /// The block of a computed file, which its generator brings up to date first.
@@ -201,7 +260,15 @@ impl Builder {
         let earlier = self.computed.iter().find(|(at, _)| *at == index);
         let is_there = match earlier {
             Some((_, is_there)) => *is_there,
-            None => match generate(ctx, id, command, *timeout, output, iteration) {
+            None => match generate(
+                ctx,
+                id,
+                command,
+                *timeout,
+                output,
+                iteration,
+                &mut self.lacking,
+            ) {
                 Ok(()) => true,
                 Err(Unbuilt::Unavailable(why)) if *optional => {
                     let text = format!("context source {id} is skipped: {why}");
@@ -280,7 +347,14 @@ fn file_block(
         }
         Ok(Some(bytes)) => {
             let content = String::from_utf8_lossy(&bytes);
-            Ok(Some(format!("# Context Block: {id}\n\n{content}")))
+            if matches!(content, Cow::Owned(_)) {
+                let path = path.display();
+                lack(
+                    lacking,
+                    format!("context source {id} lacks characters of {path}: it is not UTF-8"),
+                );
+            }
+            Ok(Some(heading(id) + &content))
         }
         Err(e) if optional && is_missing(&e) => Ok(None),
         Err(e) if is_passing(&e) => Ok(Err(e).at("read", &path)?),
@@ -296,38 +370,18 @@ fn file_block(
     }
 }
 
-/// The block of the files that are searched for upwards.
-fn upward_block(
-    ctx: &RunContext<'_>,
-    source: &Source,
-    lacking: &mut Vec<String>,
-) -> Built<Option<String>> {
-    let Source::Upward {
-        id,
-        name,
-        max_bytes,
-        optional,
-    } = source
-    else {
-        return Ok(None);
-    };
-    let root = &ctx.workspace.root;
-    let found = read_upward(root, name, *max_bytes).at("read", &root.join(name))?;
-    for left_out in &found.left_out {
-        lack(lacking, format!("context source {id} lacks {left_out}"));
-    }
-    if !found.text.is_empty() {
-        let text = found.text;
-        return Ok(Some(format!("# Context Block: {id}\n\n{text}")));
-    }
-    if *optional {
-        return Ok(None);
-    }
-    let why = match found.left_out.first() {
-        Some(why) => format!("cannot read {why}"),
-        None => format!("there is no {name} from {} up", root.display()),
-    };
-    Err(unavailable(id, &why))
+/// The first lines of a block.
+fn heading(id: &str) -> String {
+    format!("# Context Block: {id}\n\n")
+}
+
+/// The file of a skill that a catalogue lists, if it is there.
+fn skill_file(path: &str) -> Option<GivenFile> {
+    Some(GivenFile {
+        path: path.to_owned(),
+        bytes: fs::metadata(path).ok()?.len(),
+        sent: None,
+    })
 }
 
 fn lack(lacking: &mut Vec<String>, text: String) {
@@ -345,8 +399,7 @@ fn unavailable(id: &str, why: &str) -> Unbuilt {
 /// it ended with a newline or not.
 fn block_in<'s>(request: &[u8], id: &str, later: impl Iterator<Item = &'s str>) -> Option<String> {
     let request: Value = serde_json::from_slice(request).ok()?;
-    let head = |id: &str| format!("# Context Block: {id}\n\n");
-    let own = head(id);
+    let own = heading(id);
     let mut texts = Vec::new();
     for key in ["system", "instructions", "messages", "input"] {
         texts_in(request.get(key), &mut texts);
@@ -358,7 +411,7 @@ fn block_in<'s>(request: &[u8], id: &str, later: impl Iterator<Item = &'s str>) 
         };
         Some(&text[at..])
     })?;
-    let next = later.filter_map(|id| block.find(&format!("\n\n{}", head(id))));
+    let next = later.filter_map(|id| block.find(&format!("\n\n{}", heading(id))));
     // Keep one of the two line breaks; it does not matter which of them was the block's own.
     let end = next.min().map_or(block.len(), |at| at + 1);
     Some(block[..end].to_owned())
@@ -439,6 +492,7 @@ fn generate(
     timeout: Duration,
     output: &Word,
     iteration: u64,
+    lacking: &mut Vec<String>,
 ) -> Built<()> {
     let argv = ctx.argv(command);
     let output = ctx.workspace.root.join(ctx.place(output));
@@ -471,7 +525,15 @@ fn generate(
         }
     };
     ctx.log.take(&stderr).at("read", &printed)?;
-    let said = last_words(&stderr, &ctx.environment.secrets()).at("read", &printed)?;
+    let secrets = ctx.environment.secrets();
+    let said = last_words(&stderr, &secrets).at("read", &printed)?;
+    let mut all = files::read_part(&stderr, 0, LONGEST_EXCERPT).at("read", &printed)?;
+    for secret in &secrets {
+        secret.redact(&mut all);
+    }
+    for skipped in skill::skipped_in(&String::from_utf8_lossy(&all)) {
+        lack(lacking, format!("context source {id} lacks {skipped}"));
+    }
     ctx.log.ended(&format!("generator of {id}"), &outcome);
     let result = match outcome.how {
         Ended::Exited(0) => {

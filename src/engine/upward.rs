@@ -4,8 +4,11 @@
 //! Unaware of requests. The repository's author may be an attacker: nothing outside of the repository is read,
 //! reading never blocks on a pipe, and no more bytes are read than needed.
 
+use crate::error::{is_passing, reason};
+use crate::record::invocations::GivenFile;
 use crate::unix::{files, writers};
 use rustix::io::Errno;
+use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,7 +18,9 @@ use std::path::{Path, PathBuf};
 pub(super) struct UpwardFiles {
     /// From the farthest to the nearest, each under a line with its path. Empty if no file was found.
     pub text: String,
-    /// Files that were left out, and why.
+    /// Their sizes, the nearest first.
+    pub files: Vec<GivenFile>,
+    /// Files and parts of files that were left out, and why.
     pub left_out: Vec<String>,
 }
 
@@ -23,27 +28,47 @@ pub(super) struct UpwardFiles {
 /// room for all of them.
 pub(super) fn read_upward(workspace: &Path, name: &str, max: u64) -> io::Result<UpwardFiles> {
     let trusted = writers::trusted_users([workspace]);
-    let root = repository_root(workspace, &trusted);
+    let Root { dir: root, beyond } = repository_root(workspace, &trusted);
+    let farthest = beyond.as_ref().map_or(&root, |(dir, _)| dir);
     let mut found = UpwardFiles::default();
     let mut parts: Vec<String> = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
     let mut room = max;
     let mut shown = name.to_owned();
     for dir in workspace.ancestors() {
-        let is_root = dir == root;
+        let path = dir.join(name);
         let above = (dir != workspace).then_some(&*trusted);
-        match read_one(&dir.join(name), &root, above, room, &mut seen) {
-            Ok(Some((text, len))) => {
-                room = room.saturating_sub(len);
-                parts.push(format!("From {shown}:\n\n{text}"));
+        let beyond = beyond.as_ref().filter(|_| !dir.starts_with(&root));
+        let read = match beyond {
+            Some((_, why)) if path.symlink_metadata().is_ok() => Err(io::Error::other(why.clone())),
+            Some(_) => Ok(None),
+            None => read_one(&path, &root, above, room, &mut seen),
+        };
+        match read {
+            Ok(Some(read)) => {
+                let (bytes, sent) = (read.len, read.len.min(room));
+                room -= sent;
+                if sent < bytes {
+                    let omitted = bytes - sent;
+                    let why = format!("{omitted} bytes of {shown}: max_bytes is {max}");
+                    found.left_out.push(why);
+                }
+                if !read.is_utf8 {
+                    let why = format!("characters of {shown}: it is not UTF-8");
+                    found.left_out.push(why);
+                }
+                parts.push(format!("From {shown}:\n\n{}", read.text));
+                found.files.push(GivenFile {
+                    path: shown.clone(),
+                    bytes,
+                    sent: (sent < bytes).then_some(sent),
+                });
             }
             Ok(None) => {}
-            Err(e) if e.kind() == ErrorKind::Other || e.kind() == ErrorKind::PermissionDenied => {
-                found.left_out.push(format!("{shown}: {e}"));
-            }
-            Err(e) => return Err(e),
+            Err(e) if is_passing(&e) => return Err(e),
+            Err(e) => found.left_out.push(format!("{shown}: {}", reason(&e))),
         }
-        if is_root {
+        if dir == farthest {
             break;
         }
         shown = format!("../{shown}");
@@ -60,31 +85,61 @@ pub(super) fn read_upward(workspace: &Path, name: &str, max: u64) -> io::Result<
     Ok(found)
 }
 
-/// The directory with the `.git` that the workspace belongs to, else the workspace. A `.git` above it must
-/// belong to a trusted user: anybody can make one in `/tmp`.
-fn repository_root(workspace: &Path, trusted: &[u32]) -> PathBuf {
-    let is_trusted = |path: &Path| {
-        let meta = path.symlink_metadata();
-        meta.is_ok_and(|meta| trusted.contains(&meta.uid()))
+/// Where the search ends.
+struct Root {
+    /// The directory with the `.git` that the workspace belongs to, else the workspace.
+    dir: PathBuf,
+    /// A directory above it whose files would count but for a reason.
+    beyond: Option<(PathBuf, String)>,
+}
+
+/// The end of the search. A `.git` above the workspace must belong to a trusted user: anybody can make one in `/tmp`.
+fn repository_root(workspace: &Path, trusted: &[u32]) -> Root {
+    let owner = |dir: &Path| dir.join(".git").symlink_metadata().ok().map(|it| it.uid());
+    let is_trusted = |dir: &&Path| owner(dir).is_some_and(|uid| trusted.contains(&uid));
+    let mut repositories = workspace.ancestors().filter(|dir| owner(dir).is_some());
+    let Some(nearest) = repositories.next() else {
+        let dir = workspace.to_owned();
+        return Root { dir, beyond: None };
     };
-    let with_git = workspace
-        .ancestors()
-        .find(|dir| dir.join(".git").symlink_metadata().is_ok());
-    match with_git {
-        Some(dir) if dir == workspace || is_trusted(&dir.join(".git")) => dir.to_owned(),
-        _ => workspace.to_owned(),
+    let git = nearest.join(".git");
+    let shown = git.display();
+    if nearest != workspace && !is_trusted(&nearest) {
+        let why = format!("{shown} belongs to another user");
+        return Root {
+            dir: workspace.to_owned(),
+            beyond: Some((nearest.to_owned(), why)),
+        };
+    }
+    let is_empty = fs::read_dir(&git).is_ok_and(|mut entries| entries.next().is_none());
+    let why = match is_empty {
+        true => format!("{shown} is empty, and ends the search"),
+        false => format!("{shown} begins a repository of its own"),
+    };
+    let outer = repositories.filter(is_trusted).last();
+    Root {
+        dir: nearest.to_owned(),
+        beyond: outer.map(|dir| (dir.to_owned(), why)),
     }
 }
 
-/// The text of one file, and how many bytes it counts for; none if it is not there or was read before. Above the
-/// workspace only what the trusted users alone can write counts.
+/// A file as far as there is room for it.
+struct Read {
+    text: String,
+    /// Of the whole file.
+    len: u64,
+    is_utf8: bool,
+}
+
+/// The text of one file; none if it is not there or was read before. Above the workspace only what the trusted users
+/// alone can write counts.
 fn read_one(
     path: &Path,
     root: &Path,
     above: Option<&[u32]>,
     room: u64,
     seen: &mut Vec<PathBuf>,
-) -> io::Result<Option<(String, u64)>> {
+) -> io::Result<Option<Read>> {
     let real = match path.canonicalize() {
         Ok(real) => real,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -114,19 +169,18 @@ fn read_one(
     let len = file.metadata()?.len();
     let mut bytes = files::read_part(&file, 0, room.min(len) as usize)?;
     seen.push(real);
-    if len <= room {
-        return Ok(Some((String::from_utf8_lossy(&bytes).into_owned(), len)));
-    }
     if let Err(e) = std::str::from_utf8(&bytes)
+        && len > room
         && e.error_len().is_none()
     {
         // In the middle of a character.
         bytes.truncate(e.valid_up_to());
     }
-    let omitted = len - bytes.len() as u64;
-    let text = String::from_utf8_lossy(&bytes);
-    Ok(Some((
-        format!("{text}\n[… {omitted} bytes omitted …]\n"),
-        room,
-    )))
+    let is_utf8 = std::str::from_utf8(&bytes).is_ok();
+    let mut text = String::from_utf8_lossy(&bytes).into_owned();
+    if len > room {
+        let omitted = len - bytes.len() as u64;
+        text.push_str(&format!("\n[… {omitted} bytes omitted …]\n"));
+    }
+    Ok(Some(Read { text, len, is_utf8 }))
 }

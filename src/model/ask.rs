@@ -20,6 +20,7 @@ use crate::model::too_long::TooLong;
 use crate::model::usage::{AnswerUsage, ReportedUsage, Uncounted, read_usage};
 use crate::model::wire::{Heard, Listener, Wire};
 use crate::record::attachments::body::Body;
+use crate::record::invocations::GivenFile;
 use crate::record::spending::Denial;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -105,6 +106,8 @@ pub(crate) struct Invocation<'a> {
     pub wire: &'a Wire,
     /// The invocation before it, and how many leading bytes the two requests share.
     pub extends: Option<(&'a str, usize)>,
+    /// Files in the request, where they differ from those of the request before.
+    pub context: Option<&'a [GivenFile]>,
     /// The conversation in the request.
     pub conversation: &'a [u8],
     /// An earlier start has sent the request, and its answer is open.

@@ -11,6 +11,7 @@ pub(crate) use requests::{Requests, request, request_len};
 
 use crate::error::{At, Result};
 use crate::record::attachments::body::{Gap, write_places};
+use crate::text::amounts::grouped;
 use crate::text::digest::sha256;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
@@ -109,6 +110,28 @@ pub(crate) struct InvocationMetadata {
     pub extends: Option<Extends>,
     /// The answer that the service is making, or has made.
     pub open: Option<OpenAnswer>,
+    /// Files of the request, where they differ from those of the request before.
+    pub context: Vec<GivenFile>,
+}
+
+/// A file of the context that a request holds, or a skill that it lists.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct GivenFile {
+    pub path: String,
+    pub bytes: u64,
+    /// As many of them are in the request; none: all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sent: Option<u64>,
+}
+
+impl GivenFile {
+    pub(crate) fn in_words(&self) -> String {
+        let (path, bytes) = (&self.path, grouped(self.bytes));
+        match self.sent {
+            None => format!("{path}, {bytes} bytes"),
+            Some(sent) => format!("{path}, cut to {} of {bytes} bytes", grouped(sent)),
+        }
+    }
 }
 
 /// How long an attempt took, without the wait before it.

@@ -25,7 +25,7 @@ use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
 use crate::text::timestamp::Timestamp;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::Screen;
+use crate::unix::terminal::{Screen, Tone};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
@@ -185,6 +185,10 @@ fn build(
         }
         false => with_bytes(&text, &gaps, &given),
     };
+    for file in builder.new_files().unwrap_or_default() {
+        let words = [(Tone::Dim, "context    "), (Tone::Said, &*file.in_words())];
+        screen.progress(&words);
+    }
     if !screen.quiet {
         for note in builder.lacking() {
             screen.warn(note);

@@ -9,11 +9,12 @@ mod trials;
 use crate::record::engine_log::Level;
 use crate::record::event::{EventKind, HookStatus, Line, Tokens};
 use crate::record::execution::hook_duration;
-use crate::record::invocations;
+use crate::record::invocations::{self, GivenFile};
 use crate::record::metadata::Status;
 use crate::record::network::read_traffic;
 use crate::record::state::decoded;
 use crate::text::amounts::{clock, format_duration, format_millis};
+use crate::text::disguise::{disguises, escaped};
 use crate::text::shorten::{cut_to_columns, in_short};
 use crate::text::timestamp::{Timestamp, date_and_time};
 use crate::unix::terminal::{Tone, painted};
@@ -54,8 +55,8 @@ pub(crate) struct Timeline {
     /// Tokens of the answers since then.
     tokens: Tokens,
     is_flow: bool,
-    /// The connections of tools are shown.
-    has_connections: bool,
+    /// Files of requests and connections of tools are shown.
+    is_verbose: bool,
 }
 
 /// The lines of one event.
@@ -131,23 +132,20 @@ impl Timeline {
             started_at: None,
             tokens: Tokens::default(),
             is_flow: false,
-            has_connections: false,
+            is_verbose: false,
         }
     }
 
-    /// The same, with the connections of tools to hosts if they are wanted.
-    pub(crate) fn with_connections(self, has_connections: bool) -> Self {
-        Self {
-            has_connections,
-            ..self
-        }
+    /// The same, with the files of requests and the connections of tools if they are wanted.
+    pub(crate) fn with_details(self, is_verbose: bool) -> Self {
+        Self { is_verbose, ..self }
     }
 
     /// The timeline of a run that a tool or a node of this one has started.
     pub(crate) fn nested(&self, run: &Path) -> Self {
         Self {
             margin: format!("{}          │ ", self.margin),
-            has_connections: self.has_connections,
+            is_verbose: self.is_verbose,
             ..Self::new(run, self.zero, self.colour)
         }
     }
@@ -253,8 +251,10 @@ impl Timeline {
         let recorded = line
             .llm_invocation_ref
             .as_deref()
-            .and_then(|reference| invocations::metadata(&self.run.join(reference)))
-            .map(|metadata| Duration::from_millis(metadata.duration_ms));
+            .and_then(|reference| invocations::metadata(&self.run.join(reference)));
+        let files = recorded.iter().flat_map(|it| &it.context);
+        let files: Vec<String> = files.map(GivenFile::in_words).collect();
+        let recorded = recorded.map(|it| Duration::from_millis(it.duration_ms));
         let measured = || Some(at?.since(self.before?));
         figures.extend(recorded.or_else(measured).map(format_duration));
         if let Some(usage) = line.usage {
@@ -262,7 +262,10 @@ impl Timeline {
             let (asked, answered) = (usage.prompt_tokens, usage.completion_tokens);
             figures.push(format!("{asked} + {answered} tokens"));
         }
-        let entry = entry.say(Tone::Dim, format!("  ({})", figures.join(", ")));
+        let mut entry = entry.say(Tone::Dim, format!("  ({})", figures.join(", ")));
+        for file in files.iter().filter(|_| self.is_verbose) {
+            entry = entry.add_line(Tone::Dim, format!("context: {}", escaped(file, disguises)));
+        }
         match line.finish_reason.as_ref().filter(|it| it.is_cut_off()) {
             Some(reason) => entry.add_line(Tone::Bad, format!("cut off: {}", reason.name())),
             None => entry,
@@ -310,7 +313,7 @@ impl Timeline {
     /// The same with the hosts that a tool connected to, if they are wanted.
     fn with_hosts(&self, mut entry: TimelineEntry, line: &Line<'_>) -> TimelineEntry {
         let reference = line.execution_ref.as_deref();
-        for host in read_traffic(&self.run, reference.filter(|_| self.has_connections)) {
+        for host in read_traffic(&self.run, reference.filter(|_| self.is_verbose)) {
             let tone = if host.allowed { Tone::Dim } else { Tone::Bad };
             entry = entry.add_line(tone, host.in_words());
         }

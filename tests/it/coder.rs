@@ -416,9 +416,64 @@ fn a_hostile_agents_md_is_passed_over_or_cut() {
         "lacks ../AGENTS.md: it is a link to itself",
         "lacks ../../AGENTS.md: it is not a regular file",
         "lacks ../../../AGENTS.md: it is a link out of the repository",
+        " bytes of AGENTS.md: max_bytes is 32768",
     ] {
         assert!(log.contains(words), "{words}: {log}");
     }
+}
+
+#[test]
+fn what_the_model_is_not_given_of_instructions_is_reported() {
+    let Some(world) = coder() else { return };
+    world.write("ws/.git/HEAD", "ref: refs/heads/x\n");
+    world.write("ws/AGENTS.md", "Rules.\n");
+    world.write("ws/module/.git", "gitdir: ../.git/modules/module\n");
+    fs::create_dir_all(world.path("ws/empty/.git")).unwrap();
+    world.write("ws/wide/AGENTS.md", b"\xff\xfeR\0u\0l\0e\0s\0".as_slice());
+    world.write("alone/AGENTS.md", "Rules.\n");
+    fs::create_dir_all(world.path("alone/deep/.git")).unwrap();
+    for (dir, words) in [
+        (
+            "module",
+            "lacks ../AGENTS.md: /.git begins a repository of its own",
+        ),
+        (
+            "empty",
+            "lacks ../AGENTS.md: /.git is empty, and ends the search",
+        ),
+        ("wide", "lacks characters of AGENTS.md: it is not UTF-8"),
+    ] {
+        let dir = format!("ws/{dir}");
+        let git = world.path(&dir).join(".git");
+        world.shown(&dir);
+        let log = Run::latest(&world.path(&dir)).text("engine.log");
+        let words = words.replace("/.git", &git.display().to_string());
+        assert_eq!(log.matches(&words).count(), 1, "{words}: {log}");
+    }
+    // No repository has it.
+    world.shown("alone/deep");
+    let log = Run::latest(&world.path("alone/deep")).text("engine.log");
+    assert!(!log.contains("AGENTS.md"), "{log}");
+}
+
+#[test]
+fn the_state_of_a_repository_waits_for_nothing_and_names_another_users() {
+    let Some(world) = coder() else { return };
+    fs::remove_file(world.path("ws/.git/HEAD")).unwrap();
+    let _pipe = world.fifo("ws/.git/HEAD");
+    assert!(world.shown("ws").contains("Git does not answer here."));
+    world.write("other/x", "");
+    git(&world, &["init", "-q", "../other"]);
+    if std::os::unix::fs::chown(world.path("other"), Some(65534), None).is_err() {
+        eprintln!("skipped: only root can give a repository away");
+        return;
+    }
+    let shown = world.shown("other");
+    assert!(
+        shown.contains("A git repository of another user"),
+        "{shown}"
+    );
+    assert!(!shown.contains("No git repository"), "{shown}");
 }
 
 #[test]

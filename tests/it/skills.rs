@@ -192,3 +192,53 @@ fn a_model_is_shown_the_catalogue() {
     let system = request["messages"][0]["content"].as_str().unwrap();
     assert!(system.contains("- pdf: Fill in forms. ("), "{system}");
 }
+
+#[test]
+fn files_and_skills_of_a_request_are_listed_and_skipped_skills_reported() {
+    let world = World::new();
+    skill(
+        &world,
+        "agent/skills/pdf",
+        "name: pdf\ndescription: Fill in forms.\nargument-hint: [a] [b]",
+    );
+    skill(&world, "agent/skills/mute", "name: mute");
+    let source = "sources:\n  - {type: file, path: AGENTS.md, search: up, max_bytes: 8}\n  - type: computed_file\n    \
+                  id: skills\n    generator: {command: [delta, skills, '${AGENT_HOME}/skills', -o, \
+                  '${CWD}/.delta/context_artifacts/skills.md']}\n    \
+                  output_path: '${CWD}/.delta/context_artifacts/skills.md'\n    on_missing: skip\n  - type: journal\n";
+    world.write("agent/context.yaml", source);
+    world.write("ws/AGENTS.md", "Use tabs.\n");
+    world.model_says([text("done"), text("done")]);
+    let outcome = world.run("go").exits(0);
+    let skipped = "lacks {}/mute/SKILL.md: skipped: it has no description";
+    let outcome =
+        outcome.says(&skipped.replace("{}", &world.path("agent/skills").display().to_string()));
+    outcome.says("lacks 2 bytes of AGENTS.md: max_bytes is 8");
+    let pdf = world.path("agent/skills/pdf/SKILL.md");
+    let size = fs::metadata(&pdf).unwrap().len();
+    let lines = [
+        "AGENTS.md, cut to 8 of 10 bytes".to_owned(),
+        format!("{}, {size} bytes", pdf.display()),
+    ];
+    let log = |args: &[&str]| {
+        let outcome = world.delta(["log", "-w", "ws"]).args(args).exits(0);
+        String::from_utf8(outcome.stdout).unwrap()
+    };
+    for line in &lines {
+        assert!(
+            log(&["-v"]).contains(&format!("context: {line}\n")),
+            "{}",
+            log(&["-v"])
+        );
+        assert!(!log(&[]).contains("context: "));
+    }
+    world.run("again").exits(0);
+    let dry = world.run("more").arg("--dry-run").exits(0);
+    for line in &lines {
+        assert!(
+            dry.stderr.contains(&format!("context    {line}\n")),
+            "{}",
+            dry.stderr
+        );
+    }
+}

@@ -43,8 +43,7 @@ pub(crate) fn print_log(options: &LogArgs) -> Result<Exit> {
         None => None,
     };
     let mut log = LogPrinter {
-        timeline: Timeline::new(&run.path, zero, stdout_has_colour())
-            .with_connections(options.verbose),
+        timeline: Timeline::new(&run.path, zero, stdout_has_colour()).with_details(options.verbose),
         pager: if options.follow {
             Pager::Straight
         } else {

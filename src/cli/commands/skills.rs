@@ -1,7 +1,7 @@
 //! `delta skills`: the catalogue of the skills in some directories, for a model that reads them by its own
 //! tools.
 
-use crate::config::skill::read_skill;
+use crate::config::skill::{FILE, INTRODUCTION, read_skill};
 use crate::error::{Error, Exit, Result, reason};
 use crate::text::disguise::{disguises, escaped};
 use crate::text::json::LONGEST_EXCERPT;
@@ -13,15 +13,9 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The file that makes a directory a skill.
-const FILE: &str = "SKILL.md";
-
 /// How deep below a directory skills are searched for, and in how many directories.
 const MOST_LEVELS: usize = 6;
 const MOST_DIRECTORIES: usize = 2_000;
-
-const INTRODUCTION: &str = "Skills are instructions for certain tasks. When a task fits one, read its file before you \
-    begin. Paths in it start at its directory.\n\n";
 
 /// Prints the catalogue, or puts it into a file. Without a skill there is neither.
 pub(crate) fn print_skills(dirs: &[PathBuf], output: Option<&Path>) -> Result<Exit> {

@@ -384,6 +384,7 @@ impl<'a> Conversation<'a> {
             marked: &marked,
             wire: &self.wire,
             extends,
+            context: self.builder.new_files(),
             conversation: aside.unwrap_or(self.transcript.messages()),
             is_open: invoked.is_open,
             may_be_silent: aside.is_some(),

@@ -134,7 +134,8 @@ impl InvocationRecord {
             .put("token_usage", &self.usage)
             .put("http_status", &self.http_status)
             .put("attempts", &self.attempts)
-            .put_some("open", self.open.as_ref());
+            .put_some("open", self.open.as_ref())
+            .put_some("context", invocation.context);
         if let Some((name, bytes)) = invocation.extends {
             let mut extends = Object::begin(object.nest("extends"));
             extends.put("invocation", name).put("bytes", &bytes);
