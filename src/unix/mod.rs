@@ -12,6 +12,7 @@ pub(crate) mod origin;
 pub(crate) mod git_dir;
 pub(crate) mod executed_files;
 pub(crate) mod procfs;
+pub(crate) mod session_leader;
 pub(crate) mod signals;
 pub(crate) mod process;
 pub(crate) mod devices;

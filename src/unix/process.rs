@@ -1,7 +1,7 @@
 //! Child processes: starting, waiting for any of several, ending whole trees.
 //!
 //! Unaware of tools and models. There are no threads and no pipes: what a child prints goes
-//! straight into files. Each child leads a process group of its own.
+//! straight into files. Each child leads a session of its own, or, if its use is measured, a process group.
 //!
 //! Architecture invariant: a caller that waits here is woken by the end of any child, by a signal to the
 //! engine and by the nearest deadline, whichever comes first.
@@ -18,8 +18,9 @@ mod outcome;
 pub(crate) use outcome::{Ended, Outcome, SpawnError, Used};
 
 use crate::unix::procfs::CALL_ID;
+use crate::unix::session_leader::SessionLeader;
 use crate::unix::signals::{self, Signals, Stop};
-use child::{Phase, Running, Why, members};
+use child::{Phase, Running, Started, Why, members};
 use rustix::event::{PollFlags, Timespec, epoll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
@@ -110,7 +111,7 @@ impl<'s> Children<'s> {
     }
 
     /// None yet, and hundreds to come: each end costs the same, however many others are running, and
-    /// the use of each is reported. Without pidfds (before Linux 5.3) this is [`Self::new`].
+    /// the use of each is reported. They stay in this session. Without pidfds (before Linux 5.3) this is [`Self::new`].
     pub(crate) fn with_pidfds(signals: &'s Signals) -> Self {
         Self {
             ended: epoll::create(epoll::CreateFlags::CLOEXEC).ok(),
@@ -149,20 +150,19 @@ impl<'s> Children<'s> {
             .current_dir(command.dir)
             .stdin(command.stdin.map_or_else(Stdio::null, Stdio::from))
             .stdout(command.stdout)
-            .stderr(command.stderr)
-            .process_group(0);
-        for (name, value) in command.env {
-            match value {
-                Some(value) => builder.env(name, value),
-                None => builder.env_remove(name),
-            };
-        }
+            .stderr(command.stderr);
+        set_variables(&mut builder, command.env);
         builder.env(CALL_ID, command.call_id);
         let started = Instant::now();
-        let child = builder.spawn().map_err(SpawnError::of)?;
+        let child = if self.ended.is_some() {
+            builder.process_group(0).spawn().map(Started::Measured)
+        } else {
+            SessionLeader::start(&mut builder).map(Started::InSession)
+        };
+        let child = child.map_err(SpawnError::of)?;
         let token = Token(self.next);
         self.next += 1;
-        let group = Pid::from_raw(child.id().cast_signed());
+        let group = child.pid();
         let pidfd = self.ended.as_ref().and_then(|ended| {
             let pidfd = pidfd_open(group?, PidfdFlags::empty()).ok()?;
             let data = epoll::EventData::new_u64(token.0);
@@ -179,7 +179,6 @@ impl<'s> Children<'s> {
             phase: Phase::Running,
             status: None,
             used: None,
-            is_measured: self.ended.is_some(),
             pidfd,
         });
         Ok(token)
@@ -401,7 +400,7 @@ pub(crate) fn run_in_foreground(argv: &[String]) -> io::Result<std::process::Exi
     std::process::Command::new(program).args(words).status()
 }
 
-/// Starts a program that is not waited for, in a process group of its own, without a standard input. It goes on when
+/// Starts a program that is not waited for, in a session of its own, without a standard input. It goes on when
 /// this process has ended.
 ///
 /// # Errors
@@ -421,15 +420,19 @@ pub(crate) fn start_apart(
         .current_dir(dir)
         .stdin(Stdio::null())
         .stdout(stdout)
-        .stderr(stderr)
-        .process_group(0);
-    for (name, value) in env {
+        .stderr(stderr);
+    set_variables(&mut builder, env);
+    let started = SessionLeader::start(&mut builder);
+    started.map(drop).map_err(SpawnError::of)
+}
+
+fn set_variables(builder: &mut std::process::Command, variables: &[Variable]) {
+    for (name, value) in variables {
         match value {
             Some(value) => builder.env(name, value),
             None => builder.env_remove(name),
         };
     }
-    builder.spawn().map(drop).map_err(SpawnError::of)
 }
 
 /// Ends what is left of a call whose engine died: SIGTERM, then SIGKILL. Returns how many processes

@@ -4,6 +4,7 @@
 //! polls that pipe too, so that no wait can miss one.
 
 use super::procfs::ignored_signals;
+use super::session_leader::reap_adopted;
 use crate::error::{Error, Exit, may_fail};
 use crate::text::names::named_enum;
 use crate::text::timestamp::Timestamp;
@@ -342,6 +343,7 @@ impl Signals {
         if signalled {
             let mut bytes = [0; 64];
             while matches!((&self.woken).read(&mut bytes), Ok(n) if n == bytes.len()) {}
+            reap_adopted();
         }
         if orphaned {
             self.orphaned.store(true, Ordering::Relaxed);

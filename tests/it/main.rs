@@ -164,6 +164,7 @@ mod mcp;
 mod mcp_odd;
 mod mcp_tasks;
 mod model;
+mod no_terminal;
 mod old_runs;
 mod outcomes;
 mod pages;

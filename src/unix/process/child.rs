@@ -3,6 +3,7 @@
 //! Unaware of other children and of waiting.
 
 use super::{Ended, GIVE_UP, TICK, Token, Used};
+use crate::unix::session_leader::SessionLeader;
 use crate::unix::{procfs, signals};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, Signal};
@@ -30,10 +31,27 @@ pub(super) enum Why {
     Interrupted,
 }
 
+/// A process that has been started.
+pub(super) enum Started {
+    /// In a session of its own.
+    InSession(SessionLeader),
+    /// In a process group of its own; the kernel is asked for its use of resources.
+    Measured(Child),
+}
+
+impl Started {
+    pub(crate) fn pid(&self) -> Option<Pid> {
+        match self {
+            Self::InSession(leader) => Some(leader.pid()),
+            Self::Measured(child) => Pid::from_raw(child.id().cast_signed()),
+        }
+    }
+}
+
 /// A child whose end has not been reported.
 pub(super) struct Running {
     pub token: Token,
-    pub child: Child,
+    pub child: Started,
     pub group: Option<Pid>,
     pub call_id: String,
     pub started: Instant,
@@ -41,8 +59,6 @@ pub(super) struct Running {
     pub phase: Phase,
     pub status: Option<ExitStatus>,
     pub used: Option<Used>,
-    /// True if the kernel is asked for its use of resources, which costs a system call.
-    pub is_measured: bool,
     /// Becomes readable when the child ends. While it is there, the child need not be asked.
     pub pidfd: Option<OwnedFd>,
 }
@@ -59,10 +75,9 @@ impl Running {
     /// Looks whether it has ended.
     pub(crate) fn poll_status(&mut self) -> io::Result<()> {
         if self.status.is_none() && self.pidfd.is_none() {
-            (self.status, self.used) = if self.is_measured {
-                waited(&mut self.child)?
-            } else {
-                (self.child.try_wait()?, None)
+            (self.status, self.used) = match &mut self.child {
+                Started::InSession(leader) => (leader.try_wait()?, None),
+                Started::Measured(child) => waited(child)?,
             };
         }
         Ok(())
