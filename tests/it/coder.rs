@@ -522,8 +522,8 @@ fn the_end_of_a_run_names_what_changed_that_other_programs_execute() {
     world.write("ws/.envrc", "export A=1\n");
     world.write("ws/gone/.envrc", "");
     // Nothing is named that stays as it is, though it was written again; nor what is not executed.
-    let same = "cp Makefile m; cat m > Makefile; touch .envrc a.txt; mkdir -p node_modules/.vscode; \
-                echo x > node_modules/.vscode/tasks.json; echo x >> vendor/x/.git/hooks/update.sample";
+    let same = "cp Makefile m; cat m > Makefile; touch .envrc a.txt; mkdir -p node_modules .tmp; \
+                echo x > node_modules/tasks.json; echo x > .tmp/scratch; echo x >> vendor/x/.git/hooks/update.sample";
     let run = |script: &str| {
         world.model_says([call("c", "sh", &json!({"script": script})), text("done")]);
         world.run("go").arg("--new").exits(0).prints("done\n")
@@ -532,7 +532,7 @@ fn the_end_of_a_run_names_what_changed_that_other_programs_execute() {
     let changes = "cd vendor/x/.git; echo x > hooks/pre-commit; chmod +x config; cd ../../..; echo b: >> Makefile; \
                    mkdir .vscode; echo {} > .vscode/tasks.json; rm gone/.envrc; ln -sf /bin/sh .envrc; \
                    mkdir -p deep/er; echo gitdir: /x > deep/er/.git";
-    let paths = ".envrc, .vscode/tasks.json, Makefile, deep/er/.git, gone/.envrc, vendor/x/.git/config, \
+    let paths = ".envrc (link), .vscode/tasks.json, Makefile, deep/er/.git, gone/.envrc, vendor/x/.git/config, \
                  vendor/x/.git/hooks/pre-commit";
     assert_eq!(executed(&run(changes)).as_deref(), Some(paths));
     let notes = world.latest().events("SYSTEM_MESSAGE");
@@ -541,6 +541,37 @@ fn the_end_of_a_run_names_what_changed_that_other_programs_execute() {
     world.model_says([text("done")]);
     world.run("other").exits(0);
     assert!(!world.latest().dir.join("executed.json").exists());
+}
+
+#[test]
+fn whatever_begins_with_a_dot_is_named_and_many_files_of_a_directory_as_one() {
+    let world = World::with_tools("- {name: sh, exec: 'sh -c -- ${script}'}");
+    world.write("ws/.few/1", "");
+    for number in 0..100 {
+        world.write(&format!("ws/.many/{number}"), "");
+        world.write(&format!("ws/.same/{number}"), "");
+    }
+    let script = r"
+        mkdir -p sub/.hidden/deep node_modules/.bin; echo x | tee sub/.hidden/deep/a .many/50 node_modules/.bin/a
+        for i in $(seq 8); do echo x > .few/$i; done
+        ln -s /bin/sh .profile; echo x > .odd$(printf '\377')
+        echo x | tee bunfig.toml lefthook.yaml rust-toolchain rust-toolchain.toml rust-toolchains";
+    let run = |script: &str| {
+        world.model_says([call("c", "sh", &json!({"script": script})), text("done")]);
+        executed(&world.run("go").arg("--new").exits(0))
+    };
+    let named = "\".odd\\xFF\" (not UTF-8), .few/ (8 files), .many/ (among 100 files), .profile (link), bunfig.toml, \
+                 lefthook.yaml, node_modules/.bin/a, rust-toolchain, rust-toolchain.toml, sub/.hidden/deep/a";
+    assert_eq!(run(script).as_deref(), Some(named));
+    assert_eq!(run("cp .few/1 x; cat x > .few/1; rm x"), None);
+    let cut = "; the search was cut short: there are too many files";
+    let nothing = format!("nothing was found{cut}");
+    assert_eq!(
+        run("mkdir wide; cd wide; seq 5100 | xargs mkdir").as_deref(),
+        Some(&*nothing)
+    );
+    let one = format!(".few/1{cut}");
+    assert_eq!(run("echo y > .few/1").as_deref(), Some(&*one));
 }
 
 #[test]

@@ -45,16 +45,17 @@ pub(super) fn report_executed_files(engine: &mut Engine<'_>) -> Result<()> {
             format!("{path} is damaged: what changed that other programs execute is not known");
         return engine.log.record_note(Level::Warn, &text);
     };
-    let changed = before.changed(&engine.ctx.workspace.root, changed_at(&meta));
-    if !before.is_complete {
-        let text =
-            "the workspace is too large to search all of it for files that other programs execute";
-        engine.ctx.log.line(Level::Info, text);
-    }
-    if changed.is_empty() {
+    let changes = before.changes(&engine.ctx.workspace.root, changed_at(&meta));
+    if changes.paths.is_empty() && changes.are_complete {
         return Ok(());
     }
-    let named = list_names(changed.into_iter());
+    let mut named = list_names(changes.paths.into_iter());
+    if named.is_empty() {
+        named.push_str("nothing was found");
+    }
+    if !changes.are_complete {
+        named.push_str("; the search was cut short: there are too many files");
+    }
     let text = format!("changed what other programs execute: {named}");
     engine.log.record_note(Level::Warn, &text)
 }
