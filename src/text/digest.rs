@@ -3,17 +3,18 @@
 //! Unaware of what the bytes are.
 
 use sha2::{Digest, Sha256};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 /// The SHA-256 of some bytes, in hexadecimal digits.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
     digits(&Sha256::digest(bytes))
 }
 
-/// The number of bytes that are read and their SHA-256, in hexadecimal digits. None if `is_stopped`, which is asked
-/// between parts, says so.
+/// The number of bytes that are read, and copied, and their SHA-256, in hexadecimal digits. None if `is_stopped`, which
+/// is asked between parts, says so.
 pub(crate) fn sha256_of(
     from: &mut impl Read,
+    copy: &mut impl Write,
     is_stopped: &dyn Fn() -> bool,
 ) -> io::Result<Option<(u64, String)>> {
     let (mut sum, mut size) = (Sha256::new(), 0);
@@ -25,6 +26,7 @@ pub(crate) fn sha256_of(
         match from.read(&mut part)? {
             0 => return Ok(Some((size, digits(&sum.finalize())))),
             count => {
+                copy.write_all(&part[..count])?;
                 sum.update(&part[..count]);
                 size += count as u64;
             }

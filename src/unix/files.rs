@@ -351,6 +351,15 @@ pub(crate) fn replace_below(dir: &Path, path: &Path, bytes: &[u8]) -> Result<()>
     })
 }
 
+/// Replaces a file below a directory, as [`replace_below`] does, with what `write` writes to it.
+pub(crate) fn write_below(
+    dir: &Path,
+    path: &Path,
+    write: impl Fn(&File) -> io::Result<()>,
+) -> Result<()> {
+    with_file_below(dir, path, |path| swap_in(path, b"", &own_suffix(), write))
+}
+
 /// Removes a directory below another one with all that is in it. No link is followed.
 pub(crate) fn remove_dir_below(dir: &Path, path: &Path) -> io::Result<()> {
     let name = path.file_name().ok_or_else(leads_out)?;

@@ -15,7 +15,9 @@ use crate::engine::run_context::{DEADLINE, ENGINE_PID, LEDGERS};
 use crate::error::Result;
 use crate::flow::context::select::{AssembledContext, NoContext};
 use crate::flow::graph::{Failure, FailureCode, Payload, StepRef};
+use crate::flow::manifest::command::NodeCommand;
 use crate::flow::manifest::{AgentBody, Denied, Flow, PayloadForm, WaitTime, fill};
+use crate::flow::record::cache::CachedFiles;
 use crate::flow::record::{
     AttemptEnd, NodeStart, ProgramInput, attempt, cache, check_schema, denied_tools, not_started,
 };
@@ -209,23 +211,32 @@ fn begin_program(
     };
     let own = command.argv(&flow.home, &given.dir);
     if settings.cache {
-        let known = match cache_key(place, beginning, &own, &context.essence, &given.dir) {
-            Ok(key) => {
-                let output = cache::read_entry(place.workspace, &key);
-                if output.is_none() {
-                    attempts.cache_keys.insert(step.key, key);
-                }
-                output.map(Ok)
+        let key = match cache_key(place, beginning, command, &context.essence, &given.dir) {
+            Ok(key) => key,
+            Err(error) => {
+                let failure = Failure::new(FailureCode::Operation, error.message);
+                return end_unstarted(engine, beginning, Err(failure), AttemptEnd::default());
             }
-            Err(error) => Some(Err(Failure::new(FailureCode::Operation, error.message))),
         };
-        if let Some(result) = known {
+        let signals = engine.programs.signals;
+        let cached = CachedFiles {
+            workspace: place.workspace,
+            dir: &given.dir,
+            is_stopped: &|| signals.stop().is_some(),
+        };
+        let known = match settings.outputs.as_slice() {
+            [] => cache::read_entry(place.workspace, &key).map(|output| (output, Vec::new())),
+            patterns => cached.read_entry(&key, patterns),
+        };
+        if let Some((output, made)) = known {
             let ended = AttemptEnd {
-                cached: result.is_ok(),
+                cached: true,
+                made,
                 ..AttemptEnd::default()
             };
-            return end_unstarted(engine, beginning, result, ended);
+            return end_unstarted(engine, beginning, Ok(output), ended);
         }
+        attempts.cache_keys.insert(step.key, key);
     }
     let text = text_of(&beginning.input, settings.input);
     given.argv = [launch, own].concat();
@@ -368,24 +379,37 @@ fn environment(place: &RunPlace<'_>, waiting: &WaitingProgram) -> Vec<Variable> 
 fn cache_key(
     place: &RunPlace<'_>,
     beginning: &BeginningStep,
-    argv: &[String],
+    command: &NodeCommand,
     context: &str,
     dir: &Path,
 ) -> Result<String> {
     let (flow, node) = (place.flow, beginning.step.node);
     let schemas = [flow.schema_in(node), flow.schema_out(node)];
-    let files = fill(&flow.nodes[node].cache_files, &flow.home, dir);
+    let settings = &flow.nodes[node];
+    let files = fill(&settings.cache_files, &flow.home, dir).into_iter();
+    let mut programs = command.programs(&flow.home, dir);
+    let is_output = |path: &Path| {
+        path.strip_prefix(dir)
+            .ok()?
+            .to_str()
+            .map(|it| settings.outputs.iter().any(|pattern| pattern.fits(it)))
+    };
+    programs.retain(|path| is_output(path) != Some(true));
     let key = cache::CacheKey {
-        argv,
+        argv: &command.argv(&flow.home, dir),
         input: &beginning.input,
         context,
-        forms: [flow.nodes[node].input, flow.nodes[node].output].map(PayloadForm::name),
+        forms: [settings.input, settings.output].map(PayloadForm::name),
         schemas: schemas
             .into_iter()
             .flatten()
             .map(|it| it.schema.source.to_string())
             .collect(),
-        files: files.iter().map(|file| flow.home.join(file)).collect(),
+        files: files
+            .map(|file| flow.home.join(file))
+            .chain(programs)
+            .collect(),
+        outputs: &settings.outputs,
     };
     key.name()
 }

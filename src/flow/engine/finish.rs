@@ -9,7 +9,8 @@ use crate::flow::context::recall::find_lacking;
 use crate::flow::graph::{
     Failure, FailureCode, Payload, Route, StepOutcome, StepRef, choose_route,
 };
-use crate::flow::record::made_files::find_made_files;
+use crate::flow::record::cache::CachedFiles;
+use crate::flow::record::made_files::{MadeFile, find_made_files};
 use crate::flow::record::{
     AttemptEnd, EventWriter, NodeStart, Output, attempt, cache, check_schema, denial_name,
     dir_name, events, tool_calls,
@@ -124,7 +125,7 @@ pub(super) fn finish(
         Ok((output, _)) => {
             if let Some(key) = cache_key {
                 // Without room for it the run goes on.
-                may_fail(cache::write_entry(engine.place.workspace, &key, output));
+                may_fail(write_cached(engine, step, &key, output, &ended.made));
             }
             let how = match (ended.cached, &ended.io) {
                 (true, _) => "ok, cached".to_owned(),
@@ -158,6 +159,26 @@ pub(super) fn finish(
         router.end_step(step.key.step, outcome, note);
     }
     drain(engine, step.key.root, None)
+}
+
+/// Keeps the output of a step, with the files that it made, for steps with the same key.
+fn write_cached(
+    engine: &FlowEngine<'_>,
+    step: &StepRef,
+    key: &str,
+    output: &str,
+    made: &[MadeFile],
+) -> Result<()> {
+    let place = &engine.place;
+    if place.flow.nodes[step.node].outputs.is_empty() {
+        return cache::write_entry(place.workspace, key, output);
+    }
+    let cached = CachedFiles {
+        workspace: place.workspace,
+        dir: &place.task_path(step),
+        is_stopped: &|| engine.programs.signals.stop().is_some(),
+    };
+    cached.write_entry(key, output, made)
 }
 
 /// Writes an output where people look for it. Returns the form in which the journal has it.

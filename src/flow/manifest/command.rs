@@ -10,6 +10,7 @@ use crate::config::tool::bind::{BaseDirs, fill_words};
 use crate::config::tool::command;
 use crate::config::tool::definition::{AGENT_HOME, Piece, Word};
 use crate::text::yaml::Step;
+use crate::unix::files;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -38,6 +39,24 @@ impl NodeCommand {
     /// The files below the flow's directory that the command names.
     pub(crate) fn files(&self, home: &Path) -> Vec<PathBuf> {
         files_of(&self.words, home)
+    }
+
+    /// The files below the flow's directory that the command names in any way, as a program that `PATH` leads to, too.
+    pub(crate) fn programs(&self, home: &Path, cwd: &Path) -> Vec<PathBuf> {
+        let argv = self.argv(home, cwd);
+        let is_end = |c: char| c.is_whitespace() || ENDS.contains(&c);
+        let words = argv.iter().flat_map(|it| it.split(is_end).chain([&**it]));
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let found = argv.first().and_then(|it| files::find_program(it, &path));
+        let mut all = self.files(home);
+        all.extend(words.map(|word| cwd.join(word)).chain(found));
+        all.retain(|path| {
+            let is_below = |real: PathBuf| path.starts_with(home) || real.starts_with(home);
+            path.is_file() && path.canonicalize().is_ok_and(is_below)
+        });
+        all.sort();
+        all.dedup();
+        all
     }
 }
 
@@ -82,11 +101,13 @@ pub(crate) fn files_of(words: &[Word], home: &Path) -> Vec<PathBuf> {
     files
 }
 
+/// The characters with which a shell ends a word.
+const ENDS: &[char] = &[
+    '\'', '"', '`', '$', ';', '&', '|', '<', '>', '(', ')', '*', '?',
+];
+
 /// The paths behind `$FLOW_HOME/` and `${FLOW_HOME}/` in a script, up to where a shell ends the word.
 fn named_in(script: &str) -> impl Iterator<Item = &str> {
-    const ENDS: &[char] = &[
-        '\'', '"', '`', '$', ';', '&', '|', '<', '>', '(', ')', '*', '?',
-    ];
     script.split(FLOW_HOME).skip(1).filter_map(|rest| {
         let rest = rest.strip_prefix('}').unwrap_or(rest);
         let rest = rest.strip_prefix('"').unwrap_or(rest);

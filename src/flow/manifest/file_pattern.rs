@@ -9,8 +9,11 @@ use super::glob::Glob;
 /// A pattern for paths. It must fit all of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FilePattern {
+    pub text: String,
     /// Not empty, and the last is a name.
     pub parts: Vec<PathPart>,
+    /// It must fit at least one file.
+    pub required: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +50,27 @@ impl FilePattern {
         if parts.last() == Some(&PathPart::AnyDirectories) {
             parts.push(PathPart::Name(Glob::parse("*")?));
         }
-        Ok(Self { parts })
+        Ok(Self {
+            text: text.to_owned(),
+            parts,
+            required: false,
+        })
+    }
+
+    /// The pattern fits a path.
+    pub(crate) fn fits(&self, path: &str) -> bool {
+        fn all_fit(parts: &[PathPart], names: &[&str]) -> bool {
+            match (parts, names) {
+                ([], []) => true,
+                ([PathPart::AnyDirectories, rest @ ..], _) if all_fit(rest, names) => true,
+                ([part, rest @ ..], [name, below @ ..]) if part.fits(name) => {
+                    let is_any = *part == PathPart::AnyDirectories;
+                    all_fit(if is_any { parts } else { rest }, below)
+                }
+                _ => false,
+            }
+        }
+        all_fit(&self.parts, &path.split('/').collect::<Vec<_>>())
     }
 }
 
@@ -74,6 +97,29 @@ mod tests {
         }
         for right in ["a", "*.txt", "out/**/*.csv", "**", ".hidden/x"] {
             assert!(FilePattern::parse(right).is_ok(), "{right}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_fits_whole_paths() {
+        let fits = |pattern: &str, path| FilePattern::parse(pattern).unwrap().fits(path);
+        for (pattern, path) in [
+            ("a", "a"),
+            ("**", "a/b/c"),
+            ("a/**/*.c", "a/x.c"),
+            ("**/b", "b"),
+        ] {
+            assert!(fits(pattern, path), "{pattern} {path}");
+        }
+        for (pattern, path) in [
+            ("a", "a/b"),
+            ("*", "a/b"),
+            ("a/b", "b"),
+            ("**", "../a"),
+            ("**/*", ".delta/a"),
+            ("a/*", "a"),
+        ] {
+            assert!(!fits(pattern, path), "{pattern} {path}");
         }
     }
 

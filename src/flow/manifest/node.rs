@@ -271,10 +271,32 @@ fn read_cache_files(node: &Section, out: &mut Diagnostics) -> Vec<Word> {
 
 fn read_outputs(node: &Section, out: &mut Diagnostics) -> Vec<FilePattern> {
     let mut patterns = Vec::new();
-    for text in node.read_texts("outputs", out).unwrap_or_default() {
-        match FilePattern::parse(text) {
-            Ok(pattern) => patterns.push(pattern),
-            Err(why) => out.error(node.path_to("outputs"), format!("outputs: {text:?} {why}")),
+    let items = node.read_list("outputs", out).into_iter().flatten();
+    for (index, item) in items.enumerate() {
+        let mut at = node.path_to("outputs");
+        at.push(Step::Item(index));
+        let (text, required) = match item {
+            Value::String(text) => (Some(&**text), false),
+            Value::Object(map) => {
+                let entry = Section::new(map, at.clone()).within("outputs");
+                entry.warn_of_unknown_keys(&["path", "required"], out);
+                let required = entry.read_flag("required", out).unwrap_or(false);
+                (entry.read_text("path", out), required)
+            }
+            _ => (None, false),
+        };
+        match text.map(FilePattern::parse) {
+            Some(Ok(pattern)) => patterns.push(FilePattern {
+                required,
+                ..pattern
+            }),
+            Some(Err(why)) => {
+                out.error(at, format!("outputs: {:?} {why}", text.unwrap_or_default()))
+            }
+            None => {
+                let found = describe_value(item);
+                out.error(at, format!("outputs: expected a pattern or {{path: PATTERN, required: true}}, found {found}"));
+            }
         }
     }
     patterns

@@ -266,12 +266,7 @@ impl EventWriter<'_> {
                 line.put("cached", &true);
             }
             if !end.made.is_empty() {
-                line.objects("outputs", &end.made, |object, made| {
-                    object
-                        .put("path", &made.path)
-                        .put("size", &made.size)
-                        .put("sha256", &made.sha256);
-                });
+                line.put("outputs", &end.made);
             }
             match outcome {
                 Ok(Output::Identity) => {}

@@ -8,8 +8,10 @@ use crate::flow::manifest::{FilePattern, PathPart};
 use crate::text::digest::sha256_of;
 use rustix::fs::{CWD, Dir, Mode, OFlags, openat};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
@@ -26,7 +28,7 @@ const DEEPEST: usize = 64;
 const RECORDS: &str = ".delta";
 
 /// A file that a node has made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct MadeFile {
     /// Below the task's directory.
     pub path: String,
@@ -40,7 +42,7 @@ pub(crate) struct MadeFile {
 /// asked between parts of a file, says so.
 ///
 /// # Errors
-/// There are too many, or one cannot be read.
+/// There are too many, one cannot be read, or a required one is missing.
 pub(crate) fn find_made_files(
     dir: &Path,
     patterns: &[FilePattern],
@@ -58,8 +60,16 @@ pub(crate) fn find_made_files(
     for pattern in patterns {
         search.descend(&top, "", &pattern.parts, DEEPEST)?;
     }
-    let made = search.found.into_values().collect();
-    Ok((!is_stopped()).then_some(made))
+    if is_stopped() {
+        return Ok(None);
+    }
+    let made: Vec<MadeFile> = search.found.into_values().collect();
+    let is_missing =
+        |it: &&FilePattern| it.required && !made.iter().any(|made| it.fits(&made.path));
+    match patterns.iter().find(is_missing) {
+        Some(pattern) => Err(format!("outputs: no file fits {:?}", pattern.text)),
+        None => Ok(Some(made)),
+    }
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY
@@ -148,7 +158,7 @@ impl FileSearch<'_> {
         if self.found.len() == MOST_FILES {
             return Err(format!("outputs: there are more than {MOST_FILES} files"));
         }
-        let read = sha256_of(&mut file, self.is_stopped);
+        let read = sha256_of(&mut file, &mut io::sink(), self.is_stopped);
         let read = read.map_err(|e| format!("outputs: cannot read {path:?}: {}", reason(&e)))?;
         if let Some((size, sha256)) = read {
             let made = MadeFile {

@@ -106,7 +106,7 @@ impl Blobs {
         if self.known.get(digest) == Some(&now) {
             return Some(file);
         }
-        let (_, sum) = sha256_of(&mut file, &|| false).ok()??;
+        let (_, sum) = sha256_of(&mut file, &mut std::io::sink(), &|| false).ok()??;
         if sum != digest || stamp(&file).ok()? != now {
             return None;
         }
