@@ -481,8 +481,8 @@ mod tests {
             .iter()
             .map(|json| RawValue::from_string((*json).to_owned()).unwrap());
         let (tools, left_out) = usable_tools(&raw.collect::<Vec<_>>());
-        assert_eq!(tools.iter().map(name_of).collect::<Vec<_>>(), ["b"]);
-        assert_eq!(left_out.len(), 4, "{left_out:?}");
+        assert_eq!(tools.iter().map(name_of).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(left_out.len(), 3, "{left_out:?}");
         let ok = listed(
             "ok",
             json!({"$defs": {"t": {}}, "properties": {"x": {"$ref": "#/$defs/t"}}}),

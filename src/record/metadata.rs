@@ -58,13 +58,35 @@ impl Status {
 
 /// A run's use of its model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(from = "ReadRunUsage")]
 pub struct RunUsage {
     /// Tokens.
     #[serde(flatten)]
     pub tokens: Tokens,
     /// Answers.
     pub llm_calls: u64,
+}
+
+/// [`RunUsage`] without `flatten`, which serde cannot read numbers through when they keep their digits.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ReadRunUsage {
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    total_tokens: u64,
+    llm_calls: u64,
+}
+
+impl From<ReadRunUsage> for RunUsage {
+    fn from(read: ReadRunUsage) -> Self {
+        let tokens = Tokens {
+            prompt_tokens: read.prompt_tokens,
+            completion_tokens: read.completion_tokens,
+            total_tokens: read.total_tokens,
+        };
+        let llm_calls = read.llm_calls;
+        Self { tokens, llm_calls }
+    }
 }
 
 /// The file's content. Times are RFC 3339.

@@ -233,6 +233,30 @@ pub(crate) fn count_values(json: &str) -> usize {
     count
 }
 
+/// Two numbers are the same, exactly: `1.0` and `1`, `100` and `1e2`.
+pub(crate) fn is_same_number(one: &str, other: &str) -> bool {
+    one == other || decimal(one).is_some_and(|one| Some(one) == decimal(other))
+}
+
+/// A number as its sign, the digits that count, and the power of ten of the last one. None: it is none, or its power is too large.
+fn decimal(number: &str) -> Option<(bool, String, i128)> {
+    let (mantissa, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let unsigned = mantissa.strip_prefix('-').unwrap_or(mantissa);
+    let (whole, part) = unsigned.split_once('.').unwrap_or((unsigned, ""));
+    let digits = format!("{whole}{part}");
+    if digits.is_empty() || digits.bytes().any(|byte| !byte.is_ascii_digit()) {
+        return None;
+    }
+    let counting = digits.trim_end_matches('0');
+    if counting.is_empty() {
+        return Some((false, String::new(), 0));
+    }
+    let shift = digits.len() as i128 - counting.len() as i128 - part.len() as i128;
+    let power = exponent.parse::<i128>().ok()?.checked_add(shift)?;
+    let counting = counting.trim_start_matches('0').to_owned();
+    Some((number.starts_with('-'), counting, power))
+}
+
 /// The largest whole number that is exact in every reader of JSON: 2^53 - 1.
 pub(crate) const LARGEST_INTEGER: u64 = (1 << 53) - 1;
 

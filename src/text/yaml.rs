@@ -3,6 +3,7 @@
 //! Unaware of what the documents mean. Keys keep the order in which they were written.
 
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::fmt;
 
@@ -86,7 +87,25 @@ pub(crate) fn locate(text: &str, path: &[Step]) -> Option<usize> {
 /// # Panics
 /// Never: every JSON value is a YAML value.
 pub fn render(value: &Value) -> String {
-    serde_yaml::to_string(value).unwrap_or_default()
+    serde_yaml::to_string(&Rendered(value)).unwrap_or_default()
+}
+
+/// A value for serialisers that do not know the numbers of `serde_json`.
+struct Rendered<'v>(&'v Value);
+
+impl Serialize for Rendered<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Array(items) => to.collect_seq(items.iter().map(Rendered)),
+            Value::Object(map) => to.collect_map(map.iter().map(|(key, it)| (key, Rendered(it)))),
+            Value::Number(number) => match (number.as_i128(), number.as_f64()) {
+                (Some(whole), _) => to.serialize_i128(whole),
+                (None, Some(real)) => to.serialize_f64(real),
+                (None, None) => to.serialize_str(number.as_str()),
+            },
+            other => other.serialize(to),
+        }
+    }
 }
 
 /// The text without the byte order mark that some editors begin a file with. The library would take

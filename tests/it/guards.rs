@@ -360,3 +360,39 @@ fn keys_in_what_hooks_and_generators_say_are_replaced() {
         }
     }
 }
+
+#[test]
+fn numbers_keep_their_digits_wherever_they_pass() {
+    let digits = r#"{"file":25000000000000000000001,"rate":0.12345678901234567890}"#;
+    let world = World::with_tools(
+        "- {name: words, exec: 'echo ${file} ${rate}', parameters: [{name: file, type: integer}, {name: rate, type: number}]}\n\
+         - {name: json, exec: cat, input: json, parameters: [{name: file}, {name: rate}]}",
+    );
+    let copy = guard("cp $IN/payload.json $OUT/final_payload.json; cat $IN/payload.json >>../seen");
+    world.write("agent/hooks.yaml", format!("pre_tool_execution:\n{copy}"));
+    let arguments: Value = serde_json::from_str(digits).unwrap();
+    let both = calls(&[("a", "words", arguments.clone()), ("b", "json", arguments)]);
+    world.model_says([both, text("done")]);
+    world.run("go").exits(0);
+    let words = "25000000000000000000001 0.12345678901234567890";
+    assert_eq!(world.server.last().observation("a").trim_end(), words);
+    assert_eq!(world.server.last().observation("b"), digits);
+    let journal = fs::read_to_string(world.latest().dir.join("journal.jsonl")).unwrap();
+    for (text, count) in [(world.read("seen"), 2), (journal, 2)] {
+        assert_eq!(
+            text.matches(&format!("\"tool_args\":{digits}")).count(),
+            count,
+            "{text}"
+        );
+    }
+    for (format, more) in [("chat", ""), ("atif", ""), ("otlp", "--content")] {
+        let args = ["export", "-w", "ws", "--format", format, more];
+        let export = world
+            .delta(args.into_iter().filter(|arg| !arg.is_empty()))
+            .exits(0);
+        let export = String::from_utf8(export.stdout).unwrap();
+        for word in words.split(' ') {
+            assert!(export.contains(word), "{format}: {export}");
+        }
+    }
+}

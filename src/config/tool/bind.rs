@@ -29,8 +29,7 @@ pub(crate) struct BoundCall {
     pub argv: Vec<String>,
     /// None is an empty standard input, `/dev/null`.
     pub stdin: Option<Vec<u8>>,
-    /// The arguments as the model gave them, without defaults. Numbers that do not fit have become what fits best,
-    /// or strings; the argv has all their digits.
+    /// The arguments as the model gave them, without defaults.
     pub arguments: Value,
 }
 
@@ -148,7 +147,7 @@ impl Entries<'_> {
         format!("{{{}}}", entries.join(","))
     }
 
-    /// The entries; numbers that do not fit are strings.
+    /// The entries; a value with half of a character in it is a string.
     fn into_value(self) -> Value {
         let entries = self.0.into_iter();
         Value::Object(entries.map(|(name, value)| (name, lossy(value))).collect())

@@ -4,6 +4,7 @@
 
 use crate::config::keys::Kind::{Count, Flag, Own, Text, Texts, Words};
 use crate::config::keys::{key, keys};
+use crate::text::json::is_same_number;
 use crate::text::names::named_enum;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -269,13 +270,6 @@ pub(crate) fn text_of(value: &Value) -> String {
     value
         .as_str()
         .map_or_else(|| value.to_string(), str::to_owned)
-}
-
-fn is_same_number(a: &str, b: &str) -> bool {
-    match (a.parse::<f64>(), b.parse::<f64>()) {
-        (Ok(a), Ok(b)) => a.partial_cmp(&b).is_some_and(std::cmp::Ordering::is_eq),
-        _ => false,
-    }
 }
 
 impl Word {

@@ -121,7 +121,7 @@ fn messages() -> (String, Value) {
         "content": [
             {"type": "thinking", "thinking": "hmm", "signature": "sig"},
             {"type": "text", "text": "aé"},
-            {"type": "tool_use", "id": "x", "name": "f", "input": {"k": 1e3}},
+            {"type": "tool_use", "id": "x", "name": "f", "input": {"k": serde_json::from_str::<Value>("1e3").unwrap()}},
             {"type": "tool_use", "id": "y", "name": "g", "input": {}},
         ],
     });
