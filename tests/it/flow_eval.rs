@@ -348,6 +348,136 @@ fn graders_judge_by_exit_code_and_score() {
 }
 
 #[test]
+fn a_grader_with_a_json_verdict_must_print_one_and_nothing_else() {
+    let cases = [
+        ("yes", r#"{"pass": true}"#, 1, "passed", 1.0, ""),
+        (
+            "no",
+            r#"{"pass": false, "reason": "too\nlate"}"#,
+            0,
+            "failed",
+            0.0,
+            "late",
+        ),
+        (
+            "part",
+            r#"{"pass": false, "score": 0.25, "scores": {"style": 3}}"#,
+            1,
+            "failed",
+            0.25,
+            "says no",
+        ),
+        (
+            "code",
+            r#"{"pass": true}"#,
+            2,
+            "not_measured",
+            0.0,
+            "ended with 2",
+        ),
+        (
+            "words",
+            r#"ok {"pass": true}"#,
+            0,
+            "not_measured",
+            0.0,
+            "verdict: expected",
+        ),
+        (
+            "much",
+            r#"{"pass": true, "score": 2}"#,
+            0,
+            "not_measured",
+            0.0,
+            "score 2",
+        ),
+        (
+            "kind",
+            r#"{"pass": 1}"#,
+            0,
+            "not_measured",
+            0.0,
+            "verdict: ",
+        ),
+        (
+            "scores",
+            r#"{"pass": true, "scores": {"a": "b"}}"#,
+            0,
+            "not_measured",
+            0.0,
+            "verdict: ",
+        ),
+        ("none", "0.5", 0, "not_measured", 0.0, "verdict: "),
+    ];
+    let mut yaml = "  cases:\n".to_owned();
+    for (id, printed, code, ..) in cases {
+        let program = json!(["sh", "-c", format!("printf '%s' '{printed}'; exit {code}")]);
+        yaml += &format!(
+            "  - {{id: {id}, input: a, assert: [{{type: exec, verdict: json, value: {program}}}]}}\n"
+        );
+    }
+    let outcome = eval(&upper(&yaml)).args(["--format", "jsonl"]).end();
+    let lines = String::from_utf8(outcome.exits(1).stdout.clone()).unwrap();
+    assert_eq!(lines.lines().count(), cases.len());
+    for (line, (id, _, _, status, score, why)) in lines.lines().zip(cases) {
+        let trial: Value = serde_json::from_str(line).unwrap();
+        let grade = &trial["assertions"][1];
+        assert_eq!(trial["status"], status, "{id}: {line}");
+        assert_eq!(grade["score"].as_f64().unwrap_or_default(), score, "{id}");
+        let reason = grade["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains(why), "{id}: {reason}");
+    }
+}
+
+#[test]
+fn expected_null_means_null_and_numbers_are_compared_digit_by_digit() {
+    let world = suites("- {name: s, target: {command: [cat]}, cases: c.jsonl}\n");
+    let cases = [
+        (r#"{"input": "x", "expected": null}"#, false),
+        (r#"{"input": null, "expected": null}"#, true),
+        (r#"{"input": "x", "target": null, "expected": "x"}"#, true),
+        (r#"{"input": "x", "expected": ""}"#, false),
+        (
+            r#"{"input": "x", "expected": null, "assert": [{"type": "equals", "value": "x"}]}"#,
+            true,
+        ),
+        (
+            r#"{"input": {"n": 1790123456789012345}, "expected": {"n": 1790123456789012346}}"#,
+            false,
+        ),
+        (
+            r#"{"input": [25000000000000000000001], "expected": [25000000000000000000001.0]}"#,
+            true,
+        ),
+        (
+            r#"{"input": [25000000000000000000001], "assert": [{"type": "schema", "value": {"items": {"maximum": 25000000000000000000000}}}]}"#,
+            false,
+        ),
+        (
+            r#"{"input": [25000000000000000000001], "assert": [{"type": "schema", "value": {"items": {"const": 25000000000000000000002}}}]}"#,
+            false,
+        ),
+        (
+            r#"{"input": [0.10000000000000000001], "assert": [{"type": "schema", "value": {"items": {"enum": [1, 0.1]}}}]}"#,
+            false,
+        ),
+        (
+            r#"{"input": [0.10000000000000000001, 1.0], "assert": [{"type": "schema", "value": {"items": {"exclusiveMinimum": 0.1, "enum": [1, 0.10000000000000000001]}}}]}"#,
+            true,
+        ),
+    ];
+    world.write("e/c.jsonl", cases.map(|(case, _)| case).join("\n"));
+    let found = jsonl(&world, 1);
+    for ((case, passes), (_, status, _)) in cases.iter().zip(&found) {
+        assert_eq!(status == "passed", *passes, "{case}");
+    }
+    let expected = Value::Null;
+    let world = upper("  cases:\n  - id: empty\n    input: x\n    expected:\n");
+    let trial = eval(&world).args(["--format", "jsonl"]).exits(1).object();
+    assert_eq!(trial["assertions"][1]["value"], expected);
+}
+
+#[test]
 fn of_what_a_grader_prints_the_last_line_counts_and_a_score_stands_alone() {
     let world = upper(
         "  cases:\n  - {id: log, input: a, assert: [{type: exec, value: [sh, -c, 'yes working | head -n 2000; echo two tests fail; exit 1']}]}\n  - {id: score, input: a, assert: [{type: exec, value: [sh, -c, 'echo 0.5; yes \"\" | head -n 9000; echo more']}]}\n  - {id: bare, input: a, assert: [{type: exec, value: [sh, -c, 'echo 0.2; exit 1']}]}",

@@ -40,6 +40,8 @@ pub(crate) enum AssertionKind {
     Exec {
         command: NodeCommand,
         timeout: Duration,
+        /// Its verdict is a JSON object.
+        is_json: bool,
     },
 }
 
@@ -255,7 +257,7 @@ fn equals(found: &Value, wanted: &Value) -> Result<(), String> {
 /// Equal as JSON, numbers by what they say.
 fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
-        (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
+        (Value::Number(a), Value::Number(b)) => json::is_same_number(a.as_str(), b.as_str()),
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b))
         }
@@ -372,6 +374,24 @@ mod tests {
             json!("```json\n{\"a\":[1.0]}\n```")
         ));
         assert!(!equals(json!({"a": [1]}), None, json!({"a": [1], "b": 2})));
+        assert!(equals(json!(null), None, json!("null")));
+        assert!(!equals(json!(null), None, json!("")));
+        let exact = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        for (a, b, is_same) in [
+            ("9007199254740993", "9007199254740992", false),
+            (
+                "[25000000000000000000001]",
+                "[25000000000000000000001.0]",
+                true,
+            ),
+            ("0.1", "0.1000000000000000055", false),
+            ("-1e2", "-100", true),
+            ("0.0", "-0", true),
+            ("1e99999999999999999999999999999999999999999", "1", false),
+        ] {
+            assert_eq!(equals(exact(a), None, exact(b)), is_same, "{a} {b}");
+            assert_eq!(equals(exact(a), None, json!(b)), is_same, "{a} in a text");
+        }
         assert!(equals(json!("x"), Some("/a/0"), json!("{\"a\":[\"x\"]}")));
         assert!(!equals(json!("x"), Some("/a/1"), json!({"a": ["x"]})));
         assert!(!equals(json!("x"), Some("/a"), json!("no JSON")));

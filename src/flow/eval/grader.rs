@@ -3,12 +3,14 @@
 //! Everything in a workspace was made by what is graded: links are not followed, sizes are bounded, and
 //! no program is found there by a relative path.
 
-use super::assertion::{Assertion, Mark, TargetResult};
+use super::assertion::{Assertion, AssertionKind, Mark, TargetResult};
 use super::suite::Case;
-use crate::text::json::LONGEST_EXCERPT;
+use crate::text::json::{LONGEST_EXCERPT, parser_message};
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome};
+use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Component, Path};
 
@@ -66,6 +68,14 @@ pub(super) fn describe_trial(
 pub(super) fn read_mark(assertion: &Assertion, outcome: &Outcome, io: &Path) -> Mark {
     let printed = end_of(&io.join("stdout.log"));
     let said = end_of(&io.join("stderr.log"));
+    if let (AssertionKind::Exec { is_json: true, .. }, Ended::Exited(0 | 1)) =
+        (&assertion.check, outcome.how)
+    {
+        return match serde_json::from_str::<JsonVerdict>(&printed) {
+            Ok(verdict) => verdict.mark(assertion),
+            Err(e) => Mark::Broken(format!("the grader's verdict: {}", parser_message(&e))),
+        };
+    }
     let score = match score_in(&printed) {
         Ok(score) => score,
         Err(why) => return Mark::Broken(why),
@@ -83,7 +93,7 @@ pub(super) fn read_mark(assertion: &Assertion, outcome: &Outcome, io: &Path) -> 
         Ended::Exited(0) => Mark::Holds(score.unwrap_or(1.0)),
         Ended::Exited(1) => {
             let why = match remark {
-                "" => "the grader says no".to_owned(),
+                "" => SAYS_NO.to_owned(),
                 remark => in_line(remark),
             };
             Mark::Fails(score.unwrap_or(0.0), assertion.reason(why))
@@ -95,12 +105,48 @@ pub(super) fn read_mark(assertion: &Assertion, outcome: &Outcome, io: &Path) -> 
     }
 }
 
+/// The whole output of a grader with `verdict: json`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct JsonVerdict {
+    pass: bool,
+    score: Option<f64>,
+    /// Checked, and not used yet.
+    #[serde(default, rename = "scores")]
+    _scores: BTreeMap<String, f64>,
+    #[serde(default)]
+    reason: String,
+}
+
+impl JsonVerdict {
+    fn mark(self, assertion: &Assertion) -> Mark {
+        let score = self.score.unwrap_or(f64::from(u8::from(self.pass)));
+        if !(0.0..=1.0).contains(&score) {
+            return Mark::Broken(out_of_range(score));
+        }
+        match (self.pass, self.reason) {
+            (true, _) => Mark::Holds(score),
+            (false, why) if why.is_empty() => {
+                Mark::Fails(score, assertion.reason(SAYS_NO.to_owned()))
+            }
+            (false, why) => Mark::Fails(score, assertion.reason(in_line(&why))),
+        }
+    }
+}
+
+/// The reason of a grader that gives none.
+const SAYS_NO: &str = "the grader says no";
+
+fn out_of_range(score: f64) -> String {
+    format!("the grader's score {score} is not from 0 to 1")
+}
+
 /// A score that a grader printed, alone on its output.
 fn score_in(printed: &str) -> Result<Option<f64>, String> {
     let number = printed.trim().parse::<f64>().ok();
     match number {
         Some(score) if (0.0..=1.0).contains(&score) => Ok(Some(score)),
-        Some(score) => Err(format!("the grader's score {score} is not from 0 to 1")),
+        Some(score) => Err(out_of_range(score)),
         None => Ok(None),
     }
 }

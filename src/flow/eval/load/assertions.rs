@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use std::path::{Component, Path};
 use std::time::Duration;
 
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "type",
     "path",
     "value",
@@ -21,6 +21,7 @@ const KEYS: [&str; 7] = [
     "weight",
     "threshold",
     "timeout_ms",
+    "verdict",
 ];
 
 const TYPES: [&str; 12] = [
@@ -256,5 +257,8 @@ fn read_exec(node: &Section, out: &mut Diagnostics) -> Option<AssertionKind> {
     Some(AssertionKind::Exec {
         command,
         timeout: Duration::from_millis(timeout.max(1)),
+        is_json: node
+            .read_choice("verdict", &[("json", true)], out)
+            .is_some(),
     })
 }

@@ -278,7 +278,10 @@ impl CaseReader<'_, '_> {
 fn read_expected(node: &Section, out: &mut Diagnostics) -> Option<Value> {
     let given = |key: &&str| node.map.get(*key).is_some_and(|value| !value.is_null());
     let keys: Vec<&str> = EXPECTED.into_iter().filter(given).collect();
-    let key = *keys.first()?;
+    let Some(key) = keys.first().copied() else {
+        let is_null = EXPECTED.iter().any(|key| node.map.contains_key(*key));
+        return is_null.then_some(Value::Null);
+    };
     if let [_, other, ..] = keys.as_slice() {
         let message = format!("has both {key} and {other}; remove one");
         out.error(node.path_to(other), message);

@@ -85,8 +85,9 @@ impl Runner<'_> {
     /// Starts the program of the next assertion.
     fn begin_grader(&mut self, mut judging: Judging) -> Result<()> {
         let (trial, case) = (judging.trial, self.case(judging.trial));
-        let Some(AssertionKind::Exec { command, timeout }) =
-            case.assertions.get(judging.marks.len()).map(|it| &it.check)
+        let Some(AssertionKind::Exec {
+            command, timeout, ..
+        }) = case.assertions.get(judging.marks.len()).map(|it| &it.check)
         else {
             return Ok(());
         };
