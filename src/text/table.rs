@@ -48,6 +48,12 @@ impl Table {
         }
     }
 
+    /// True if the rows fit a terminal of this width, with texts shortened.
+    pub(crate) fn fits(&self, width: usize) -> bool {
+        let widths = self.fitting_widths(width);
+        widths.iter().sum::<usize>() + self.gap * widths.len().saturating_sub(1) <= width
+    }
+
     fn column(&self, at: usize) -> Column {
         let column = self.columns.get(at).or(self.columns.last());
         column.copied().unwrap_or(Column::Name)

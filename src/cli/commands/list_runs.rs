@@ -215,6 +215,13 @@ fn table(rows: &[Row], with_workspace: bool) -> String {
     if !with_workspace {
         table.remove_column(1);
     }
+    let width = columns().unwrap_or(usize::MAX);
+    for name in ["TOKENS", "ITER"] {
+        let at = table.rows[0].iter().position(|it| it == name);
+        if let Some(at) = at.filter(|_| !table.fits(width)) {
+            table.remove_column(at);
+        }
+    }
     painted_table(&table, |row, column| {
         match (&rows[row].run, table.rows[0][column].as_str()) {
             (Some(run), "STATUS") => tone_of(run.status),
