@@ -218,6 +218,26 @@ fn tools_that_miss_their_files_get_advice_that_works() {
 }
 
 #[test]
+fn advice_is_given_where_it_can_help() {
+    // A file of the workspace in the context: a copy has it, and there is no program to leave out.
+    let world = World::new();
+    let context =
+        "sources:\n- {type: file, path: '${CWD}/DELTA.md', on_missing: skip}\n- {type: journal}\n";
+    world.write("agent/context.yaml", context);
+    world.write("ws/DELTA.md", "Notes.\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
+    let diverged = replay(&world).exits(1);
+    diverged.says("--from DIR").does_not_say("--tools");
+    replay(&world).args(["--from", "ws"]).exits(0);
+    // Another description of a tool: neither helps.
+    let world = recorded();
+    let world = world.tools("- {name: echo, description: other, exec: 'echo ${words}'}");
+    let diverged = replay(&world).exits(1);
+    diverged.does_not_say("--from").does_not_say("--tools");
+}
+
+#[test]
 fn another_prompt_diverges_at_the_first_request() {
     let world = recorded();
     copy(&world.path("agent"), &world.path("other"));

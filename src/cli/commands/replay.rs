@@ -3,7 +3,7 @@
 
 use crate::cli::agent_names::agent_of_run;
 use crate::cli::args::ReplayArgs;
-use crate::config::agent::{Agent, StartLimits};
+use crate::config::agent::{Agent, Source, StartLimits};
 use crate::config::environment::Environment;
 use crate::engine::run_loop::{Chain, DeferralMode, Ending, Engine, Options};
 use crate::error::{Error, Exit, Result};
@@ -73,7 +73,7 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
         && !wanted.executes_nothing
         && let Some(divergence) = &playback.divergence
     {
-        advise(divergence, wanted.from.is_some(), screen);
+        advise(divergence, &agent, wanted.from.is_some(), screen);
     }
     place.leave(exit == Exit::Success, screen);
     Ok(exit)
@@ -297,26 +297,31 @@ fn print_comparison(
     ))
 }
 
-/// Says how a divergence is avoided that comes from tools which find other files than in the recorded run.
-fn advise(divergence: &Divergence, has_files: bool, screen: Screen) {
-    if divergence.iteration <= 1 && !is_in_context(divergence) {
+/// Says how a divergence is avoided that comes from other files than the recorded run had, or from programs that ran again.
+fn advise(divergence: &Divergence, agent: &Agent, has_files: bool, screen: Screen) {
+    let Some(difference) = first(&divergence.recorded, &divergence.rebuilt) else {
         return;
-    }
-    if divergence.iteration > 1 && !has_files {
+    };
+    let place = difference.place;
+    let is_in = |words: [&str; 2]| words.iter().any(|word| place.contains(word));
+    // A block of context.yaml; the result of a tool.
+    let (is_block, is_conversation) = (
+        is_in(["system", "instructions"]),
+        is_in(["messages[", "input["]),
+    );
+    let is_result = divergence.iteration > 1 && is_conversation && !is_block;
+    if (is_block || is_result) && !has_files {
         screen.warn(
-            "the tools ran again, in a workspace that was empty at first: --from DIR begins with a copy of DIR, \
-             which must hold what was there when the recorded run began",
+            "the replay began in an empty workspace: --from DIR begins with a copy of DIR, which must hold what \
+             was there when the recorded run began",
         );
     }
-    screen.warn(
-        "--tools recorded runs no tool and no generator of a block, and takes their results from the record",
-    );
-}
-
-/// True if requests differ in what is before the conversation: a path, or a block that a program made.
-fn is_in_context(divergence: &Divergence) -> bool {
-    let difference = first(&divergence.recorded, &divergence.rebuilt);
-    difference.is_some_and(|it| it.place.contains("system") || it.place.contains("instructions"))
+    let is_made = |source: &Source| matches!(source, Source::Computed { .. });
+    if is_result || is_block && agent.context.sources.iter().any(is_made) {
+        screen.warn(
+            "--tools recorded runs no tool and no generator of a block, and takes their results from the record",
+        );
+    }
 }
 
 /// The places that a run knows, in the recorded run and here; the longest first.
