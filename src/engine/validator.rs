@@ -85,7 +85,7 @@ pub(crate) fn look_at_schema(schema: &str, signals: &Signals) -> Result<Option<S
     };
     let how = match process::run(signals, command, Duration::ZERO) {
         Ok(outcome) => outcome.how,
-        Err(SpawnError::NotFound) => {
+        Err(SpawnError::NotFound | SpawnError::NoInterpreter(_)) => {
             return Ok(Some(format!(
                 "needs {PROGRAM}, which is neither beside this program nor in PATH; install it, or \
                  check the answer with a command: accept"

@@ -15,7 +15,7 @@
 mod child;
 mod outcome;
 
-pub(crate) use outcome::{Ended, Outcome, SpawnError, Used};
+pub(crate) use outcome::{Ended, Outcome, SpawnError, Used, interpreter_fault};
 
 use crate::unix::procfs::CALL_ID;
 use crate::unix::session_leader::SessionLeader;
@@ -25,6 +25,7 @@ use rustix::event::{PollFlags, Timespec, epoll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open};
 use std::collections::{HashSet, VecDeque};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -144,7 +145,7 @@ impl<'s> Children<'s> {
             Some(program) => program.into(),
             None => return Err(SpawnError::NotFound),
         };
-        let mut builder = std::process::Command::new(program);
+        let mut builder = std::process::Command::new(&program);
         builder
             .args(&command.argv[1..])
             .current_dir(command.dir)
@@ -159,7 +160,14 @@ impl<'s> Children<'s> {
         } else {
             SessionLeader::start(&mut builder).map(Started::InSession)
         };
-        let child = child.map_err(SpawnError::of)?;
+        let child = child.map_err(|error| {
+            let given = command.env.iter().rfind(|(name, _)| name == "PATH");
+            let path = given.and_then(|(_, path)| path.clone().map(OsString::from));
+            let path = path
+                .or_else(|| std::env::var_os("PATH"))
+                .unwrap_or_default();
+            SpawnError::of_program(error, &program, &path)
+        })?;
         let token = Token(self.next);
         self.next += 1;
         let group = child.pid();

@@ -624,6 +624,28 @@ fn a_program_that_does_not_exist_is_exit_code_127() {
 }
 
 #[test]
+fn a_script_without_its_interpreter_says_so() {
+    for (first, why) in [
+        (
+            "#!/no/such/shell -e",
+            "its interpreter /no/such/shell is not there",
+        ),
+        ("#!/bin/sh\r", "its first line ends in a carriage return"),
+    ] {
+        for command in ["./greet-me", "greet-me", "delta sandbox -- ./greet-me"] {
+            let world = World::with_tools(&format!("- {{name: tool, exec: {command}}}"));
+            let script = world.script("ws/greet-me", &format!("{first}\necho hello\n"));
+            let path = format!("{}:{}", script.parent().unwrap().display(), system_path());
+            world.model_says([call("c", "tool", &json!({})), text("done")]);
+            world.run("go").env("PATH", path).exits(0);
+            let result = world.latest().result(1);
+            has(result["observation_content"].as_str().unwrap(), &[why]);
+            assert_eq!(result["exit_code"], 127, "{command}");
+        }
+    }
+}
+
+#[test]
 fn a_program_that_cannot_be_executed_is_exit_code_126() {
     let world = World::with_tools("- {name: tool, exec: ./notes.txt}");
     world.write("ws/notes.txt", "not a program");

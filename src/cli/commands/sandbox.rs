@@ -16,6 +16,7 @@ use crate::unix::doors::{Proxy, proxy_variables};
 use crate::unix::git_dir::{AbsentFile, GitPaths};
 use crate::unix::landlock::{Grants, is_system_path, restrict};
 use crate::unix::namespaces::{View, map_ids};
+use crate::unix::process::interpreter_fault;
 use crate::unix::supervisor::Serve;
 use crate::unix::terminal::Screen;
 use crate::unix::{files, seccomp, supervisor};
@@ -281,7 +282,14 @@ fn prepare(
 /// Replaces this process with the command. Returns only an error.
 fn execute(mut command: Command) -> Error {
     let error = command.exec();
-    let name = Path::new(command.get_program()).display();
+    let program = Path::new(command.get_program());
+    let name = program.display();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if error.kind() == ErrorKind::NotFound
+        && let Some(why) = interpreter_fault(program, &path)
+    {
+        return Error::new(Exit::NotFound, format!("sandbox: {name}: {why}"));
+    }
     let (exit, hint) = match error.kind() {
         ErrorKind::NotFound => (Exit::NotFound, ""),
         ErrorKind::PermissionDenied => (

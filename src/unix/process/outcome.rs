@@ -3,14 +3,19 @@
 //! Unaware of waiting.
 
 use crate::error::reason;
+use crate::unix::files;
+use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::time::Duration;
 
 /// Why a child could not be started.
 #[derive(Debug)]
 pub(crate) enum SpawnError {
-    /// There is no such program, or its interpreter is missing: 127 for a shell.
+    /// There is no such program: 127 for a shell.
     NotFound,
+    /// A script whose interpreter is missing, also 127, and what is wrong with its first line.
+    NoInterpreter(String),
     /// The file exists and cannot be executed: 126 for a shell.
     NotExecutable(io::Error),
     /// The arguments and environment are longer than the system takes (E2BIG).
@@ -32,10 +37,20 @@ impl SpawnError {
         }
     }
 
+    /// The same for a program that can be looked at.
+    pub(super) fn of_program(error: io::Error, program: &Path, path: &OsStr) -> Self {
+        match Self::of(error) {
+            Self::NotFound => {
+                interpreter_fault(program, path).map_or(Self::NotFound, Self::NoInterpreter)
+            }
+            other => other,
+        }
+    }
+
     /// The exit code that a shell would give.
     pub(crate) fn code(&self) -> i32 {
         match self {
-            Self::NotFound => 127,
+            Self::NotFound | Self::NoInterpreter(_) => 127,
             Self::NotExecutable(_) | Self::TooLong | Self::Other(_) => 126,
         }
     }
@@ -44,11 +59,32 @@ impl SpawnError {
     pub(crate) fn message(&self, program: &str) -> String {
         match self {
             Self::NotFound => format!("{program}: not found"),
+            Self::NoInterpreter(why) => format!("{program}: {why}"),
             Self::NotExecutable(e) => format!("{program}: cannot be executed: {}", reason(e)),
             Self::TooLong => format!("{program}: the arguments are too long for the system"),
             Self::Other(e) => format!("{program}: cannot be started: {}", reason(e)),
         }
     }
+}
+
+/// Why a script that is there is not found: what is wrong with its first line.
+pub(crate) fn interpreter_fault(program: &Path, path: &OsStr) -> Option<String> {
+    const LENGTH: usize = 256;
+    let found = match program.components().count() {
+        1 if !program.has_root() => files::find_program(program.to_str()?, path)?,
+        _ => program.to_owned(),
+    };
+    let bytes = files::read_part(&files::open_readable(&found).ok()?, 0, LENGTH).ok()?;
+    let first = bytes.split(|byte| *byte == b'\n').next()?;
+    let line = String::from_utf8_lossy(first.strip_prefix(b"#!")?).into_owned();
+    if line.ends_with('\r') {
+        return Some(
+            "its first line ends in a carriage return: sed -i 's/\\r$//' removes them".into(),
+        );
+    }
+    let interpreter = line.split_whitespace().next()?;
+    let is_missing = !found.parent()?.join(interpreter).exists();
+    is_missing.then(|| format!("its interpreter {interpreter} is not there"))
 }
 
 /// How a child ended.
