@@ -32,6 +32,17 @@ fn while_the_model_is_waited_for() {
 }
 
 #[test]
+fn a_test_whose_signals_are_ignored_passes() {
+    let exe = std::env::current_exe().unwrap();
+    let mut shell = std::process::Command::new("sh");
+    let words =
+        "trap '' HUP INT QUIT TERM; exec \"$0\" --exact signals::while_the_model_is_waited_for";
+    let output = shell.args(["-c", words]).arg(exe).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("1 passed"), "{said}");
+}
+
+#[test]
 fn between_two_attempts() {
     for (signal, code) in SIGNALS {
         let world = World::new();

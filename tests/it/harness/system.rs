@@ -2,12 +2,16 @@
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Access, CWD, Mode, OFlags, StatVfsMountFlags};
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{FORBIDDEN, SIGPIPE};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Arc, Once};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long anything may take that a test waits for. A hang is a failure, slowness is none.
@@ -28,12 +32,62 @@ pub fn base() -> PathBuf {
     }
 }
 
+/// Handles each signal that is ignored, as under `nohup` and after `&`: a child would inherit that, and has the default
+/// of what is handled.
+fn take_ignored_signals() {
+    let status = fs::read_to_string("/proc/self/status").expect("this process");
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    let is_ignored = |signal: &i32| mask.unwrap_or(0) >> (signal - 1) & 1 == 1;
+    // The standard library ignores SIGPIPE itself, and resets it in children.
+    let others = (1..32).filter(|it| *it != SIGPIPE && !FORBIDDEN.contains(it));
+    for signal in others.filter(is_ignored) {
+        signal_hook::flag::register(signal, Arc::default()).expect("a handler");
+    }
+}
+
+/// Kills children that have been there for much longer than anything takes, with their own: who waits for them fails.
+fn end_what_hangs() {
+    let mut seen: HashMap<u32, Instant> = HashMap::new();
+    loop {
+        thread::sleep(PATIENCE / 10);
+        let there = children(std::process::id());
+        seen.retain(|pid, _| there.contains(pid));
+        for pid in there {
+            if seen.entry(pid).or_insert_with(Instant::now).elapsed() > 4 * PATIENCE {
+                kill_tree(pid);
+            }
+        }
+    }
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let tasks = tasks.into_iter().flatten().flatten();
+    let lists = tasks.map(|task| fs::read_to_string(task.path().join("children")));
+    let all: Vec<String> = lists.map(Result::unwrap_or_default).collect();
+    let pids = all.iter().flat_map(|list| list.split_whitespace());
+    pids.filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn kill_tree(pid: u32) {
+    children(pid).into_iter().for_each(kill_tree);
+    if let Some(pid) = Pid::from_raw(pid.cast_signed()) {
+        kill_process(pid, Signal::KILL).ok();
+    }
+}
+
 /// A directory that disappears with the test, unless the test failed.
 pub struct TempDir(PathBuf);
 
 impl TempDir {
     /// Outside the project, so that no `.env` or `.git` of the developer is found from within.
     pub fn below(base: &Path) -> Self {
+        static BEGUN: Once = Once::new();
+        BEGUN.call_once(|| {
+            take_ignored_signals();
+            thread::spawn(end_what_hangs);
+        });
         let base = fs::canonicalize(base).expect("the temp directory");
         let mut random = fastrand::Rng::new();
         loop {
