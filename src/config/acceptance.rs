@@ -133,8 +133,9 @@ pub(super) fn read_schema(path: &Path, name: &str) -> Result<String, String> {
             "{name}: {length} bytes are too many; the limit is {LARGEST_SCHEMA}"
         ));
     }
-    match json::check(&text) {
-        Ok(()) => Ok(text),
+    let text = json::after_mark(&text);
+    match json::check(text) {
+        Ok(()) => Ok(text.to_owned()),
         Err(error) => {
             let (line, column) = (error.line(), error.column());
             let why = parser_words(&error);

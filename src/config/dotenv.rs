@@ -4,6 +4,8 @@
 //! NAME=value`, empty, or comments. A value may be bare (a ` #` ends it), in single quotes (taken
 //! literally) or in double quotes (`\n`, `\t`, `\"`, `\\`, `\$` are escapes). Nothing is expanded.
 
+use crate::text::json::after_mark;
+
 /// A line that means nothing, by its number from 1.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadLine(pub usize);
@@ -12,8 +14,7 @@ pub(crate) struct BadLine(pub usize);
 pub(crate) fn parse(text: &str) -> (Vec<(String, String)>, Vec<BadLine>) {
     let mut pairs = Vec::new();
     let mut bad = Vec::new();
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    for (index, line) in text.lines().enumerate() {
+    for (index, line) in after_mark(text).lines().enumerate() {
         let line = line.trim();
         if line.is_empty() || line.starts_with('#') {
             continue;

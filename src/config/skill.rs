@@ -2,6 +2,7 @@
 //!
 //! Unaware of files.
 
+use crate::text::json::after_mark;
 use crate::text::yaml;
 use serde_json::{Map, Value};
 
@@ -92,7 +93,7 @@ pub(crate) fn skipped_in(stderr: &str) -> impl Iterator<Item = &str> {
 
 /// The mapping between the first line, `---`, and the next such line; and what was wrong with it.
 fn front_matter(text: &str) -> Result<(Map<String, Value>, Option<String>), String> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = after_mark(text);
     let mut lines = text.split_inclusive('\n');
     let is_fence = |line: &str| line.trim_end() == "---";
     let first = lines.next().unwrap_or_default();

@@ -13,7 +13,7 @@ use crate::model::response;
 use crate::record::engine_log::Level;
 use crate::record::execution::{self, ExecutionRecord, Stdin};
 use crate::record::run_dir::reference;
-use crate::text::json::{Object, parser_message};
+use crate::text::json::{self, Object, parser_message};
 use crate::text::shorten::head;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -285,6 +285,8 @@ fn read_output(
             for secret in secrets {
                 secret.redact(&mut bytes);
             }
+            let marked = bytes.len() - json::without_mark(&bytes).len();
+            bytes.drain(..marked);
             Ok(Some(bytes))
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound && !dir.join(name).is_symlink() => Ok(None),

@@ -7,7 +7,7 @@ use crate::config::environment::Secret;
 use crate::config::tool::definition::{HANDLE_BYTES, LONGEST_WAIT, LaterRule};
 use crate::engine::attached;
 use crate::record::state::Deferred;
-use crate::text::json::parser_message;
+use crate::text::json::{parser_message, without_mark};
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::Variable;
@@ -135,7 +135,7 @@ pub(crate) fn times_in(dir: &Path) -> Result<ChosenTimes, String> {
     let Ok(bytes) = files::read_limited(file, TIMES_BYTES) else {
         return refused("the file is too long");
     };
-    let written: WrittenTimes = match serde_json::from_slice(&bytes) {
+    let written: WrittenTimes = match serde_json::from_slice(without_mark(&bytes)) {
         Ok(written) => written,
         Err(e) => return refused(&parser_message(&e)),
     };

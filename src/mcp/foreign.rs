@@ -25,7 +25,7 @@ pub(crate) type FoundServer = (String, Result<ForeignServer, String>);
 /// # Errors
 /// The file is not one of servers.
 pub(crate) fn read_foreign(text: &str, root: &Path) -> Result<Vec<FoundServer>, String> {
-    let document: Value = serde_json::from_str(&without_comments(text))
+    let document: Value = serde_json::from_str(&without_comments(json::after_mark(text)))
         .map_err(|e| format!("not JSON: {}", json::parser_message(&e)))?;
     let servers = ["mcpServers", "servers"]
         .iter()

@@ -43,7 +43,7 @@ fn after_closing<'t>(answer: &'t str, open: &str, close: &str) -> Option<&'t str
 
 /// The JSON values that an answer may mean: the whole text, or else its fenced blocks of JSON, the last one first.
 pub(crate) fn values_in(answer: &str) -> Vec<&str> {
-    let text = answer.trim();
+    let text = json::after_mark(answer.trim());
     if json::check(text).is_ok() {
         return vec![text];
     }

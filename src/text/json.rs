@@ -310,8 +310,19 @@ pub(crate) fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
     Some(paired)
 }
 
+/// JSON without the byte order mark that some programs begin it with.
+pub(crate) fn without_mark(json: &[u8]) -> &[u8] {
+    json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(json)
+}
+
+/// JSON, or another text, without the byte order mark.
+pub(crate) fn after_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 /// JSON as text: invalid UTF-8 and lone surrogates become U+FFFD.
 pub(crate) fn readable(json: &[u8]) -> Cow<'_, str> {
+    let json = without_mark(json);
     let text = match std::str::from_utf8(json) {
         Ok(text) => text.into(),
         Err(_) => String::from_utf8_lossy(json),

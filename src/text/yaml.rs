@@ -2,6 +2,7 @@
 //!
 //! Unaware of what the documents mean. Keys keep the order in which they were written.
 
+use crate::text::json::after_mark;
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -31,7 +32,8 @@ pub struct SyntaxError {
 /// Text that is not YAML, duplicate keys, and what JSON cannot hold: keys that are not strings,
 /// numbers that are not finite, tags.
 pub fn parse(text: &str) -> Result<Value, SyntaxError> {
-    let text = without_mark(text);
+    // The library would take what follows it for a second document.
+    let text = after_mark(text);
     if open_at_once(text) > MOST_OPEN {
         let message = format!("more than {MOST_OPEN} brackets are open at once; close them");
         return Err(SyntaxError {
@@ -67,7 +69,7 @@ fn open_at_once(text: &str) -> usize {
 
 /// The line, from 1, of the node at `path`, which is that of its key if it has one; of the deepest node on the way to it if it is not there.
 pub(crate) fn locate(text: &str, path: &[Step]) -> Option<usize> {
-    let text = without_mark(text);
+    let text = after_mark(text);
     (0..=path.len()).rev().find_map(|depth| {
         let walk = Walk {
             path: &path[..depth],
@@ -106,12 +108,6 @@ impl Serialize for Rendered<'_> {
             other => other.serialize(to),
         }
     }
-}
-
-/// The text without the byte order mark that some editors begin a file with. The library would take
-/// what follows it for a second document.
-fn without_mark(text: &str) -> &str {
-    text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
 fn syntax(error: &serde_yaml::Error) -> SyntaxError {

@@ -287,7 +287,7 @@ impl McpCommand {
 /// The arguments of a call, on one line; an empty text is no arguments.
 fn arguments_of(text: &[u8]) -> Result<String> {
     let wrong = |why: &str| Error::usage(format!("mcp call: the arguments on stdin are not {why}"));
-    let text = std::str::from_utf8(text)
+    let text = std::str::from_utf8(json::without_mark(text))
         .map_err(|_| wrong("UTF-8"))?
         .trim();
     if text.is_empty() {

@@ -212,10 +212,11 @@ impl Repl<'_> {
                 Ok(parts.join("\n\n").into())
             }
             LineMode::Json => {
-                let value: Value = serde_json::from_str(line).map_err(|error| {
-                    let why = json::parser_message(&error);
-                    Error::usage(format!("not JSON: {why}; each line is one value"))
-                })?;
+                let value: Value =
+                    serde_json::from_str(json::after_mark(line)).map_err(|error| {
+                        let why = json::parser_message(&error);
+                        Error::usage(format!("not JSON: {why}; each line is one value"))
+                    })?;
                 if self.attached.is_empty() {
                     return Ok(value);
                 }

@@ -63,8 +63,8 @@ impl HelperQuestion {
         &self,
         printed: &'p str,
     ) -> std::result::Result<Vec<&'p RawValue>, String> {
-        let answers: Vec<&RawValue> =
-            serde_json::from_str(printed).map_err(|_| "its output is not one JSON list")?;
+        let answers: Vec<&RawValue> = serde_json::from_str(json::after_mark(printed))
+            .map_err(|_| "its output is not one JSON list")?;
         let (wanted, came) = (self.texts.len(), answers.len());
         if wanted != came {
             return Err(format!(

@@ -4,7 +4,7 @@
 
 use crate::flow::graph::Payload;
 use crate::flow::record::attempt::one_value;
-use crate::text::json::Object;
+use crate::text::json::{self, Object};
 use crate::text::timestamp::Timestamp;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -45,16 +45,13 @@ impl MemoryItem {
     /// # Errors
     /// The fault of the line.
     pub(crate) fn parse(line: &[u8]) -> Result<Self, String> {
-        let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8".to_owned())?;
+        let text = std::str::from_utf8(json::without_mark(line))
+            .map_err(|_| "it is not UTF-8".to_owned())?;
         if text.trim_start().starts_with('[') {
             return Err("it is not an item, but a list".to_owned());
         }
-        let line: ItemLine<'_> = serde_json::from_str(text).map_err(|error| {
-            format!(
-                "it is not an item: {}",
-                crate::text::json::parser_message(&error)
-            )
-        })?;
+        let line: ItemLine<'_> = serde_json::from_str(text)
+            .map_err(|error| format!("it is not an item: {}", json::parser_message(&error)))?;
         let timestamp = Timestamp::parse(&line.timestamp)
             .ok_or_else(|| format!("it is not an item: {:?} is not a time", line.timestamp))?;
         Ok(Self {

@@ -477,7 +477,7 @@ fn parse_line(
     reader: &InputReader,
     line: &[u8],
 ) -> std::result::Result<(Payload, Option<String>), (Payload, String)> {
-    let what = match std::str::from_utf8(line) {
+    let what = match std::str::from_utf8(json::without_mark(line)) {
         Ok(text) => match json::check(text) {
             Ok(()) => return Ok((text.into(), None)),
             Err(error) => format!("not JSON: {}", json::parser_message(&error)),

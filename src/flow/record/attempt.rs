@@ -288,7 +288,7 @@ pub(crate) fn too_much(bytes: u64) -> String {
 
 /// A text that is one JSON value, on one line.
 pub(crate) fn one_value(text: String) -> std::result::Result<Payload, String> {
-    let value = text.trim_ascii();
+    let value = json::after_mark(&text).trim_ascii();
     if value.is_empty() {
         return Err("it printed nothing, and its output must be JSON".to_owned());
     }
@@ -313,7 +313,7 @@ pub(crate) fn check_schema(
     code: FailureCode,
 ) -> Option<Failure> {
     let schema = schema?;
-    let value = match serde_json::from_str(text) {
+    let value = match serde_json::from_str(json::after_mark(text)) {
         Ok(value) => value,
         Err(error) => {
             let why = json::parser_message(&error);

@@ -114,9 +114,7 @@ impl CaseReader<'_, '_> {
             }
         };
         let mut cases = Vec::new();
-        // Spreadsheets write it.
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        for (index, line) in text.lines().enumerate() {
+        for (index, line) in crate::text::json::after_mark(&text).lines().enumerate() {
             if line.trim().is_empty() {
                 continue;
             }

@@ -65,7 +65,8 @@ impl Baseline {
     /// # Errors
     /// The file is no such result, or does not have the suite. The message does not name the file.
     pub(crate) fn parse(bytes: &[u8], suite: &str) -> Result<Self> {
-        let read: std::result::Result<BaselineFile, _> = serde_json::from_slice(bytes);
+        let read: std::result::Result<BaselineFile, _> =
+            serde_json::from_slice(crate::text::json::without_mark(bytes));
         let no_result =
             |why: String| Error::usage(format!("not a result of eval --format json: {why}"));
         let file = read.map_err(|error| no_result(crate::text::json::parser_message(&error)))?;
