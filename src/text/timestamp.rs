@@ -104,7 +104,7 @@ impl Timestamp {
         let (hour, minute, second) = (next(&mut time)?, next(&mut time)?, next(&mut time)?);
         if !(1970..=9999).contains(&year)
             || !(1..=12).contains(&month)
-            || !(1..=31).contains(&day)
+            || !(1..=days_in(year, month)).contains(&day)
             || hour > 23
             || minute > 59
             || second > 60
@@ -186,6 +186,15 @@ impl Timestamp {
             second: rest % 60,
             millis,
         }
+    }
+}
+
+fn days_in(year: u64, month: u64) -> u64 {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 => 28 + u64::from(is_leap),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
     }
 }
 

@@ -148,9 +148,19 @@ fn a_wait_is_of_a_linear_node_that_runs_nothing() {
         ("wait: {for: 99999999d}", "'99999999d' is not a time"),
         ("wait: {at: +90m}", "write for:"),
         ("wait: {at: noon}", "'noon' is not a time such as 2026"),
+        (
+            "wait: {at: 2027-02-30T00:00:00Z}",
+            "'2027-02-30T00:00:00Z' is not a time",
+        ),
+        ("wait: {at: 1.5}", "'1.5' is not a time"),
         ("wait: 2h", "expected a mapping"),
     ] {
         has_only(&linear(more), "manifest_invalid", &["a"], message);
+    }
+    for past in ["1767323045", "'1767323045'", "2024-02-29T00:00:00Z"] {
+        let world = World::new();
+        world.write("f/workflow.yaml", linear(&format!("wait: {{at: {past}}}")));
+        command(&world).exits(0);
     }
     let nodes = [start().replace('}', ", wait: {for: 2h}}"), exit()];
     let message = "only a linear node waits";

@@ -60,7 +60,12 @@ pub(super) fn read_wait(node: &Section, out: &mut Diagnostics) -> Option<WaitTim
             return None;
         }
     };
-    let text = section.read_text(key, out)?;
+    let number = section.map.get(key).filter(|value| value.is_number());
+    let number = number.map(ToString::to_string);
+    let text = match &number {
+        Some(number) => number,
+        None => section.read_text(key, out)?,
+    };
     let longest = Duration::from_secs(LONGEST_WAIT);
     let read = match key {
         "for" => parse_span(text)
