@@ -6,7 +6,7 @@
 mod references;
 
 use crate::config::acceptance::LARGEST_SCHEMA;
-use crate::text::json::parser_message;
+use crate::text::json::{self, parser_message};
 use crate::text::shorten::{cut_to_columns, head};
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ReferencingError, ValidationError, Validator};
@@ -66,7 +66,7 @@ impl JsonSchema {
                 "{length} bytes are too many; the limit is {LARGEST_SCHEMA}"
             ));
         }
-        let source = serde_json::from_slice(document)
+        let source = serde_json::from_slice(json::without_mark(document))
             .map_err(|e| format!("not valid JSON: {}", parser_message(&e)))?;
         Self::compile(source)
     }
@@ -80,6 +80,8 @@ impl JsonSchema {
             .backtrack_limit(PATTERN_STEPS);
         let built = jsonschema::options()
             .offline()
+            // Otherwise only drafts before 2019-09 would check it.
+            .should_validate_formats(true)
             .with_pattern_options(patterns)
             .build(&source);
         match built {

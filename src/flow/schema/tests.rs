@@ -91,6 +91,31 @@ fn a_schema_that_leads_to_itself_comes_to_an_end() {
     }
 }
 
+#[test]
+fn format_is_checked_in_every_draft() {
+    for draft in [
+        "draft-04",
+        "draft-06",
+        "draft-07",
+        "draft/2019-09",
+        "draft/2020-12",
+    ] {
+        let host = if draft.contains('/') { "https" } else { "http" };
+        let uri = format!("{host}://json-schema.org/{draft}/schema");
+        let dated = schema(json!({"$schema": uri, "format": "date"}));
+        assert!(dated.admits(&json!("2026-02-28")), "{draft}");
+        assert!(!dated.admits(&json!("tomorrow")), "{draft}");
+    }
+    let unnamed = schema(json!({"format": "date"}));
+    assert!(!unnamed.admits(&json!("tomorrow")));
+    assert!(schema(json!({"format": "of our own"})).admits(&json!("x")));
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_schema() {
+    assert!(JsonSchema::parse("\u{feff}{\"type\": \"string\"}".as_bytes()).is_ok());
+}
+
 /// Definitions of which each applies these keywords to the next one.
 fn ladder(rungs: usize, rung: impl Fn(&str) -> Value) -> Value {
     let name = |at: usize| format!("#/$defs/d{at}");
