@@ -116,6 +116,14 @@ fn the_old_name_of_the_message_is_warned_of_in_a_tool_that_runs_delta() {
             "command: [/usr/bin/delta, run, --task], parameters: [{name: t}]",
             true,
         ),
+        (
+            "command: [delta, run, -a, x], parameters: [{name: t, inject_as: option, option_name: --task}]",
+            true,
+        ),
+        (
+            "command: [delta, run, -a, x], parameters: [{name: t, inject_as: option, option_name: -m}]",
+            false,
+        ),
         ("exec: 'delta run -a x -m ${t}'", false),
         ("exec: 'delta run -- --task'", false),
         ("exec: 'other run --task ${t}'", false),

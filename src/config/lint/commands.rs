@@ -4,7 +4,7 @@
 //! the first words of a command make the case plain.
 
 use crate::config::tool::argv_template::is_identifier;
-use crate::config::tool::definition::{AGENT_HOME, CWD, KINDS, OnResume, Tool, is_script};
+use crate::config::tool::definition::{AGENT_HOME, CWD, Inject, KINDS, OnResume, Tool, is_script};
 use crate::config::tool::effect::options_of_run;
 use crate::config::tool::shell_lexer::find_placeholders;
 use crate::text::suggestion::nearest;
@@ -191,6 +191,11 @@ fn commands_of(tool: &Tool, script: Option<&str>) -> Vec<Vec<String>> {
             let mut words: Vec<String> = tool.command.iter().map(|w| w.written(name)).collect();
             let appended = tool.appended.iter();
             words.extend(appended.map(|index| format!("${{{}}}", name(*index))));
+            let options = tool.parameters.iter().map(|it| &it.inject);
+            words.extend(options.filter_map(|inject| match inject {
+                Inject::Option(name) => Some(name.clone()),
+                _ => None,
+            }));
             vec![words]
         }
     }
