@@ -54,6 +54,11 @@ fn runs_are_named_as_everywhere() {
         .delta(["diff", "-w", "ws"])
         .exits(2)
         .says("needs RUN_A");
+    let newest = world.latest().id();
+    world
+        .delta(["diff", "-w", "ws", &newest])
+        .exits(2)
+        .says("diff needs another run");
 }
 
 #[test]

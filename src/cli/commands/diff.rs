@@ -1,6 +1,6 @@
 //! `delta diff`: the first difference between two runs, side by side.
 
-use crate::error::{At, Exit, Result};
+use crate::error::{At, Error, Exit, Result};
 use crate::record::reader::read_journal;
 use crate::record::recording::unreadable;
 use crate::record::state::{self, Reading, RecordedQuestion, Run, Thought, Turn, decoded};
@@ -11,7 +11,7 @@ use crate::text::disguise::printable;
 use crate::text::shorten::{columns_of, in_short};
 use crate::unix::terminal::{Screen, print};
 use crate::view::shown_answers::NOT_SHOWN;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The narrowest columns that can be read.
 const NARROWEST: usize = 20;
@@ -26,6 +26,11 @@ pub(crate) fn print_diff(work_dir: &Path, runs: &[Option<String>; 2]) -> Result<
     let [a, b] = [&runs[0], &runs[1]]
         .map(|name| ComparedRun::read(work_dir, name.as_deref().unwrap_or(NEWEST)));
     let (a, b) = (a?, b?);
+    if runs[1].is_none() && a.path == b.path {
+        return Err(Error::usage(
+            "diff needs another run to compare the newest one with; delta list-runs prints them",
+        ));
+    }
     let same = a
         .iterations
         .iter()
@@ -82,6 +87,7 @@ pub(crate) fn print_diff(work_dir: &Path, runs: &[Option<String>; 2]) -> Result<
 
 /// One of the two runs.
 struct ComparedRun {
+    path: PathBuf,
     title: String,
     iterations: Vec<Iteration>,
     /// True if no line was skipped.
@@ -112,6 +118,7 @@ impl ComparedRun {
             title.push_str(&format!(", forked from {from} after {at}"));
         }
         Ok(Self {
+            path: run.path,
             title,
             iterations,
             is_whole: state.damaged.is_empty(),
