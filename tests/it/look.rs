@@ -74,7 +74,7 @@ fn a_list_fits_the_terminal_whose_columns_wide_characters_take_twice() {
     let list = || world.delta(["list-runs", "-w", "ws"]);
     let row = |list: &str| list.lines().nth(1).unwrap().trim_end().to_owned();
     let columns_of = |line: &str| line.chars().count() + line.matches(['漢', '字']).count();
-    for columns in [70, 80, 120] {
+    for columns in [60, 70, 80, 120] {
         let mut terminal = Terminal::new();
         terminal.resize(24, columns);
         let delta = list().all_at(&terminal).env("NO_COLOR", "1");
@@ -824,6 +824,10 @@ fn a_call_is_shown_as_what_was_asked_for_and_the_wrapper_in_the_details() {
         2,
         "{effects}"
     );
+    for last in ["1", "2", "3", "4"] {
+        let shown = printed(&world.delta(["log", "-w", "ws", "-n", last]).exits(0));
+        assert!(log.ends_with(&shown), "{shown}");
+    }
     let events = world.latest().events("ACTION_REQUEST");
     let full = events[0]["resolved_command"].as_str().unwrap();
     assert!(

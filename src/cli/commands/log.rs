@@ -12,7 +12,6 @@ use crate::runs::find;
 use crate::runs::inspect::is_live;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::text::disguise::printable_json;
-use crate::text::timestamp::Timestamp;
 use crate::unix::pager::Pager;
 use crate::unix::terminal::{Screen, stdout_has_colour};
 use crate::view::timeline::Timeline;
@@ -38,12 +37,8 @@ pub(crate) fn print_log(options: &LogArgs) -> Result<Exit> {
         Some(count) => JournalReader::open_at_last(&path, count)?,
         None => JournalReader::open(&path)?,
     };
-    let zero = match options.last {
-        Some(_) => first_time(&path)?,
-        None => None,
-    };
     let mut log = LogPrinter {
-        timeline: Timeline::new(&run.path, zero, stdout_has_colour()).with_details(options.verbose),
+        timeline: Timeline::new(&run.path, None, stdout_has_colour()).with_details(options.verbose),
         pager: if options.follow {
             Pager::Straight
         } else {
@@ -56,19 +51,14 @@ pub(crate) fn print_log(options: &LogArgs) -> Result<Exit> {
         ended: None,
         run,
     };
+    if let Some(count) = options.last.filter(|_| !options.json) {
+        log.pass_over(&path, count)?;
+    }
     let printed = log.print_events(&mut lines, options.follow);
     let ended = log.pager.end();
     printed?;
     ended?;
     Ok(Exit::Success)
-}
-
-/// The time of a journal's first event.
-fn first_time(path: &Path) -> Result<Option<Timestamp>> {
-    Ok(match JournalReader::open(path)?.read_next()? {
-        Next::Event(_, line) => line.time(),
-        _ => None,
-    })
 }
 
 /// Prints a run.
@@ -87,6 +77,25 @@ struct LogPrinter {
 }
 
 impl LogPrinter {
+    /// Reads what precedes the last events without showing it: they are shown as in the whole log.
+    fn pass_over(&mut self, path: &Path, count: usize) -> Result<()> {
+        let first = match JournalReader::open_at_last(path, count)?.read_next()? {
+            Next::Event(_, line) => line.seq,
+            _ => return Ok(()),
+        };
+        let mut before = JournalReader::open(path)?;
+        loop {
+            match before.read_next()? {
+                Next::Event(_, line) if line.seq < first => {
+                    self.family.of_event(&mut self.underway, &self.run, &line);
+                    self.timeline.format_event(&line);
+                }
+                Next::Damaged(_) => {}
+                Next::Event(..) | Next::End { .. } => return Ok(()),
+            }
+        }
+    }
+
     fn print_events(&mut self, lines: &mut JournalReader, follow: bool) -> Result<()> {
         loop {
             // Asked before reading: what a writer wrote before it ended is read after this.
