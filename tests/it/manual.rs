@@ -6,6 +6,7 @@ use delta_engine::config::agent::HookEvent;
 use delta_engine::record::metadata::Metadata;
 use delta_engine::record::stop_reason::StopReason;
 use delta_engine::text::manual::{PAGES, Page};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -764,6 +765,46 @@ fn the_evaluations_shown_in_the_manual_load() {
     );
     let check = world.delta(["flow", "check", "e"]).exits(0);
     check.says("cannot be reached").prints("e: ok, 1 suite\n");
+}
+
+#[cfg(feature = "flow")]
+#[test]
+fn the_evaluation_shown_in_the_manual_compares_a_model_and_a_prompt() {
+    let world = World::new();
+    let text = section(page("eval"), "EXAMPLES");
+    let yaml = text
+        .lines()
+        .skip_while(|line| line.trim() != "suites:")
+        .map(|line| line.strip_prefix("     ").unwrap_or(line));
+    world.write("e/evaluations.yaml", yaml.collect::<Vec<_>>().join("\n"));
+    world.script("e/judge.sh", "#!/bin/sh\n");
+    world.write(
+        "e/triage/agent.yaml",
+        "name: triage\nllm: {model: usual, command: ['${AGENT_HOME}/model.sh']}\n",
+    );
+    world.write("e/triage/system_prompt.md", "You sort letters.\n");
+    world.write("e/triage/terse.md", "Be terse.\n");
+    world.write(
+        "e/triage/context.yaml",
+        "sources:\n- {type: file, path: '${SYSTEM_PROMPT}'}\n- {type: journal}\n",
+    );
+    let model = "#!/bin/sh\nrequest=$(cat)\ncase $request in\n*'Be terse.'*) answer=terse ;;\n\
+                 *small-model*) answer=small ;;\n*) answer=billing ;;\nesac\n\
+                 printf '{\"choices\":[{\"message\":{\"content\":\"%s\"}}]}' $answer\n";
+    world.script("e/triage/model.sh", model);
+    let lines = world
+        .delta(["flow", "eval", "e", "--format", "jsonl"])
+        .end();
+    let trials: Vec<Value> = String::from_utf8_lossy(&lines.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .filter(|line: &Value| line["case"] == "refund")
+        .collect();
+    assert_eq!(trials.len(), 12, "{}", lines.describe());
+    for trial in trials {
+        let is_base = trial["setting"] == "base";
+        assert_eq!(trial["status"] == "passed", is_base, "{trial}");
+    }
 }
 
 #[cfg(feature = "flow")]

@@ -20,7 +20,7 @@ const STAND_INS: [(&str, &str); 4] = [
     // It would follow a file for ever.
     (
         "tail",
-        "#!/bin/sh\n[ \"$1\" = -f ] && shift\nexec cat \"$@\"\n",
+        "#!/bin/sh\n[ \"$1\" = -f ] || exec /usr/bin/tail \"$@\"\nshift\nexec cat \"$@\"\n",
     ),
     // There is nobody to look.
     ("xdg-open", "#!/bin/sh\ngrep -q '</html>' \"$1\"\n"),
@@ -33,6 +33,115 @@ const STAND_INS: [(&str, &str); 4] = [
         "python",
         "#!/bin/sh\n[ \"$2\" = harbor.utils.trajectory_validator ] && grep -q ATIF \"$3\"\n",
     ),
+];
+
+/// Pages, commands on them by some of their words, what is run after them to see what they did, and what all of this prints
+/// if it does what the page says.
+const DOES: &[(&str, &str, &str, &str)] = &[
+    (
+        "log",
+        "LATEST --json",
+        "",
+        "echo 'step 0'\necho 'step 1'\necho 'step 2'\necho 'step 3'\necho 'step 4'\necho 'step 5'\necho 'step 6'\n",
+    ),
+    ("log", "log -w work -f\n", "", "…\n…first\n…\n…COMPLETED…\n"),
+    ("log", "-f --json", "", "step 0\n…\nstep 6\n\n"),
+    ("log", "tail -f", "", "step 6\n"),
+    (
+        "journal",
+        "jq -r",
+        "",
+        "… echo\n… echo\n… echo\n… echo\n… echo\n… echo\n… echo\n",
+    ),
+    (
+        "export",
+        "--format atif",
+        "grep -q 'step 6' trajectory.json && echo whole",
+        "whole\n",
+    ),
+    (
+        "export",
+        "--format chat",
+        "jq -c '.messages | length' conversations.jsonl",
+        "…\n17\n",
+    ),
+    (
+        "list-runs",
+        "--needs-attention",
+        "",
+        "RUN…\n…WAITING_FOR_INPUT…\n…",
+    ),
+    (
+        "list-runs",
+        "--since 30d",
+        "",
+        "RUN…\n…\n3 runs: 2 COMPLETED, 1 WAITING_FOR_INPUT; 0 tokens\n",
+    ),
+    (
+        "list-runs",
+        "-m yes",
+        "delta list-runs -w work --status waiting-for-input --format json",
+        "…\nThank you.\n…\n[]\n",
+    ),
+    ("list-runs", ".usage.total_tokens", "", "0\n"),
+    (
+        "request",
+        "jq -r '.messages[0].content'",
+        "",
+        "…\nYou are a test.\n…",
+    ),
+    ("request", "--diff 7", "", "…\n…step 5…\n"),
+    (
+        "run",
+        "--run-id task-17",
+        "delta run -q -a agent -w work/17 --run-id task-17 -m - < tasks/17.txt\ndelta list-runs -w work/17 --format json | jq length",
+        "…\nDone.\n…\nDone.\n1\n",
+    ),
+    ("run", "--format json |", "", "Done.\n"),
+    ("continue", "continue -w work\n", "", "…\nDone.\n…"),
+    (
+        "continue",
+        "--run-id 20251013",
+        "delta log -w work 20251013 | grep -c 'Now the other file'",
+        "…\nDone.\n…\n1\n",
+    ),
+    (
+        "prune",
+        "--dry-run",
+        "ls work/.delta | grep -c '^2'",
+        "…\n1\n",
+    ),
+    (
+        "report",
+        "> report.html",
+        "grep -c '</html>' report.html",
+        "1\n",
+    ),
+    (
+        "schema",
+        "schema agent",
+        "jq -r .type ~/.config/delta-agent.json",
+        "object\n",
+    ),
+    ("sandbox", "-- make", "ls built", "…\nbuilt\n"),
+    ("help", "help agent", "", "DELTA-AGENT(5)…\n…\n"),
+    ("help", "rate limit", "", "delta(1) DELTA_RATE_DIR: …\n…\n"),
+    ("help", "stop a run", "", "…\n…stop…\n…\n"),
+    ("init", "check", "", "…\nfresh: ok…\n"),
+    ("delta", "run 'fix", "", "…\nDone.\n…"),
+    (
+        "delta",
+        "journal.jsonl | jq -r .type",
+        "",
+        "ENGINE_START\nUSER_MESSAGE\n…\nENGINE_END\n",
+    ),
+    (
+        "delta",
+        "sed -i",
+        "grep -q '\"iteration\":3,' journal.jsonl || echo gone",
+        "gone\n",
+    ),
+    ("delta", "continue -w /tmp/hello", "", "…\n"),
 ];
 
 /// What is there before the commands of any page: an agent that takes seven steps, or asks first if its
@@ -332,6 +441,17 @@ fn hold(page: &str, commands: Vec<Shown>) {
                 command = format!("{line} || [ $? = {status} ]\n");
             }
             let output = shown.output.map(|output| loosened(&output));
+            let does = DOES
+                .iter()
+                .find(|(of, words, ..)| *of == page && shown.command.contains(words));
+            let output = match does {
+                Some((_, _, look, prints)) if output.is_none() => {
+                    command.push_str(look);
+                    command.push('\n');
+                    Some((*prints).to_owned())
+                }
+                _ => output,
+            };
             Shown {
                 command,
                 output,
@@ -339,6 +459,10 @@ fn hold(page: &str, commands: Vec<Shown>) {
             }
         })
         .collect();
+    for (_, words, ..) in DOES.iter().filter(|(of, ..)| *of == page) {
+        let is_there = commands.iter().any(|it| it.command.contains(words));
+        assert!(is_there, "{page} has no command {words}");
+    }
     let (_, place) = stage_of(page);
     let mut dir = PathBuf::from("stage");
     for name in place.split('/').filter(|name| *name != ".") {
