@@ -176,7 +176,7 @@ fn each_task_gets_the_files_of_a_cached_node_in_its_directory() {
         world.write("f/workflow.yaml", file);
         world.write("in.jsonl", "1\n1\n1\n");
         let outcome = run(&world).args([jobs, "--inputs", "in.jsonl"]).end();
-        outcome.exits(0).prints("made\nmade\nmade\n");
+        outcome.exits(0).prints("\"made\"\n\"made\"\n\"made\"\n");
     }
 }
 
