@@ -89,7 +89,8 @@ fn with_settings(text: &str, settings: &[Setting<'_>], kept: &[(&str, String)]) 
     });
     let at = at.unwrap_or(lines.len());
     lines.splice(at..at, own);
-    lines.iter().map(|line| format!("{line}\n")).collect()
+    lines.push(String::new());
+    lines.join("\n")
 }
 
 /// A value of one line as the file's reader reads it back.

@@ -51,8 +51,8 @@ impl DueEntry {
     /// The entry after a start that ended with this code, or by a signal, and has registered nothing: the next look is in
     /// a minute, then after twice as long, up to an hour. What only a person can change holds it.
     pub(crate) fn after(&self, code: Option<u8>) -> Self {
-        const FIRST: Duration = Duration::from_mins(1);
-        const LAST: Duration = Duration::from_hours(1);
+        const FIRST: Duration = Duration::from_secs(60);
+        const LAST: Duration = Duration::from_secs(3600);
         let held = [Exit::Undecided, Exit::Config, Exit::Waiting, Exit::Usage];
         let now = Timestamp::now();
         let next = now.plus(LAST.min(FIRST * (1 << self.tries.min(6))));

@@ -108,7 +108,7 @@ impl RunResult {
 }
 
 /// The time until another start looks for an answer that is made in the background.
-const BACKGROUND_LOOK: Duration = Duration::from_mins(1);
+const BACKGROUND_LOOK: Duration = Duration::from_secs(60);
 
 fn put(ended: &EndedRun, due_at: Timestamp) {
     if let Some(registration) = &ended.registration

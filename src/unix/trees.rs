@@ -241,7 +241,7 @@ fn copy_file(from: &OwnedFd, to: &OwnedFd, name: &CStr) -> io::Result<()> {
 fn keep_mode(copy: impl rustix::fd::AsFd, about: &Stat) -> rustix::io::Result<()> {
     let modified = Timespec {
         tv_sec: about.st_mtime,
-        tv_nsec: about.st_mtime_nsec as _,
+        tv_nsec: about.st_mtime_nsec.cast_signed(),
     };
     let times = Timestamps {
         last_access: modified,

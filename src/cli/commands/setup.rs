@@ -346,10 +346,9 @@ impl Setup<'_> {
         let mut settings: Vec<Setting<'_>> =
             vec![(URL, Some(base_url)), (MODEL, Some(model)), (API, api)];
         let [first, _] = Environment::key_names(self.llm.api, base_url);
-        match typed {
-            // At a vendor's own endpoint the vendor's variable wins.
-            Some(key) => settings.push((first, Some(key.expose()))),
-            None => {}
+        // At a vendor's own endpoint the vendor's variable wins.
+        if let Some(key) = typed {
+            settings.push((first, Some(key.expose())));
         }
         let foreign = self.foreign_keys(base_url, typed.is_some())?;
         let (path, aside) = save(&settings, &foreign, &self.signals)?;

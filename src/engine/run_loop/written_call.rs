@@ -7,7 +7,7 @@ use crate::config::tool::definition::{InputForm, Tool};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// Marks directly before the name of a tool; a quote and `functions.` may follow them. Bars and blocks of DeepSeek's are
+/// Marks directly before the name of a tool; a quote and `functions.` may follow them. Bars and blocks of `DeepSeek` are
 /// ASCII here.
 const BEFORE_NAME: [&str; 15] = [
     "<function=",

@@ -112,17 +112,17 @@ fn schema_candidates(line: &TypedLine) -> Vec<Candidate> {
     Candidate::plain(schemas.map(|schema| schema.id.as_str()))
 }
 
-/// The record of a run, and which of its names are offered: of a run that was made elsewhere, those that mean nothing
-/// to a shell.
-fn read_lineage(run: &RunDir) -> Result<(Lineage, fn(&str) -> bool)> {
-    let is_plain: fn(&str) -> bool = |name| {
-        name.chars()
-            .all(|c| c.is_ascii_alphanumeric() || "_.:@%+/-".contains(c))
-    };
+/// The record of a run, and whether the run was made here.
+fn read_lineage(run: &RunDir) -> Result<(Lineage, bool)> {
     let control = run.path.parent().unwrap_or(&run.path);
     let is_own = foreign_reason(control)?.is_none() && foreign_reason(&run.path)?.is_none();
-    let is_offered = if is_own { |_: &str| true } else { is_plain };
-    Ok((Lineage::read(run)?, is_offered))
+    Ok((Lineage::read(run)?, is_own))
+}
+
+/// True for a name that means nothing to a shell: of runs that were made elsewhere, only such are offered.
+fn is_plain(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters.all(|c| c.is_ascii_alphanumeric() || "_.:@%+/-".contains(c))
 }
 
 /// What the tasks of the run that the line names bring, each name once.
@@ -133,13 +133,13 @@ fn steps_candidates(
     let dir = line.value("--work-dir").unwrap_or(".");
     let name = line.operands.first().map(String::as_str);
     let run = find::find_run_or_newest(Path::new(dir), name);
-    let Ok((lineage, is_offered)) = run.and_then(|run| read_lineage(&run)) else {
+    let Ok((lineage, is_own)) = run.and_then(|run| read_lineage(&run)) else {
         return Vec::new();
     };
     let mut all: Vec<String> = Vec::new();
     for id in &lineage.order {
         for name in names(id, &lineage.tasks[id]) {
-            if !all.contains(&name) && is_offered(&name) {
+            if !all.contains(&name) && (is_own || is_plain(&name)) {
                 all.push(name);
             }
         }
@@ -153,20 +153,20 @@ fn operand_candidates(line: &TypedLine) -> Vec<Candidate> {
     let Ok((run, rest)) = show::find_run(Path::new(dir), &line.operands) else {
         return Vec::new();
     };
-    let Ok((lineage, is_offered)) = read_lineage(&run) else {
+    let Ok((lineage, is_own)) = read_lineage(&run) else {
         return Vec::new();
     };
     match rest {
         [] => {
             let status = |id: &String| lineage.tasks[id].status.as_deref().unwrap_or_default();
-            let tasks = lineage.order.iter().filter(|id| is_offered(id));
+            let tasks = lineage.order.iter().filter(|id| is_own || is_plain(id));
             tasks.map(|id| Candidate::new(id, status(id))).collect()
         }
         [task] => {
             let steps = lineage.tasks.get(task).map_or(&[][..], |task| &task.steps);
             let mut nodes: Vec<&str> = Vec::new();
             for step in steps {
-                if !nodes.contains(&&*step.node) && is_offered(&step.node) {
+                if !nodes.contains(&&*step.node) && (is_own || is_plain(&step.node)) {
                     nodes.push(&step.node);
                 }
             }
