@@ -632,7 +632,11 @@ fn a_script_without_its_interpreter_says_so() {
         ),
         ("#!/bin/sh\r", "its first line ends in a carriage return"),
     ] {
-        for command in ["./greet-me", "greet-me", "delta sandbox -- ./greet-me"] {
+        for command in [
+            "./greet-me",
+            "greet-me",
+            "delta sandbox --ro . -- ./greet-me",
+        ] {
             let world = World::with_tools(&format!("- {{name: tool, exec: {command}}}"));
             let script = world.script("ws/greet-me", &format!("{first}\necho hello\n"));
             let path = format!("{}:{}", script.parent().unwrap().display(), system_path());
