@@ -14,6 +14,8 @@ use crate::text::order::sort_by;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
 use crate::unix::new_files::NewFile;
+use crate::unix::terminal::Screen;
+use crate::unix::writers;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use std::fs::{self, Permissions};
 use std::io;
@@ -119,7 +121,10 @@ pub(crate) fn list_names() -> Vec<(String, String)> {
     let dirs = person::search_dirs(AGENTS, "agents").unwrap_or_default();
     for (dir, place) in dirs {
         for name in files::names(&dir).unwrap_or_default() {
-            if person::is_name(&name) && dir.join(&name).is_dir() {
+            if person::is_name(&name)
+                && dir.join(&name).is_dir()
+                && objection(&dir, &name).is_none()
+            {
                 found.push((name, place.clone()));
             }
         }
@@ -145,9 +150,13 @@ fn find_name(name: &str) -> Result<(PathBuf, String)> {
     }
     for (dir, place) in person::search_dirs(AGENTS, "agents")? {
         let home = dir.join(name);
-        if home.is_dir() {
-            return Ok((home, format!("@{name} in {place}")));
+        if !home.is_dir() {
+            continue;
         }
+        let Some(why) = objection(&dir, name) else {
+            return Ok((home, format!("@{name} in {place}")));
+        };
+        Screen::new(false, false).warn(&format!("warning: {} is ignored: {why}", home.display()));
     }
     let built_in = templates::BUILT_IN.into_iter().find(|it| it.name == name);
     if let Some(template) = built_in {
@@ -160,6 +169,11 @@ fn find_name(name: &str) -> Result<(PathBuf, String)> {
         None => format!("known names: @{}", known.join(", @")),
     };
     Err(Error::usage(format!("no agent is named @{name}; {hint}")))
+}
+
+/// The reason why a named agent does not count: others can write where it is.
+fn objection(dir: &Path, name: &str) -> Option<String> {
+    writers::objection_below(dir, &dir.join(name), &writers::trusted_users([]))
 }
 
 fn unpacked_dir() -> Option<PathBuf> {

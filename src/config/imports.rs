@@ -254,9 +254,7 @@ impl ToolReader<'_> {
     /// The reason why something in a directory of shared tools does not count: others can write there.
     fn objection(&self, dir: &Path, path: &Path) -> Option<String> {
         let home = self.sources.home.as_path();
-        let on_way = path.ancestors().take_while(|at| at.starts_with(dir));
-        let found = writers::objection(on_way, &writers::trusted_users([home]));
-        let why = found.unwrap_or_else(|e| Some(crate::error::reason(&e)));
+        let why = writers::objection_below(dir, path, &writers::trusted_users([home]));
         why.filter(|_| dir != home)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Unaware of what is read. Access control lists count as far as the group's permissions show them.
 
+use crate::error::reason;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -28,6 +29,12 @@ pub(crate) fn objection<'p>(
         }
     }
     Ok(None)
+}
+
+/// The same for what lies in a directory, and each directory on the way; what cannot be looked at does not count either.
+pub(crate) fn objection_below(dir: &Path, path: &Path, trusted: &[u32]) -> Option<String> {
+    let on_way = path.ancestors().take_while(|at| at.starts_with(dir));
+    objection(on_way, trusted).unwrap_or_else(|e| Some(reason(&e)))
 }
 
 /// The reason why others than the trusted users can write to something, if they can.

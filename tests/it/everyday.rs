@@ -114,6 +114,30 @@ fn an_agent_in_the_current_directory_is_never_used_for_a_task() {
 }
 
 #[test]
+fn a_named_agent_that_others_can_write_does_not_count() {
+    let world = everyday();
+    agent(&world, "one/probe", "evil");
+    agent(&world, "two/probe", "fine");
+    let list = std::env::join_paths([world.path("one"), world.path("two")]).unwrap();
+    for place in ["one", "one/probe"] {
+        let mode =
+            |mode| fs::set_permissions(world.path(place), Permissions::from_mode(mode)).unwrap();
+        for (bits, wanted) in [(0o777, "fine"), (0o1777, "fine"), (0o755, "evil")] {
+            mode(bits);
+            world.model_says([text("ok")]);
+            let run = at_work(&world, ["run", "@probe", "x"])
+                .env("DELTA_AGENTS", &list)
+                .exits(0);
+            assert!(
+                told(&world.server.last()).0.contains(wanted),
+                "{place} {bits:o}"
+            );
+            assert_eq!(run.stderr.contains("one/probe is ignored: "), bits != 0o755);
+        }
+    }
+}
+
+#[test]
 fn a_name_is_looked_up_in_its_places_in_order() {
     let world = everyday();
     let places = ["one/probe", "two/probe", ".config/delta/agents/probe"];
