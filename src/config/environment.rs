@@ -93,7 +93,7 @@ struct Located {
 pub(crate) struct Environment {
     /// From `.env` files, the nearest first, each name once for each file.
     set: Vec<(String, String, Trust)>,
-    /// The servers that the workspace's `.env` names, and that do not count.
+    /// What the workspace's `.env` says of servers, proxies and certificates, and does not count.
     refused: Vec<(String, String)>,
     /// The variables of headers: secrets, as those of keys are.
     header_names: Vec<String>,

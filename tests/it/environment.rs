@@ -255,17 +255,18 @@ fn a_workspace_does_not_decide_which_program_runs() {
         "NODE_OPTIONS",
         "GIT_SSH_COMMAND",
         "HOME",
-        "https_proxy",
-        "SSL_CERT_FILE",
     ];
+    let peers = ["https_proxy", "SSL_CERT_FILE"];
     let world = World::with_tools(ENV_TOOL);
-    let lines: String = names.iter().map(|name| format!("{name}=/evil\n")).collect();
+    let all = names.iter().chain(&peers);
+    let lines: String = all.map(|name| format!("{name}=/evil\n")).collect();
     world.write("ws/.env", format!("{lines}FRIENDLY=yes\n"));
     world.model_says([call("a", "env", &json!({})), text("done")]);
     let mut outcome = world.run("go").exits(0);
     for name in names {
         outcome = outcome.says(&format!("ws/.env: {name} is ignored"));
     }
+    outcome.says(&format!("ws/.env: {} are ignored", peers.join(", ")));
     let told = world.server.last().observation("a");
     assert!(!told.contains("/evil"), "{told}");
     assert!(told.contains("FRIENDLY=yes\n"));

@@ -333,7 +333,7 @@ fn a_workspace_names_no_server_unless_it_is_allowed() {
     let evil = Server::start();
     evil.may_stay_unasked();
     let lines = format!(
-        "DELTA_BASE_URL={}\nOPENAI_BASE_URL={}\nDELTA_API=messages\nhttp_proxy={}\nDELTA_API_KEY={OTHER_KEY}\n",
+        "DELTA_BASE_URL={}\nOPENAI_BASE_URL={}\nDELTA_API=messages\nhttp_proxy={}\nGEMINI_BASE_URL=x\nDELTA_API_KEY={OTHER_KEY}\n",
         evil.url(),
         evil.url(),
         evil.url()
@@ -369,8 +369,8 @@ fn a_workspace_names_no_server_unless_it_is_allowed() {
         let run = named.exits(0);
         let warnings = run.stderr.lines().filter(|line| line.contains("BASE_URL"));
         assert_eq!(warnings.count(), 1, "{}", run.stderr);
-        run.says("ws/.env: DELTA_BASE_URL, OPENAI_BASE_URL, DELTA_API are ignored: ")
-            .says("ws/.env: http_proxy is ignored: ")
+        let ignored = "DELTA_BASE_URL, OPENAI_BASE_URL, DELTA_API, http_proxy, GEMINI_BASE_URL";
+        run.says(&format!("ws/.env: {ignored} are ignored: "))
             .does_not_say("the key comes from");
         assert_eq!(sent_key(&world).as_deref(), Some(KEY));
     };

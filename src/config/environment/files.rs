@@ -140,7 +140,7 @@ impl Environment {
         for (name, value) in pairs.into_iter().filter(|(_, value)| !value.contains('\0')) {
             let trust = match allowed.trust(&name, origin) {
                 Ok(trust) => trust,
-                Err(PEERS) if ENDPOINT_NAMES.contains(&name.as_str()) => {
+                Err(PEERS) => {
                     self.refused.retain(|(known, _)| *known != name);
                     self.refused.push((name, value));
                     continue;

@@ -171,19 +171,15 @@ const NAMES: &[&str] = &[
     "SSH_AUTH_SOCK",
 ];
 
-/// Variables that decide through whom programs talk to others, and whom they trust there. In upper case: proxies are looked
-/// up in lower case, too.
+/// Ends of the names of variables that decide with whom programs talk, through whom, and whom they trust there. In upper
+/// case: proxies are looked up in lower case, too.
 const PEERS: &[&str] = &[
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "ALL_PROXY",
-    "NO_PROXY",
-    "FTP_PROXY",
+    "_BASE_URL",
+    "_PROXY",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
-    "CURL_CA_BUNDLE",
-    "REQUESTS_CA_BUNDLE",
-    "NODE_EXTRA_CA_CERTS",
+    "CA_BUNDLE",
+    "EXTRA_CA_CERTS",
 ];
 
 /// In upper case; packagers look variables up in any case.
@@ -220,5 +216,6 @@ pub(super) fn decides_what_runs(name: &str) -> bool {
 }
 
 pub(super) fn chooses_peers(name: &str) -> bool {
-    PEERS.contains(&name.to_ascii_uppercase().as_str())
+    let upper = name.to_ascii_uppercase();
+    PEERS.iter().any(|end| upper.ends_with(end))
 }
