@@ -112,10 +112,11 @@ fn an_open_host_is_reached_and_every_connection_is_recorded() {
     let port = origin.port;
     let door = format!("127.0.0.1:{port}");
     let script = format!(
-        "ask 'GET http://{door}/x HTTP/1.1\\r\\n\\r\\n'; echo; ask 'CONNECT {door} HTTP/1.1\\r\\n\\r\\nbytes'; echo; \
+        "rm -f log 2>&-; ask 'GET http://{door}/x HTTP/1.1\\r\\n\\r\\n'; echo; ask 'CONNECT {door} HTTP/1.1\\r\\n\\r\\nbytes'; echo; \
          ask 'GET http://Other.test./ HTTP/1.1\\r\\n\\r\\n'; ask 'CONNECT other.TEST:443 HTTP/1.1\\r\\n\\r\\n'; exit 7"
     );
-    let outcome = sandbox(&world, &["--allow-host", &door, "--log", "log"], &script).end();
+    let options = ["--rw", ".", "--allow-host", &door, "--log", "log"];
+    let outcome = sandbox(&world, &options, &script).end();
     let text = printed(&outcome);
     let outcome = outcome.exits(7);
     assert_eq!(text.matches("hello").count(), 2, "{text}");

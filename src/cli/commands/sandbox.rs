@@ -50,8 +50,8 @@ pub(crate) fn run_sandboxed(wanted: &SandboxArgs) -> Result<u8> {
         (true, true) => Network::None,
         (true, false) => Network::All,
     };
-    let (view, absent) = plan_view(wanted, network);
     let plan = doors::plan(wanted, open)?;
+    let (view, absent) = plan_view(wanted, network);
     let inspect = (!absent.is_empty() || io::stderr().is_terminal()).then_some(|left| {
         if left > 0 {
             let many = counted(left, "process");
@@ -118,7 +118,7 @@ fn plan_view(wanted: &SandboxArgs, network: Network) -> (View, Vec<AbsentFile>) 
     for own in own.filter_map(|dir| own_dir(dir, &writable)) {
         view.cover(&own, true, &writable);
     }
-    for path in &wanted.protect {
+    for path in wanted.protect.iter().chain(&wanted.log) {
         view.cover(path, true, &writable);
     }
     if let Some(dir) = attach_dir() {
