@@ -14,5 +14,6 @@ cd "$copy"
 # Each line of a check must succeed, also one that begins with !.
 sed 's/^\( *\)! \(.*\)$/\1if \2; then exit 1; fi/' "$here/tasks/$1/check.sh" > "$copy.sh"
 status=0
-PYTHONDONTWRITEBYTECODE=1 delta sandbox --rw "$copy" --ro / --no-network -- sh "$copy.sh" "$2" >/dev/null 2>&1 || status=$?
+PYTHONDONTWRITEBYTECODE=1 delta sandbox --rw "$copy" --ro / --ro "$copy.sh" --ro "$2" --no-network -- \
+    sh "$copy.sh" "$2" >/dev/null 2>&1 || status=$?
 exit "$status"

@@ -9,7 +9,7 @@ use std::process::Command;
 
 /// The agent `mine`, and a repository `ws`. None if this kernel confines nothing.
 fn coder() -> Option<World> {
-    let world = World::new();
+    let world = World::on_disk();
     let strict = [
         "sandbox",
         "--strict",
