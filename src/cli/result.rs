@@ -173,12 +173,7 @@ fn explain(screen: Screen, result: &RunResult, is_repeatable: bool) {
         Status::WaitingForInput => String::new(),
         status => format!("{} ({}): ", status.name(), ending.stop_reason),
     };
-    // What a model asks is indented: a line of it must not look like one of ours.
-    let text = match ending.status {
-        Status::WaitingForInput => ending.text.replace('\n', "\n  "),
-        _ => ending.text.clone(),
-    };
-    screen.warn(&format!("{reason}{text}"));
+    screen.warn(&format!("{reason}{}", ending.text));
     let mut command = continue_command(metadata, run);
     if let Some(awaited) = &result.awaited {
         explain_awaited(screen, awaited);

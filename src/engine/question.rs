@@ -8,7 +8,7 @@ use crate::record::attachments::Attachment;
 use crate::record::event::InputType;
 use crate::record::run_dir::RunDir;
 use crate::record::state;
-use crate::text::disguise::printable;
+use crate::text::disguise::{indented, printable};
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -124,7 +124,7 @@ pub(crate) fn ask_here(signals: &Signals, question: &Question) -> io::Result<Rep
 
 /// The question at a terminal. A further line must not look like one of ours.
 fn prompt(question: &Question) -> String {
-    printable(&question.prompt).replace('\n', "\n  ")
+    printable(&indented(&question.prompt))
 }
 
 fn ask_until_answered(signals: &Signals, question: &Question) -> io::Result<Reply> {

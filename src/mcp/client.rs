@@ -12,6 +12,7 @@ use super::stdio::StdioServer;
 use super::task::offers_tasks;
 use crate::config::environment::Environment;
 use crate::error::{Error, Result};
+use crate::text::disguise::indented;
 use crate::text::json::{self, Members};
 use crate::unix::signals::Signals;
 use serde_json::value::RawValue;
@@ -436,13 +437,16 @@ impl<'s> Client<'s> {
             }
             RpcOutcome::Status(status, text) => return Err(refused(status, &text)),
         };
-        Err(Error::failure(format!("{method}: {why}")))
+        Err(Error::failure(indented(&format!("{method}: {why}"))))
     }
 }
 
 fn accepted(refusal: Option<RpcError>) -> Result<()> {
     refusal.map_or(Ok(()), |error| {
-        Err(Error::failure(format!("initialize: {}", error.words())))
+        Err(Error::failure(indented(&format!(
+            "initialize: {}",
+            error.words()
+        ))))
     })
 }
 
@@ -460,7 +464,7 @@ fn refused(status: u16, text: &str) -> Error {
     let said = if text.is_empty() {
         String::new()
     } else {
-        format!(": {text}")
+        format!(": {}", indented(text))
     };
     Error::failure(format!(
         "the server answered with HTTP status {status}{said}"

@@ -5,6 +5,7 @@ use super::servers::Secrets;
 use crate::error::{Error, Result};
 use crate::record::attachments::LARGEST;
 use crate::record::attachments::head::recognize;
+use crate::text::disguise::indented;
 use crate::text::ids::hex;
 use crate::text::json::{self, Members, Object};
 use crate::unix::files;
@@ -80,7 +81,7 @@ pub(crate) fn read_result(
 }
 
 fn input_required(result: &Members) -> Error {
-    let prompts = prompts_of(result);
+    let prompts = indented(&prompts_of(result));
     Error::failure(format!(
         "the tool needs input of a person, which cannot be given here; it asks:{prompts}"
     ))

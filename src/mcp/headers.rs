@@ -5,7 +5,7 @@
 use super::servers::{Given, Secrets, Server, variable};
 use crate::config::environment::Environment;
 use crate::error::{Error, Result, reason};
-use crate::text::disguise::printable;
+use crate::text::disguise::indented;
 use crate::text::ids::hex;
 use crate::text::json::LONGEST_EXCERPT;
 use crate::unix::files;
@@ -147,7 +147,7 @@ impl Headers {
         let said = text(&stderr)?;
         Err(match said.trim() {
             "" => format!("{}: {why}", argv[0]),
-            said => format!("{}: {why}; it printed:\n{}", argv[0], printable(said)),
+            said => format!("{}: {why}; it printed:\n  {}", argv[0], indented(said)),
         })
     }
 }

@@ -8,7 +8,7 @@ use super::protocol::{
 use super::servers::Secrets;
 use crate::error::{Error, Exit, Result, may_fail, reason};
 use crate::model::http::LONGEST_STREAM;
-use crate::text::disguise::printable;
+use crate::text::disguise::{indented, printable};
 use crate::text::ids::hex;
 use crate::text::shorten::{head, in_short};
 use crate::unix::process::{
@@ -306,7 +306,7 @@ impl<'s> StdioServer<'s> {
         let words = String::from_utf8_lossy(&self.last_words[start..]);
         let said = match words.trim() {
             "" => String::new(),
-            words => format!("; its last words were:\n{}", printable(words)),
+            words => format!("; its last words were:\n  {}", indented(words)),
         };
         Error::failure(format!("the server {} {how}{said}", self.program))
     }

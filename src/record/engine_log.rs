@@ -5,7 +5,7 @@
 
 use crate::config::environment::Secret;
 use crate::error::may_fail;
-use crate::text::disguise::disguises;
+use crate::text::disguise::printable;
 use crate::text::names::named_enum;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -64,7 +64,7 @@ impl Log {
         if level < self.level {
             return;
         }
-        let text = text.replace(disguises, " ");
+        let text = printable(&text.replace(char::is_control, " "));
         let line = format!("{} {} {text}\n", Timestamp::now(), level.name());
         self.append(line.into_bytes());
     }

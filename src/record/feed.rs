@@ -97,12 +97,11 @@ impl Feed {
     }
 }
 
-/// Writes a line; on a terminal without characters that control it.
+/// Writes a line, as [`print_json`](crate::unix::terminal::print_json) does.
 fn write_line(line: &[u8]) -> io::Result<()> {
-    if !io::stdout().is_terminal() {
-        return write_in_time(line, PATIENCE);
+    if io::stdout().is_terminal() {
+        end_text();
     }
-    end_text();
     let text = String::from_utf8_lossy(line);
     write_in_time(printable_json(&text).as_bytes(), PATIENCE)
 }

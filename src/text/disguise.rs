@@ -21,22 +21,77 @@ pub(crate) fn is_unseen(c: char) -> bool {
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d159}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Text without control characters, which could move the cursor or change the terminal, and without those that
-/// change its direction.
+/// True if a character cannot be seen in a text that is shown to people, or reorders what is around it. Unusual spaces
+/// are seen.
+fn hides(c: char) -> bool {
+    disguises(c) || is_unseen(c) && !c.is_whitespace()
+}
+
+/// True if a joiner or a variation selector changes how the character before it looks, as in emoji, Persian and Hindi.
+fn joins(before: Option<char>, c: char) -> bool {
+    let is_selector = matches!(c, '\u{fe0e}' | '\u{fe0f}');
+    before.is_some_and(|before| match before {
+        '\u{fe0f}' => c == '\u{200d}',
+        '#' | '*' | '0'..='9' | '©' | '®' => is_selector,
+        _ => {
+            before >= '\u{600}'
+                && !is_unseen(before)
+                && (is_selector || matches!(c, '\u{200c}' | '\u{200d}'))
+        }
+    })
+}
+
+/// Writes what a person is shown in the place of a hidden character.
+fn push_shown(c: char, out: &mut String) {
+    if joins(out.chars().next_back(), c) {
+        out.push(c);
+    } else if c.is_control() {
+        out.push('\u{FFFD}');
+    } else {
+        out.extend(c.escape_unicode());
+    }
+}
+
+/// Text for people: U+FFFD in the place of control characters, which could move the cursor or change the terminal,
+/// and escapes in that of others that are not seen or change the direction of the text.
 pub(crate) fn printable(text: &str) -> String {
-    let is_meant = |c| disguises(c) && c != '\n' && c != '\t';
-    replaced(text, is_meant, |_, out| out.push('\u{FFFD}'))
+    let is_meant = |c| hides(c) && c != '\n' && c != '\t';
+    replaced(text, is_meant, push_shown)
 }
 
-/// The same on one line: what is printed a line each, such as names of files, cannot look like another line.
+/// A piece of a text that arrives, after a character, in the manner of [`printable`].
+pub(crate) fn printable_after(before: char, piece: &str) -> String {
+    let shown = printable(&format!("{before}{piece}"));
+    shown.chars().skip(1).collect()
+}
+
+/// A text on one line: what is printed a line each, such as names of files, cannot look like another line.
 pub(crate) fn printable_line(text: &str) -> String {
-    replaced(text, disguises, |_, out| out.push('\u{FFFD}'))
+    replaced(text, hides, push_shown)
 }
 
-/// JSON of the same value in which no character controls the terminal or changes the direction of text. Such characters
-/// can be in strings only.
+/// A text in which no line but the first can look like one of delta's own.
+pub(crate) fn indented(text: &str) -> String {
+    text.replace('\n', "\n  ")
+}
+
+/// Text inside the strings of JSON that people are shown.
+pub(crate) fn printable_in_json(json: &str) -> String {
+    replaced(json, hides, |c, out| {
+        if joins(out.chars().next_back(), c) {
+            out.push(c);
+        } else {
+            out.push('\\');
+            out.extend(c.escape_unicode());
+        }
+    })
+}
+
+/// JSON of the same value in which no character controls the terminal, changes the direction of text or is a tag. Such
+/// characters can be in strings only.
 pub(crate) fn printable_json(text: &str) -> String {
-    let is_meant = |c| disguises(c) && !matches!(c, '\n' | '\t' | '\r');
+    let is_tag = |c| matches!(c, '\u{e0000}'..='\u{e007f}');
+    let is_meant = |c| (disguises(c) || is_tag(c)) && !matches!(c, '\n' | '\t' | '\r');
     replaced(text, is_meant, |c, out| {
         for unit in c.encode_utf16(&mut [0; 2]) {
             out.push_str(&format!("\\u{unit:04x}"));
@@ -137,12 +192,46 @@ mod tests {
     fn control_characters_do_not_reach_a_terminal() {
         assert_eq!(printable("a\x1b[2Jb\r"), "a\u{FFFD}[2Jb\u{FFFD}");
         for c in ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}') {
-            assert_eq!(printable(&format!("a{c}b")), "a\u{FFFD}b", "{c:?}");
+            assert_eq!(
+                printable(&format!("a{c}b")),
+                format!("a{}b", c.escape_unicode())
+            );
         }
+    }
+
+    #[test]
+    fn people_see_escapes_of_what_is_hidden_and_emoji_as_they_are() {
+        for c in
+            "\u{200e}\u{61c}\u{202e}\u{2066}\u{200b}\u{200d}\u{feff}\u{3164}\u{ad}\u{fe0f}\u{e0041}"
+                .chars()
+        {
+            let escape = c.escape_unicode();
+            for before in ["a", "é", "ж ", "👩\u{200d}\u{200b}"] {
+                let shown = format!("{before}{escape}b");
+                assert_eq!(printable(&format!("{before}{c}b")), shown);
+                assert_eq!(printable_line(&format!("{before}{c}b")), shown);
+            }
+        }
+        for plain in [
+            "👩\u{200d}🚀 ❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3}",
+            "می\u{200c}خواهم",
+            "1\u{a0}000\u{3000}漢",
+        ] {
+            assert_eq!(printable(plain), plain);
+        }
+        let (woman, rocket) = ("👩", "\u{200d}🚀");
+        assert_eq!(printable_after('👩', rocket), rocket);
+        assert_eq!(printable_after(' ', woman), woman);
+        assert_eq!(printable_after('\0', rocket), "\\u{200d}🚀");
+        assert_eq!(printable_in_json("[\"a\u{200b}\"]"), r#"["a\\u{200b}"]"#);
+    }
+
+    #[test]
+    fn json_for_people_has_the_same_value() {
+        let json = "[\"\u{9b}\u{202e}\u{e0041}\u{200b}é👩\"]";
         assert_eq!(
-            printable("\u{200e}\u{200f}\u{61c}"),
-            "\u{FFFD}\u{FFFD}\u{FFFD}"
+            printable_json(json),
+            "[\"\\u009b\\u202e\\udb40\\udc41\u{200b}é👩\"]"
         );
-        assert_eq!(printable("a\tשלום \u{200d}👩\n"), "a\tשלום \u{200d}👩\n");
     }
 }

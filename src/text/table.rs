@@ -65,7 +65,7 @@ impl Table {
         for row in &self.rows {
             widths.resize(widths.len().max(row.len()), 0);
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = columns_of(cell).max(*width);
+                *width = columns_of(&printable_line(cell)).max(*width);
             }
         }
         widths
@@ -109,10 +109,10 @@ impl Table {
 
     fn cell(&self, at: usize, text: &str, width: usize) -> String {
         let gap = " ".repeat(if at == 0 { 0 } else { self.gap });
-        let column = self.column(at);
+        let (column, text) = (self.column(at), printable_line(text));
         let text = match column {
-            Column::Text => cut_to_columns(text, width),
-            Column::Name | Column::Number => text.to_owned(),
+            Column::Text => cut_to_columns(&text, width),
+            Column::Name | Column::Number => text,
         };
         let space = " ".repeat(width.saturating_sub(columns_of(&text)));
         match column {

@@ -3,12 +3,12 @@
 //! Unaware of what the texts mean. A reader that has gone away is no error.
 
 use crate::error::{Error, Result, may_fail};
-use crate::text::disguise::{printable, printable_json};
+use crate::text::disguise::{indented, printable, printable_after, printable_json};
 use crate::text::json;
 use crate::text::table::Table;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// The amount of output, and its use of colour.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,9 +55,10 @@ impl Screen {
         self.warn_as("delta", text);
     }
 
-    /// A warning of a program of this name, printed also when quiet.
+    /// A warning of a program of this name, printed also when quiet. Nothing that others said in it, on further lines,
+    /// looks like one.
     pub(crate) fn warn_as(self, program: &str, text: &str) {
-        self.line(&[(Tone::Bad, &format!("{program}: {text}"))]);
+        self.line(&[(Tone::Bad, &format!("{program}: {}", indented(text)))]);
     }
 
     /// A line as it looks here, without its end.
@@ -78,6 +79,9 @@ static IS_DRAWN: AtomicBool = AtomicBool::new(false);
 
 /// True while the cursor is after a text whose line has no end yet.
 static HAS_OPEN_TEXT: AtomicBool = AtomicBool::new(false);
+
+/// The last character of the text whose line has no end yet.
+static LAST_CHARACTER: AtomicU32 = AtomicU32::new(0);
 
 /// Writes a line in the place of the last one that was drawn so; other output erases it first. Does nothing while the
 /// cursor is after a text.
@@ -101,7 +105,10 @@ pub(crate) fn erase_line() {
 pub(crate) fn print_piece(text: &str) {
     erase_line();
     HAS_OPEN_TEXT.store(!text.ends_with('\n'), Ordering::Relaxed);
-    write_piece(&printable(text));
+    let last = text.chars().next_back().unwrap_or('\n');
+    let before = LAST_CHARACTER.swap(last.into(), Ordering::Relaxed);
+    let before = char::from_u32(before).unwrap_or('\n');
+    write_piece(&printable_after(before, text));
 }
 
 /// Ends the line of a text that arrived, if it has no end yet.
@@ -242,18 +249,14 @@ pub(crate) fn print_value(value: &serde_json::Value) -> Result<()> {
     print_json(format!("{}\n", json::text(value)).as_bytes())
 }
 
-/// Prints JSON on stdout; on a terminal without characters that control it.
+/// Prints JSON on stdout, without characters that control a terminal or disguise the text.
 pub(crate) fn print_json(bytes: &[u8]) -> Result<()> {
     print_json_while_read(bytes).map(|_| ())
 }
 
 /// The same. False if the reader is gone.
 pub(crate) fn print_json_while_read(bytes: &[u8]) -> Result<bool> {
-    if io::stdout().is_terminal() {
-        let text = String::from_utf8_lossy(bytes);
-        return print_while_read(printable_json(&text).as_bytes());
-    }
-    print_while_read(bytes)
+    print_while_read(printable_json(&String::from_utf8_lossy(bytes)).as_bytes())
 }
 
 /// Writes to stdout. False if the reader is gone.

@@ -7,6 +7,7 @@ use super::terminal::{
     Screen, Tone, can_redraw, erase_line, is_in_foreground, redraw_line, stderr_size,
 };
 use crate::text::amounts::whole_seconds;
+use crate::text::disguise::printable_line;
 use crate::text::shorten::cut_to_columns;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -35,7 +36,7 @@ impl WaitLine {
                     let words = words.lock().unwrap_or_else(PoisonError::into_inner);
                     let text = line(&what, began.elapsed(), &words);
                     let columns = stderr_size().1.saturating_sub(1);
-                    let text = cut_to_columns(&text, columns);
+                    let text = cut_to_columns(&printable_line(&text), columns);
                     redraw_line(&screen.painted(&[(Tone::Dim, &text)]));
                 }
             };

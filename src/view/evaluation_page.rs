@@ -10,7 +10,7 @@ use crate::record::event::{EvaluationEvent, EventKind};
 use crate::record::reader::{JournalReader, Next};
 use crate::record::run_dir::RunDir;
 use crate::text::amounts::format_millis;
-use crate::text::disguise::disguises;
+use crate::text::disguise::printable;
 use crate::text::ids::RunId;
 use crate::text::order::sort_by;
 use serde::Deserialize;
@@ -343,15 +343,13 @@ fn describe_rate(figures: &Value) -> String {
 /// A text escaped for HTML, also for an attribute.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in printable(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            c if c.is_control() => out.push(' '),
-            c if disguises(c) => out.push_str(&format!("&#{};", u32::from(c))),
             c => out.push(c),
         }
     }

@@ -393,7 +393,7 @@ fn a_name_does_not_control_the_terminal() {
     world.write("agent/agent.yaml", yaml.replace("name: probe", name));
     let outcome = world.delta(["check", "agent"]).exits(0);
     let shown = String::from_utf8(outcome.stdout).unwrap();
-    let name = "\u{fffd}]0;PWN\u{fffd}\u{fffd}\u{fffd}31m\u{fffd}next: ok: ok, ";
+    let name = "\u{fffd}]0;PWN\u{fffd}\\u{202e}\u{fffd}31m\u{fffd}next: ok: ok, ";
     assert!(shown.starts_with(name), "{shown:?}");
     assert_eq!(shown.lines().count(), 1);
 }

@@ -244,7 +244,7 @@ fn nothing_that_a_tool_prints_can_control_the_terminal() {
     let world = World::with_tools(ECHO);
     one_call(&world, "a\u{1b}[2Jb\u{9b}c\rd");
     let log = printed(&world.delta(["log", "-w", "ws"]).exits(0));
-    assert!(log.contains("a\u{FFFD}[2Jb"), "{log}");
+    assert!(log.contains("\u{FFFD}[2Jb"), "{log}");
     assert!(log.chars().all(|c| c == '\n' || !c.is_control()), "{log:?}");
 }
 
@@ -261,7 +261,7 @@ fn nothing_that_a_tool_prints_changes_the_direction_of_text() {
     let run = world.run(&words).arg("-v").exits(0);
     let log = world.delta(["log", "-w", "ws"]).exits(0);
     let absent = world.delta(["run", "-a", &words, "-m", "go"]).end();
-    let shown = "\u{FFFD}".repeat(marks.chars().count());
+    let shown: String = marks.chars().flat_map(char::escape_unicode).collect();
     for text in [run.stderr.clone(), printed(&log), absent.stderr.clone()] {
         assert!(text.contains(&format!("said {shown} here")), "{text}");
         assert!(!text.contains(|c| marks.contains(c)), "{text:?}");
@@ -269,12 +269,73 @@ fn nothing_that_a_tool_prints_changes_the_direction_of_text() {
 }
 
 #[test]
+fn characters_that_cannot_be_seen_are_escapes_wherever_a_person_looks() {
+    let hidden = "a\u{200b}b\u{2060}\u{feff}c\u{3164}\u{115f}d\u{e0041}\u{e007f}e\u{200d}\u{ad}f";
+    let escape = |c: char| match c.is_ascii() {
+        true => c.to_string(),
+        false => c.escape_unicode().to_string(),
+    };
+    let shown: String = hidden.chars().map(escape).collect();
+    let emoji = "👩\u{200d}🚀 ❤\u{fe0f} می\u{200c}خواهم";
+    let said = format!("{hidden} {emoji}");
+    let world = World::with_tools(ECHO);
+    let first = call("call_1", "echo", &json!({"words": said}));
+    world.model_says([first, text(&format!("done: {said}"))]);
+    let run = world.run(&said).arg("-v").exits(0);
+    let run = run.prints(&format!("done: {said}\n"));
+    let report = world.delta(["report", "-w", "ws"]).exits(0);
+    let texts = [
+        run.stderr.clone(),
+        printed(&world.delta(["log", "-w", "ws"]).exits(0)),
+        printed(&world.delta(["list-runs", "-w", "ws"]).exits(0)),
+        world.delta(["run", "-a", &said, "-m", "go"]).end().stderr,
+        // JSON in a page.
+        printed(&report).replace("\\\\u", "\\u"),
+    ];
+    for text in texts {
+        assert!(text.contains(&shown), "{text}");
+        assert!(!text.contains(|c: char| !c.is_ascii() && hidden.contains(c) && c != '\u{200d}'));
+        assert!(!text.contains("e\u{200d}"), "{text}");
+    }
+    assert!(run.stderr.contains(emoji), "{}", run.stderr);
+}
+
+#[test]
+fn json_on_a_pipe_escapes_what_disguises_and_keeps_its_value() {
+    let words = "a\u{9b}2Jb \u{202e}txt \u{e0041}\u{200b}é";
+    let escaped = r"a\u009b2Jb \u202etxt \udb40\udc41".to_owned() + "\u{200b}é";
+    let world = World::new();
+    world.model_says([text(words)]);
+    let jsonl = world.run(words).args(["--format", "jsonl"]).exits(0);
+    let (feed, id) = (printed(&jsonl), world.latest().id());
+    let again = world
+        .run(words)
+        .args(["--format", "json", "--run-id", &id])
+        .exits(0);
+    let log = world.delta(["log", "--json", "-w", "ws"]).exits(0);
+    let list = world
+        .delta(["list-runs", "--format", "json", "-w", "ws"])
+        .exits(0);
+    for text in [feed.clone(), printed(&again), printed(&log), printed(&list)] {
+        assert!(text.contains(&escaped), "{text}");
+        assert!(
+            !text.contains(['\u{9b}', '\u{202e}', '\u{e0041}']),
+            "{text:?}"
+        );
+    }
+    let last: Value = serde_json::from_str(feed.lines().last().unwrap()).unwrap();
+    assert_eq!(last["result"], words);
+    // What was sent is printed as it was sent.
+    let request = world.delta(["request", "-w", "ws", "LATEST", "1"]).exits(0);
+    assert!(printed(&request).contains(words), "{}", printed(&request));
+}
+
+#[test]
 fn json_on_a_terminal_escapes_what_controls_it_and_keeps_its_value() {
     let words = "a\u{9b}2Jb \u{202e}txt\u{2066} \u{7f}c";
     let world = World::new();
     world.model_says([text(words)]);
-    let run = world.run("go").json().exits(0);
-    assert!(printed(&run).contains(words), "a file gets it as it is");
+    world.run("go").exits(0).prints(&format!("{words}\n"));
     let id = world.latest().id();
     for command in [
         &[

@@ -112,6 +112,27 @@ fn an_answer_is_read_as_servers_write_it() {
 }
 
 #[test]
+fn what_a_server_says_looks_like_no_message_of_deltas() {
+    let world = world_with(&[]);
+    import(&world).exits(0);
+    let said = r"bad\ndelta: forged\nwarning: forged";
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":@,"error":{{"code":-1,"message":"{said}"}}}}"#);
+    world.write("answers/tools/call", answer + "\n");
+    let refused = call(&world).exits(1).stderr;
+    world.write("answers/end-on-tools/call", "");
+    let loud = SERVER.replace("expected initialize", "odd\ndelta: forged");
+    world.script("server.sh", &loud);
+    let ended = call(&world).exits(1).stderr;
+    for text in [refused, ended] {
+        assert!(text.contains("\n  delta: forged"), "{text}");
+        assert!(
+            !text.contains("\ndelta: forged") && !text.contains("\ndelta: warning"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn what_cannot_be_read_as_the_answer_ends_the_call() {
     let world = world_with(&[]);
     import(&world).exits(0);

@@ -16,7 +16,6 @@ use crate::unix::pager::Pager;
 use crate::unix::terminal::{Screen, stdout_has_colour};
 use crate::view::timeline::Timeline;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{self, IsTerminal};
 use std::path::Path;
 
 /// How often a run that is followed is looked at again.
@@ -45,7 +44,6 @@ pub(crate) fn print_log(options: &LogArgs) -> Result<Exit> {
             Pager::new()
         },
         raw: options.json,
-        on_terminal: io::stdout().is_terminal(),
         family: RunTree::around(&run),
         underway: OpenActions::default(),
         ended: None,
@@ -68,8 +66,6 @@ struct LogPrinter {
     pager: Pager,
     /// Lines as they are.
     raw: bool,
-    /// True if stdout is a terminal.
-    on_terminal: bool,
     family: RunTree,
     underway: OpenActions,
     /// True if the last event shown is the end of an engine; none before the first.
@@ -129,11 +125,7 @@ impl LogPrinter {
         lines.read_while(|text, line| {
             self.ended = Some(line.kind == EventKind::EngineEnd);
             if self.raw {
-                let text = match self.on_terminal {
-                    true => printable_json(text),
-                    false => text.to_owned(),
-                };
-                return self.pager.show(&format!("{text}\n"));
+                return self.pager.show(&(printable_json(text) + "\n"));
             }
             let runs = self.family.of_event(&mut self.underway, &self.run, line);
             self.children(&runs)?;

@@ -16,6 +16,7 @@ use crate::text::disguise::printable;
 use crate::text::ids::RunId;
 use crate::unix::terminal::{Screen, print, print_json};
 use crate::view::request_diff;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 pub(crate) fn print_request(options: &RequestArgs) -> Result<Exit> {
@@ -36,7 +37,12 @@ pub(crate) fn print_request(options: &RequestArgs) -> Result<Exit> {
         }
     };
     let Some(other) = options.diff else {
-        print_json(&request)?;
+        // A file or a pipe gets what is sent, byte for byte.
+        if std::io::stdout().is_terminal() {
+            print_json(&request)?;
+        } else {
+            print(&request)?;
+        }
         return Ok(Exit::Success);
     };
     let names = [name.as_str(), &other.to_string()];

@@ -3,7 +3,7 @@
 
 use crate::config::skill::{FILE, INTRODUCTION, read_skill};
 use crate::error::{Error, Exit, Result, reason};
-use crate::text::disguise::{disguises, escaped};
+use crate::text::disguise::{disguises, escaped, printable_line};
 use crate::text::json::LONGEST_EXCERPT;
 use crate::unix::files;
 use crate::unix::terminal::{Screen, print};
@@ -20,7 +20,7 @@ const MOST_DIRECTORIES: usize = 2_000;
 /// Prints the catalogue, or puts it into a file. Without a skill there is neither.
 pub(crate) fn print_skills(dirs: &[PathBuf], output: Option<&Path>) -> Result<Exit> {
     let screen = Screen::new(false, false);
-    let plain = |text: &str| escaped(text, disguises);
+    let plain = |text: &str| printable_line(&escaped(text, disguises));
     let mut lines = BTreeMap::new();
     for path in dirs.iter().flat_map(|dir| find_skills(dir, screen)) {
         let shown = plain(&path.to_string_lossy());

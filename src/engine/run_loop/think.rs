@@ -22,6 +22,7 @@ use crate::record::event::{
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::format_duration;
 use crate::text::answers::after_thoughts;
+use crate::text::disguise::indented;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
 use crate::unix::unread_stdin;
@@ -279,7 +280,7 @@ fn print_thought(engine: &Engine<'_>, answer: &Answer, usage: Tokens, began: Ins
     } else if answer.calls.is_empty() {
         "answers".to_owned()
     } else if engine.log.screen.verbose {
-        answer.text.clone()
+        indented(&answer.text)
     } else {
         in_short(after_thoughts(&answer.text), 100)
     };

@@ -20,7 +20,7 @@ use crate::text::shorten::in_short;
 use crate::text::table::{Column, Table};
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::terminal::{columns, print};
+use crate::unix::terminal::{columns, print, print_json};
 
 /// Runs the command.
 pub(crate) fn run_memory_command(wanted: &Wanted) -> Result<Exit> {
@@ -101,6 +101,6 @@ fn print_items(items: &[MemoryItem], store: StoreName, format: OutputFormat) -> 
         };
         out.extend_from_slice(table.lines(columns()).as_bytes());
     }
-    print(&out)?;
+    print_json(&out)?;
     Ok(Exit::Success)
 }

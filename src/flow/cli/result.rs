@@ -12,7 +12,7 @@ use crate::record::metadata::{Metadata, Status};
 use crate::record::stop_reason::StopReason;
 use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
-use crate::unix::terminal::{Screen, print, print_json, print_value};
+use crate::unix::terminal::{Screen, print_json, print_value};
 use serde_json::json;
 
 /// How a start of the engine ended.
@@ -145,8 +145,6 @@ pub(crate) fn print_result(
             _ if said.starts_with(&ending.reason) => String::new(),
             _ => format!("{}: ", ending.reason),
         };
-        // A further line must not look like one of ours: it may be a question's.
-        let said = said.replace('\n', "\n  ");
         screen.warn_as(PROGRAM, &format!("{reason}{said}"));
     }
     let resumable = matches!(ending.status, Status::Interrupted | Status::WaitingForInput);
@@ -167,8 +165,8 @@ pub(crate) fn print_result(
         RunFormat::Text if resumable => Ok(()),
         RunFormat::Text => {
             let (first, rest) = tally.outputs(many);
-            print(first)?;
-            print(&rest)
+            print_json(first)?;
+            print_json(&rest)
         }
     }
 }

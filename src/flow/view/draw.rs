@@ -8,7 +8,7 @@ mod text;
 
 use crate::flow::graph::{Graph, NodeIx};
 use crate::flow::manifest::{Flow, NodeKind};
-use crate::text::disguise::disguises;
+use crate::text::disguise::printable_line;
 use crate::text::names::named_enum;
 
 named_enum! {
@@ -98,7 +98,5 @@ impl<'p> Picture<'p> {
 
 /// A text on one line, without control characters.
 fn one_line(text: &str) -> String {
-    text.chars()
-        .map(|c| if disguises(c) { ' ' } else { c })
-        .collect()
+    printable_line(&text.replace(char::is_control, " "))
 }

@@ -7,7 +7,7 @@ use crate::engine::observation::read_ends_below;
 use crate::error::Result;
 use crate::record::attachments::Attachment;
 use crate::record::attachments::blobs::Blobs;
-use crate::text::disguise::printable;
+use crate::text::disguise::{printable, printable_in_json};
 use crate::text::json::Object;
 use crate::text::shorten::{head, tail};
 use base64::Engine;
@@ -76,6 +76,7 @@ impl<'s> Writer<'s> {
         record.put("k", kind);
         fill(&mut record);
         record.object.end();
+        let line = printable_in_json(&String::from_utf8_lossy(&line)).into_bytes();
         // In JSON it occurs only in strings; escaped, it cannot begin a tag.
         let mut written = 0;
         for at in memchr::memchr_iter(b'<', &line) {

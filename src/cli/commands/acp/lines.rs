@@ -1,5 +1,6 @@
 //! Lines from and to other processes, without waiting for any of them.
 
+use crate::text::disguise::printable_json;
 use crate::unix::timed_output::READY_BYTES;
 use memchr::memchr;
 use rustix::fd::AsFd;
@@ -86,7 +87,8 @@ pub(super) struct Outbox {
 
 impl Outbox {
     pub(super) fn add(&mut self, message: &serde_json::Value) {
-        self.pending.extend(message.to_string().bytes());
+        let line = printable_json(&message.to_string());
+        self.pending.extend(line.into_bytes());
         self.pending.push_back(b'\n');
     }
 
