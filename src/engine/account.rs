@@ -15,7 +15,7 @@ use crate::config::pricing::{Budget, BudgetScope, GivenBudget, Pricing, unpriced
 use crate::error::{Error, Result, may_fail};
 use crate::model::ask::Expense;
 use crate::model::usage::Uncounted;
-use crate::record::event::EventKind;
+use crate::record::event::{EventKind, ReadUsage, Tokens};
 use crate::record::reader::split_lines;
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, Amount, Denial, Kind, Ledger, LedgerEntry};
@@ -202,6 +202,39 @@ impl Account {
     /// Books by other rules from now on: another model is asked.
     pub(crate) fn change_rules(&mut self, rules: SpendingRules) {
         self.rules = rules;
+    }
+
+    /// Adds to the run's own ledger what it lacks of the usage in the journal, if the run has a budget, and returns these
+    /// tokens. A ledger that cannot be used is reported by the first expense.
+    pub(crate) fn restore_lost(&mut self, signals: &Signals, journal: &[u8]) -> Option<u64> {
+        let own = self.pots.last_mut()?;
+        if own.cost.is_none() && own.tokens.is_none() {
+            return None;
+        }
+        let ledger = own.open().ok()?;
+        if ledger.lock(signals, None, false).is_err() {
+            // Read from its beginning the next time.
+            own.ledger = None;
+            return None;
+        }
+        let (booked, used) = (ledger.tally().own(), recorded_usage(journal, &self.run_id));
+        let lost = used.total_tokens.saturating_sub(booked.tokens());
+        let cost = self
+            .rules
+            .cost((used.prompt_tokens, used.completion_tokens), 0, 0);
+        let entry = LedgerEntry {
+            run_id: &self.run_id,
+            invocation: "journal",
+            attempt: 1,
+            model: None,
+            tokens: lost,
+            cost: cost.map(|cost| cost - booked.cost()),
+            process: None,
+        };
+        // It is never settled, so it counts.
+        let added = lost > 0 && ledger.append(&entry, Kind::Reserve).is_ok();
+        ledger.release();
+        added.then_some(lost)
     }
 
     /// The value of `LEDGERS` for the run's programs.
@@ -414,6 +447,31 @@ impl Account {
         }
         Err(denial)
     }
+}
+
+/// The usage that a journal shows for the starts of its own run.
+fn recorded_usage(journal: &[u8], run: &str) -> Tokens {
+    #[derive(Deserialize)]
+    struct Used<'l> {
+        #[serde(rename = "type", borrow)]
+        kind: EventKind<'l>,
+        #[serde(borrow, default)]
+        run_id: Option<Cow<'l, str>>,
+        usage: Option<ReadUsage>,
+    }
+    let (mut sum, mut is_own) = (Tokens::default(), false);
+    for (_, line) in split_lines(journal) {
+        let Ok(line) = serde_json::from_slice::<Used<'_>>(line) else {
+            continue;
+        };
+        if line.kind == EventKind::EngineStart {
+            is_own = line.run_id.as_deref() == Some(run);
+        }
+        if let Some(usage) = line.usage.filter(|_| is_own) {
+            sum.add(usage.tokens());
+        }
+    }
+    sum
 }
 
 /// How long the engine of a run has run in all its starts, without waiting for a person, as far as its journal shows.

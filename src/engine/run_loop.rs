@@ -237,6 +237,7 @@ impl<'a> Engine<'a> {
     fn recover(&mut self) -> Step<ThoughtOutcome> {
         let mut journal = std::mem::take(&mut self.record);
         self.log.journal.read_gained(&mut journal)?;
+        self.limits.restore_ledger(&mut self.log, &journal)?;
         let reading = Reading {
             lenient: self.options.lenient,
             window: None,

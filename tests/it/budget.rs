@@ -457,6 +457,37 @@ fn a_torn_last_line_is_cut_off() {
 }
 
 #[test]
+fn usage_in_the_journal_counts_where_the_ledger_lacks_it() {
+    for damage in [
+        |path: &Path| fs::remove_file(path).expect("the ledger is there"),
+        |path: &Path| fs::write(path, "").expect("an empty ledger"),
+    ] {
+        let agent = World::with_tools(NOTE).top("budget: {tokens: 200}\nmax_iterations: 1");
+        let world = restless(agent);
+        let said = world.run("go").exits(4).stderr;
+        assert!(!said.contains("the ledger lacks"), "{said}");
+        damage(&world.latest().path("spending.jsonl"));
+        let said = world.run("go").exits(4).stderr;
+        assert!(said.contains("the ledger lacks 110 tokens"), "{said}");
+        assert_eq!(world.server.requests().len(), 2);
+        let said = world.run("go").exits(4).stderr;
+        assert!(
+            !said.contains("the ledger lacks") && said.contains("budget is used up"),
+            "{said}"
+        );
+        assert_eq!(world.server.requests().len(), 2);
+        // Also where nothing is left of it.
+        damage(&world.latest().path("spending.jsonl"));
+        let said = world.run("go").exits(4).stderr;
+        assert!(
+            said.contains("lacks 220 tokens") && said.contains("220 of 200"),
+            "{said}"
+        );
+        assert_eq!(world.server.requests().len(), 2);
+    }
+}
+
+#[test]
 fn a_ledger_that_is_no_file_ends_the_run_for_now() {
     for make in [
         |path: &Path| fs::create_dir(path).expect("a directory"),

@@ -200,6 +200,20 @@ impl<'a> Limits<'a> {
         }
     }
 
+    /// Counts against a budget what the journal shows and the ledger lacks.
+    pub(super) fn restore_ledger(&mut self, log: &mut RunLog<'_>, journal: &[u8]) -> Result<()> {
+        let account = self.account.as_mut();
+        match account.and_then(|it| it.restore_lost(&self.ctx.signals, journal)) {
+            Some(lost) => {
+                let note = format!(
+                    "the ledger lacks {lost} tokens that the journal shows; they count as spent"
+                );
+                log.record_note(Level::Warn, &note)
+            }
+            None => Ok(()),
+        }
+    }
+
     /// How long the engine has worked on the run.
     pub(super) fn worked_ms(&self) -> Option<u64> {
         self.account.as_ref()?.worked_ms()
