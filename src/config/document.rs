@@ -3,8 +3,10 @@
 use super::agent::{Problem, Severity};
 use crate::config::section::Diagnostic;
 use crate::error::{is_passing, reason};
-use crate::text::yaml::{self, Step};
+use crate::text::yaml::{self, REREAD_BYTES, Step};
+use crate::unix::files::read_text_limited;
 use serde_json::{Map, Value};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 /// A file that has been read and parsed.
@@ -15,13 +17,15 @@ pub(crate) struct Document {
     /// How messages call it.
     pub shown: String,
     text: String,
+    /// Bytes that were read again to find lines.
+    read_again: Cell<usize>,
     pub root: Map<String, Value>,
 }
 
 impl Document {
     /// Reads a file. What is wrong with it is added to `problems`.
     pub(crate) fn read(path: &Path, shown: String, problems: &mut Vec<Problem>) -> Option<Self> {
-        let text = match crate::unix::files::read_text(path) {
+        let text = match read_text_limited(path, yaml::LARGEST) {
             Ok(text) => text,
             Err(e) => {
                 let reason = match e.kind() {
@@ -62,6 +66,7 @@ impl Document {
             path: path.to_owned(),
             shown,
             text,
+            read_again: Cell::new(0),
             root,
         }
     }
@@ -94,6 +99,15 @@ impl Document {
         }
     }
 
+    /// A line that is looked for; of many, only the first are found.
+    fn line(&self, path: &[Step]) -> Option<usize> {
+        let before = self.read_again.get();
+        self.read_again.set(before + self.text.len());
+        (before < REREAD_BYTES)
+            .then(|| yaml::locate(&self.text, path))
+            .flatten()
+    }
+
     /// A problem at a section of this document.
     pub(crate) fn problem_at(
         &self,
@@ -104,7 +118,7 @@ impl Document {
         Problem {
             severity,
             file: self.shown.clone(),
-            line: yaml::locate(&self.text, path),
+            line: self.line(path),
             column: None,
             message: message.into(),
             is_passing: false,

@@ -10,6 +10,7 @@ use crate::config::tool::load;
 use crate::text::yaml::Step;
 use crate::unix::writers;
 use serde_json::Value;
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// Reads only the tools of a file with a top-level `tools:` and, perhaps, `imports:`. What it imports
@@ -68,6 +69,7 @@ pub(super) fn read_tools(
         problems,
         chain: vec![document.path.clone()],
         tools: Vec::new(),
+        names: HashSet::new(),
     };
     reader.read_file(document);
     reader.tools
@@ -82,6 +84,8 @@ struct ToolReader<'r> {
     /// The files on the way to the one that is being read, and itself.
     chain: Vec<PathBuf>,
     tools: Vec<Tool>,
+    /// Of these.
+    names: HashSet<String>,
 }
 
 impl ToolReader<'_> {
@@ -106,17 +110,16 @@ impl ToolReader<'_> {
                 Err(why) => self.refuse(document, &at, format!("imports: {why}")),
             }
         }
-        let mut names: Vec<&str> = Vec::new();
+        let mut names = HashSet::new();
         for (index, item) in own.into_iter().flatten().enumerate() {
-            if let Some(name) = item.get("name").and_then(Value::as_str) {
-                if names.contains(&name) {
-                    let at = [Step::Key("tools".to_owned()), Step::Item(index)];
-                    let message = format!(
-                        "tool \"{name}\": there are two tools of this name in this file; rename one"
-                    );
-                    self.refuse(document, &at, message);
-                }
-                names.push(name);
+            if let Some(name) = item.get("name").and_then(Value::as_str)
+                && !names.insert(name)
+            {
+                let at = [Step::Key("tools".to_owned()), Step::Item(index)];
+                let message = format!(
+                    "tool \"{name}\": there are two tools of this name in this file; rename one"
+                );
+                self.refuse(document, &at, message);
             }
             self.add_tool(document, index, item);
         }
@@ -149,9 +152,11 @@ impl ToolReader<'_> {
                            ask_human: false";
             self.refuse(document, &at, message);
         }
-        self.tools.retain(|earlier| earlier.name != tool.name);
         let places = &mut self.sources.tools;
-        places.retain(|earlier| earlier.name != tool.name);
+        if !self.names.insert(tool.name.clone()) {
+            self.tools.retain(|earlier| earlier.name != tool.name);
+            places.retain(|earlier| earlier.name != tool.name);
+        }
         places.push(ToolSource {
             name: tool.name.clone(),
             file: document.path.clone(),

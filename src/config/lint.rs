@@ -22,6 +22,7 @@ use crate::config::tool::load;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::ffi::OsStr;
+use std::path::Path;
 
 /// Advice about what was found in an agent's directory. Programs are looked for in the directories
 /// of `path`, which is written as the variable `PATH` is.
@@ -47,8 +48,16 @@ pub(crate) fn about(sources: &AgentSources, path: &OsStr) -> Vec<Problem> {
         }
         advisor.old_hooks(&document);
     }
+    let mut read: Option<(&Path, Option<Document>)> = None;
     for source in &sources.tools {
-        advisor.tool(source);
+        // Many tools of one file are read at once.
+        if read.as_ref().is_none_or(|(file, _)| *file != source.file) {
+            let document = Document::read(&source.file, source.shown.clone(), &mut Vec::new());
+            read = Some((&source.file, document));
+        }
+        if let Some((_, Some(document))) = &read {
+            advisor.tool(source, document);
+        }
     }
     if let Some(document) = advisor.read("context.yaml") {
         advisor.context(&document);
@@ -115,11 +124,7 @@ impl Advisor<'_> {
         self.problems.push(problem);
     }
 
-    fn tool(&mut self, source: &ToolSource) {
-        let shown = source.shown.clone();
-        let Some(document) = Document::read(&source.file, shown, &mut Vec::new()) else {
-            return;
-        };
+    fn tool(&mut self, source: &ToolSource, document: &Document) {
         let Some(item) = document.root.get("tools").and_then(|t| t.get(source.index)) else {
             return;
         };
@@ -160,7 +165,7 @@ impl Advisor<'_> {
         for (name, message) in advice {
             let at = [key("tools"), Step::Item(source.index), key(name)];
             let message = format!("tool \"{}\": {message}", tool.name);
-            self.say(&document, &at, &message);
+            self.say(document, &at, &message);
         }
     }
 

@@ -57,7 +57,7 @@ pub(crate) fn module_path(home: &Path, server: &str) -> PathBuf {
 /// Reads a module; `None` if the server has not been imported.
 pub(crate) fn read_module(home: &Path, server: &str) -> Result<Option<Module>> {
     let path = module_path(home, server);
-    let text = match files::read_text(&path) {
+    let text = match files::read_text_limited(&path, yaml::LARGEST) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(Error::io("read", &path, &e)),

@@ -8,6 +8,13 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::fmt;
 
+/// The limit of bytes of a file.
+pub(crate) const LARGEST: u64 = 16 << 20;
+
+/// How many bytes of a file are read again to find lines: for each problem all of it. The problems
+/// of a large file that come then have no line.
+pub(crate) const REREAD_BYTES: usize = 4 << 20;
+
 /// One step from a node of a document to a node below it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {

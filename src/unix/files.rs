@@ -504,7 +504,12 @@ pub(crate) fn too_large(limit: u64) -> io::Error {
 
 /// The text of a regular file.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
-    String::from_utf8(read_regular(path)?).map_err(|_| not_utf8())
+    read_text_limited(path, LARGEST)
+}
+
+/// The text of a regular file of at most `limit` bytes.
+pub(crate) fn read_text_limited(path: &Path, limit: u64) -> io::Result<String> {
+    String::from_utf8(read_regular_limited(path, limit)?).map_err(|_| not_utf8())
 }
 
 /// The first line of a file without its white space; `None` if there is no file, nothing in it, or more

@@ -397,3 +397,43 @@ fn a_name_does_not_control_the_terminal() {
     assert!(shown.starts_with(name), "{shown:?}");
     assert_eq!(shown.lines().count(), 1);
 }
+
+#[test]
+fn thousands_of_tools_are_checked_in_the_time_of_reading_them() {
+    let world = World::new();
+    let tool = |n| {
+        format!(
+            "- {{name: t{n}, command: [odd-program-{n}], input: json, input_schema: {{type: object}}}}\n"
+        )
+    };
+    let tools: String = (0..5_000).map(tool).collect();
+    let agent = format!("name: many\nask_human: false\nllm: {{model: m}}\ntools:\n{tools}");
+    world.write("agent/agent.yaml", agent);
+    let check = world.delta(["check", "agent"]).under(&["timeout", "100"]);
+    check.exits(0).says("odd-program-4999");
+}
+
+#[test]
+fn yaml_of_more_than_16_mib_is_not_read() {
+    let world = World::new();
+    fs::File::create(world.path("agent/hooks.yaml"))
+        .and_then(|file| file.set_len((16 << 20) + 1))
+        .unwrap();
+    let said = "hooks.yaml: cannot read it: it is larger than 16 MiB";
+    world.delta(["check", "agent"]).exits(78).says(said);
+    world.run("go").exits(78).says(said);
+    world.server.may_stay_unasked();
+    for file in ["flow/workflow.yaml", "suite/evaluations.yaml"] {
+        let path = world.write(file, "");
+        fs::File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len((16 << 20) + 1)
+            .unwrap();
+    }
+    for dir in ["flow", "suite"] {
+        let check = world.delta(["flow", "check", dir]).exits(78);
+        check.says("cannot read it: it is larger than 16 MiB");
+    }
+}

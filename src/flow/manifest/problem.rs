@@ -5,7 +5,7 @@
 use crate::config::section::Diagnostics;
 pub(crate) use crate::text::digest::sha256;
 use crate::text::names::named_enum;
-use crate::text::yaml::{self, Step};
+use crate::text::yaml::{self, REREAD_BYTES, Step};
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Display};
 use std::io;
@@ -116,10 +116,6 @@ pub(crate) fn sort_problems(problems: &mut [FlowProblem]) {
     problems.sort_by(|a, b| (&a.file, line(a)).cmp(&(&b.file, line(b))));
 }
 
-/// How many bytes of a file are read again to find lines: for each problem all of it. The problems
-/// of a large file that come then have no line.
-const REREAD_BYTES: usize = 4 << 20;
-
 /// A manifest that has been read and parsed, and what was found wrong in it.
 #[derive(Debug)]
 pub(crate) struct Manifest {
@@ -147,7 +143,8 @@ impl Manifest {
             text: String::new(),
             read_again: 0,
         };
-        let bytes = match crate::unix::files::read_regular(&home.join(file)) {
+        let bytes = match crate::unix::files::read_regular_limited(&home.join(file), yaml::LARGEST)
+        {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return manifest,
             Err(e) => {
