@@ -2,7 +2,7 @@
 //!
 //! Unaware of the journal. A file that another user, or a link, could have put there is left where it is.
 
-use crate::error::{At, Result};
+use crate::error::{At, Result, may_fail};
 use crate::record::run_dir::RunDir;
 use crate::text::ids::hex;
 use crate::unix::files;
@@ -89,5 +89,18 @@ pub(crate) fn hold(run: &RunDir) -> Result<Option<File>> {
         }
         std::thread::sleep(Duration::from_millis(5));
     }
+    remove_unfinished(run)?;
     Ok(Some(file))
+}
+
+/// Removes what writers that were killed have left; the inbox is held.
+fn remove_unfinished(run: &RunDir) -> Result<()> {
+    let dir = inbox(run);
+    if !files::is_dir_below(&run.path, Path::new(BELOW)) {
+        return Ok(());
+    }
+    let names = files::names(&dir)?.into_iter();
+    let unfinished = names.filter(|name| name.starts_with('.') && name.ends_with(".tmp"));
+    unfinished.for_each(|name| may_fail(files::remove(&dir.join(name))));
+    Ok(())
 }

@@ -36,7 +36,12 @@ fn a_live_run_reads_messages_before_its_next_request() {
         .exits(0)
         .prints("");
     let id = world.latest().id();
+    // A writer that was killed.
+    let half = world.latest().path("interaction/inbox/.0_a.7.tmp");
+    fs::write(&half, "ha").unwrap();
     tell(&world, ["--run-id", &id, "second"]).exits(0);
+    assert!(!half.exists());
+    fs::write(&half, "ha").unwrap();
     go.tell("x");
     delta.wait().exits(0).prints("done\n");
     let run = world.latest();
@@ -104,7 +109,7 @@ fn a_message_that_the_run_could_not_read_is_refused() {
         fs::remove_dir_all(&link).ok();
         symlink(&elsewhere, &link).unwrap();
         let told = tell(&world, ["by the way"]);
-        told.refuses(1, "interaction/inbox: it is a link, or is no directory");
+        told.refuses(1, "is a link, or is no directory");
         assert_eq!(fs::read_dir(elsewhere).unwrap().count(), 0);
     }
 }
