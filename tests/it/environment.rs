@@ -256,7 +256,7 @@ fn a_workspace_does_not_decide_which_program_runs() {
         "GIT_SSH_COMMAND",
         "HOME",
     ];
-    let peers = ["https_proxy", "SSL_CERT_FILE"];
+    let peers = ["https_proxy", "SSL_CERT_FILE", "LOCALDOMAIN", "RES_OPTIONS"];
     let world = World::with_tools(ENV_TOOL);
     let all = names.iter().chain(&peers);
     let lines: String = all.map(|name| format!("{name}=/evil\n")).collect();

@@ -175,7 +175,11 @@ const NAMES: &[&str] = &[
 /// case: proxies are looked up in lower case, too.
 const PEERS: &[&str] = &[
     "_BASE_URL",
+    "_API_BASE",
     "_PROXY",
+    "HOSTALIASES",
+    "LOCALDOMAIN",
+    "RES_OPTIONS",
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "CA_BUNDLE",
