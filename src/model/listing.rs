@@ -93,7 +93,7 @@ pub(crate) fn try_model(
     let answer = Wire::new(llm).parse(&body);
     answer
         .map(|_| ())
-        .map_err(|none| Unanswered::Failed(format!("{}: {}", endpoint.base_url, none.why)))
+        .map_err(|none| Unanswered::Failed(format!("{}: {}", endpoint.shown(), none.why)))
 }
 
 /// One attempt. Returns the response, if it is one.

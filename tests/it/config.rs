@@ -378,7 +378,7 @@ fn a_missing_context_is_an_error_with_the_text_to_paste() {
             "context.yaml",
             "sources:",
             "type: journal",
-            "${AGENT_HOME}/system_prompt.md",
+            "${SYSTEM_PROMPT}",
         ],
     );
     // What is printed is YAML that works.

@@ -177,7 +177,11 @@ fn what_is_no_regular_file_is_not_waited_for() {
         ]);
         fs::create_dir(world.workspace()).unwrap();
         let _pipe = world.fifo("ws/DELTA.md");
-        fails(&world, &["context source guide", "not a regular file"]);
+        if skip.is_empty() {
+            fails(&world, &["context source guide", "not a regular file"]);
+        } else {
+            answers(&world);
+        }
     }
 }
 

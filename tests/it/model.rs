@@ -880,7 +880,7 @@ fn an_endpoint_that_cannot_be_one_is_a_configuration_error_and_nothing_is_create
         ("http://user:pass@127.0.0.1:9/v1", "credentials"),
         ("http://sk-12345678@127.0.0.1:9/v1", "credentials"),
         ("sk-12345678@127.0.0.1:9/v1", "127.0.0.1:9/v1"),
-        ("http://127.0.0.1:9/v1?key=sk-12345678", "query"),
+        ("http://127.0.0.1:9/v1#sk-12345678", "fragment"),
         ("http://127.0.0.1:9/v1 x", "URL"),
         ("127.0.0.1:9/v1", "127.0.0.1:9/v1"),
         ("ftp://127.0.0.1/v1", "http"),
@@ -913,13 +913,30 @@ fn a_key_with_control_characters_is_a_configuration_error_and_nothing_is_created
         assert!(!world.exists("ws"));
     }
     let world = World::new();
-    world.model_says([text("done")]);
-    let delta = world.run("go").env("DELTA_API_KEY", " sk-01234567\n");
-    delta.exits(0);
-    assert_eq!(
-        world.server.last().header("authorization"),
-        Some("Bearer sk-01234567")
+    let outcome = world.run("go").env("DELTA_API_KEY", " sk-01234567\n").end();
+    let outcome = outcome.refuses(78, "blanks or line breaks around it");
+    outcome.does_not_say("sk-0123");
+}
+
+#[test]
+fn the_query_of_a_base_url_is_not_shown() {
+    let world = World::new();
+    let url = format!("{}?key=sk-12345678", world.server.url());
+    world.write(
+        "agent/agent.yaml",
+        "name: probe\nllm: {model: scripted, max_retries: 0}\n",
     );
+    world.model_says([Reply::error(500, "broken")]);
+    let outcome = world.run("go").env("DELTA_BASE_URL", &url).end();
+    outcome
+        .exits(75)
+        .says("says 500")
+        .does_not_say("sk-12345678");
+    let path = world.server.last().line.clone();
+    assert!(path.contains("?key=sk-12345678 "), "{path}");
+    let shown = world.run("go").arg("--dry-run").env("DELTA_BASE_URL", &url);
+    let shown = String::from_utf8(shown.exits(0).stdout).unwrap();
+    assert!(!shown.contains("sk-12345678"), "{shown}");
 }
 
 #[test]

@@ -294,7 +294,7 @@ fn settings(
                 .endpoint_source(llm.api)
                 .unwrap_or_else(|| "the default".to_owned()),
         };
-        all.push(("endpoint", format!("{} ({source})", endpoint.base_url)));
+        all.push(("endpoint", format!("{} ({source})", endpoint.shown())));
         all.push((
             "key",
             endpoint.key_source.unwrap_or_else(|| "none".to_owned()),

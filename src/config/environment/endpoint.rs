@@ -30,6 +30,13 @@ pub(crate) struct Endpoint {
     pub proxy: Option<Box<Upstream>>,
 }
 
+impl Endpoint {
+    /// The base URL for messages, without its query.
+    pub(crate) fn shown(&self) -> String {
+        without_secrets(&self.base_url)
+    }
+}
+
 impl Environment {
     /// The endpoint, and the key if it may be sent there.
     ///

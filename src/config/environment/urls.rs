@@ -67,9 +67,9 @@ fn has_port_out_of_range(authority: &str) -> bool {
         && port.parse::<u16>().is_err()
 }
 
-/// A URL without its credentials and its query, either of which may hold a key.
+/// A URL without its credentials, query and fragment, each of which may hold a key.
 pub(crate) fn without_secrets(url: &str) -> String {
-    let url = url.split_once('?').map_or(url, |(before, _)| before);
+    let url = url.split_once(['?', '#']).map_or(url, |(before, _)| before);
     let scheme = url.find("://").map_or("", |at| &url[..at + 3]);
     match url.rsplit_once('@') {
         Some((_, rest)) => format!("{scheme}…@{rest}"),

@@ -81,7 +81,8 @@ pub(crate) fn prepare_attempt(
     linked: &mut LinkedFiles,
 ) -> Result<PreparedAttempt> {
     let parent = format!("io/nodes/{}", dir_name(task));
-    let name = files::make_unique_dir(&run.join(&parent), node)?;
+    let dir = files::make_dirs_below(run, Path::new(&parent))?;
+    let name = files::make_unique_dir(&dir, node)?;
     let reference = format!("{parent}/{name}");
     let io = run.join(&reference);
     if let Some(context) = given.context {

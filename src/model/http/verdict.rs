@@ -184,7 +184,7 @@ impl Http {
                 may_count: true,
             };
         }
-        let url = &self.endpoint.base_url;
+        let url = self.endpoint.shown();
         let timed_out = matches!(error, Some(ureq::Error::Timeout(_)));
         let how = match error {
             Some(ureq::Error::Timeout(_)) => {
@@ -213,7 +213,7 @@ impl Http {
     }
 
     fn status_line(&self, status: u16, said: &str) -> String {
-        let url = &self.endpoint.base_url;
+        let url = self.endpoint.shown();
         match said {
             "" => format!("{url} says {status}"),
             said => format!("{url} says {status}: {said}"),
@@ -221,7 +221,7 @@ impl Http {
     }
 
     pub(super) fn failed(&self, error: &ureq::Error, timed_out: bool) -> Attempt {
-        let url = &self.endpoint.base_url;
+        let url = self.endpoint.shown();
         let why = match error {
             ureq::Error::Timeout(_) => format!("{url} gave no answer in time"),
             other => format!("{url}: {}", failure_reason(other)),

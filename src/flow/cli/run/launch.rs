@@ -28,7 +28,6 @@ use crate::runs::waiting::{WaitPlan, registration, start_words};
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shorten::in_short;
-use crate::unix::files;
 use crate::unix::terminal::{Screen, Tone};
 use serde_json::json;
 
@@ -228,7 +227,6 @@ impl RunCommand<'_> {
             is_ours,
         } = open;
         if is_live {
-            files::make_dirs_below(&run.path, std::path::Path::new("io/nodes"))?;
             self.announce(&run);
         }
         let reserve = is_live.then(|| run.reserve());

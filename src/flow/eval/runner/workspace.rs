@@ -18,7 +18,8 @@ pub(super) fn make(
     let dir = &root.join(place);
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     let above = place.parent().unwrap_or(Path::new(""));
-    let parent = &files::make_dirs_below(root, above)?;
+    let made = files::make_dirs_below(root, above);
+    let parent = &made.map_err(|error| Error::config(error.message))?;
     if dir.symlink_metadata().is_ok() {
         let aside = free_name(parent, &format!("{name}.old"));
         fs::rename(dir, &aside).at("rename", dir)?;
