@@ -18,8 +18,9 @@ use crate::unix::procfs::CALL_ID;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::Screen;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Installs the signal handlers. A run that is another run's tool ends when that run's engine does.
 pub(crate) fn install_signals() -> Result<Arc<Signals>> {
@@ -131,7 +132,10 @@ pub(crate) fn read_environment(
     Ok(environment)
 }
 
-/// Reads the environment of a workspace, which chooses the agent's API, and prints its warnings.
+/// Warnings that this process has printed: a chat reads the files again for each message.
+static PRINTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Reads the environment of a workspace, which chooses the agent's API, and prints its warnings, each once.
 pub(crate) fn read_variables(
     agent: &mut Agent,
     workspace: Option<&Workspace>,
@@ -145,8 +149,11 @@ pub(crate) fn read_variables(
             environment.reserve(&server.name, variable);
         }
     }
+    let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
     for warning in warnings {
-        screen.warn(&format!("warning: {warning}"));
+        if printed.insert(warning.clone()) {
+            screen.warn(&format!("warning: {warning}"));
+        }
     }
     Ok(environment)
 }

@@ -30,6 +30,20 @@ fn said(run: &Run) -> Vec<String> {
 }
 
 #[test]
+fn what_is_ignored_of_dotenv_is_said_once() {
+    let world = World::new();
+    world.write("proj/.env", "CDPATH=/x\n");
+    world.model_says([text("a"), text("b")]);
+    let ended = chat(&world, ["@coder"]).stdin("one\ntwo\n").exits(0);
+    assert_eq!(
+        ended.stderr.matches("CDPATH is ignored").count(),
+        1,
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
 fn a_call_that_is_written_as_text_is_shown_with_a_warning() {
     let world = World::new();
     let call = r#"{"name": "bash", "arguments": {"command": "ls"}}"#;
