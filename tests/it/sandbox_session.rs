@@ -205,6 +205,31 @@ fn shared_memory_is_private_and_that_of_the_system_only_if_it_is_named() {
 }
 
 #[test]
+fn temporary_files_have_a_place_beside_devices() {
+    let world = World::on_disk();
+    fs::create_dir(world.path("dev")).unwrap();
+    let mounted = [
+        "unshare",
+        "-Urm",
+        "sh",
+        "-c",
+        "mount --rbind /dev dev && exec \"$0\" \"$@\"",
+    ];
+    let mut probe = std::process::Command::new(mounted[0]);
+    let probe = probe
+        .args(&mounted[1..])
+        .arg("true")
+        .current_dir(world.path("."));
+    if !probe.status().is_ok_and(|it| it.success()) {
+        eprintln!("skipped: no mounts");
+        return;
+    }
+    let script = "echo x > \"$TMPDIR/x\" && cat .tmp/x";
+    let delta = world.delta(["sandbox", "--rw", ".", "--", "sh", "-c", script]);
+    delta.under(&mounted).exits(0).prints("x\n");
+}
+
+#[test]
 fn the_standard_streams_are_the_same_files() {
     let world = world();
     world.write("input", "");

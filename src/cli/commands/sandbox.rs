@@ -238,6 +238,11 @@ fn prepare(
     let unix = has_network || wanted.allow_unix;
     let own = view.opened().into_iter().chain(entered.shared_memory);
     let rw: Vec<PathBuf> = wanted.rw.iter().cloned().chain(own).collect();
+    // Where devices lie further down, only what is there by now can be written.
+    let temporary = temporary(wanted).map_err(|error| Error {
+        exit: Exit::NotSetUp,
+        ..error
+    })?;
     let enforced = restrict(&Grants {
         rw: &rw,
         ro: &wanted.ro,
@@ -269,11 +274,7 @@ fn prepare(
     let mut command = Command::new(program);
     command.args(arguments);
     command.envs(port.into_iter().flat_map(proxy_variables));
-    let temporary = temporary(wanted).map_err(|error| Error {
-        exit: Exit::NotSetUp,
-        ..error
-    });
-    if let Some(dir) = temporary? {
+    if let Some(dir) = temporary {
         command.env("TMPDIR", dir);
     }
     Ok(command)
