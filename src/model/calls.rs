@@ -147,6 +147,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_call_that_repeats_another_is_dropped() {
+        let call = |id: &str, arguments: &str| NewCall {
+            id: id.to_owned(),
+            name: "t".to_owned(),
+            arguments: arguments.to_owned(),
+            ..NewCall::default()
+        };
+        let (a, b) = (call("a", "{}"), call("b", "{}"));
+        let (other, without) = (call("a", "{\"n\":1}"), call("", "{}"));
+        let kept = [&a, &other, &b, &without, &without].map(Clone::clone);
+        let mut calls = vec![a.clone(), a.clone(), other, b, without.clone(), without, a];
+        drop_repeated(&mut calls);
+        assert_eq!(calls, kept);
+    }
+
+    #[test]
     fn ids_become_unique() {
         let call = |id: &str| NewCall {
             id: id.to_owned(),
