@@ -49,7 +49,8 @@ impl Http {
         };
         let too_long = match status {
             413 => Some(TooLong::read(body)),
-            400 | 422 => TooLong::of(body),
+            // Some local servers take it for a fault of their own.
+            400 | 422 | 500 => TooLong::of(body),
             _ => TooLong::by_code(body),
         };
         let is_passing = matches!(status, 408 | 409 | 425 | 429 | 499 | 500..=599);
