@@ -139,10 +139,7 @@ impl<'s> Client<'s> {
     fn begin(&mut self, pinned: Option<Revision>) -> Result<()> {
         match pinned {
             Some(Revision::Modern) => Ok(()),
-            Some(Revision::Legacy(version)) => match self.begin_legacy(version)? {
-                Some(_) if self.discover()? => Ok(()),
-                refusal => accepted(refusal),
-            },
+            Some(Revision::Legacy(version)) => self.begin_legacy(version),
             None => self.probe(),
         }
     }
@@ -290,11 +287,7 @@ impl<'s> Client<'s> {
         if self.discover()? {
             return Ok(());
         }
-        match self.begin_legacy(LEGACY[0])? {
-            // One that had been too slow to answer at first.
-            Some(_) if self.discover()? => Ok(()),
-            refusal => accepted(refusal),
-        }
+        self.begin_legacy(LEGACY[0])
     }
 
     /// True if the server speaks the revision without sessions. An older one may answer anything, or end.
@@ -334,8 +327,9 @@ impl<'s> Client<'s> {
         Ok(())
     }
 
-    /// Begins a legacy connection. An error that only a modern server answers is returned.
-    fn begin_legacy(&mut self, version: &'static str) -> Result<Option<RpcError>> {
+    /// Begins a legacy connection. A server that does not know how is asked whether it is a modern one: it may have been
+    /// too slow to answer at first.
+    fn begin_legacy(&mut self, version: &'static str) -> Result<()> {
         self.revision = Revision::Legacy(version);
         let mut reply = self.initialize(version)?;
         let is_program = matches!(self.transport, Transport::Stdio(_));
@@ -343,25 +337,19 @@ impl<'s> Client<'s> {
             self.restart()?;
             reply = self.initialize(version)?;
         }
-        match reply {
-            RpcOutcome::Answer(RpcResponse::Error(error))
-                if error.code == METHOD_NOT_FOUND || error.is_modern() =>
-            {
-                Ok(Some(error))
-            }
-            reply => {
-                let result = self.expect_result("initialize", reply)?;
-                self.revision = chosen_revision(&result).map_err(Error::failure)?;
-                self.other_offers = other_offers(&result);
-                let until = Some(Instant::now() + PATIENCE);
-                match &mut self.transport {
-                    Transport::Stdio(server) => server.send(&initialized().to_string(), until)?,
-                    Transport::Http(server) => {
-                        server.notify(&initialized().into(), self.revision)?;
-                    }
-                }
-                Ok(None)
-            }
+        if let RpcOutcome::Answer(RpcResponse::Error(error)) = &reply
+            && (error.code == METHOD_NOT_FOUND || error.is_modern())
+            && self.discover()?
+        {
+            return Ok(());
+        }
+        let result = self.expect_result("initialize", reply)?;
+        self.revision = chosen_revision(&result).map_err(Error::failure)?;
+        self.other_offers = other_offers(&result);
+        let until = Some(Instant::now() + PATIENCE);
+        match &mut self.transport {
+            Transport::Stdio(server) => server.send(&initialized().to_string(), until),
+            Transport::Http(server) => server.notify(&initialized().into(), self.revision),
         }
     }
 
@@ -398,7 +386,7 @@ impl<'s> Client<'s> {
     /// Sends a request and waits for what comes of it.
     ///
     /// # Errors
-    /// A signal came.
+    /// A signal came, or a URL cannot be reached.
     fn deliver(
         &mut self,
         id: u64,
@@ -408,11 +396,13 @@ impl<'s> Client<'s> {
         let until = patience.and_then(|patience| Instant::now().checked_add(patience));
         let reply = match &mut self.transport {
             Transport::Http(server) => server.exchange(id, message, self.revision, patience),
-            Transport::Stdio(server) => server.exchange(id, &message.text, until),
+            Transport::Stdio(server) => server
+                .exchange(id, message, until)
+                .or_else(|error| Ok(RpcOutcome::Lost(error))),
         };
         match self.launch.signals.stop() {
             Some(stop) => Err(stop.into()),
-            None => Ok(reply.unwrap_or_else(RpcOutcome::Lost)),
+            None => reply,
         }
     }
 
@@ -439,15 +429,6 @@ impl<'s> Client<'s> {
         };
         Err(Error::failure(indented(&format!("{method}: {why}"))))
     }
-}
-
-fn accepted(refusal: Option<RpcError>) -> Result<()> {
-    refusal.map_or(Ok(()), |error| {
-        Err(Error::failure(indented(&format!(
-            "initialize: {}",
-            error.words()
-        ))))
-    })
 }
 
 /// Passes on the trace that this process is a part of.

@@ -2,7 +2,7 @@
 //! `claude_desktop_config.json`.
 //!
 //! Pure, but for asking which paths exist. Such a file may come with a cloned repository: nothing of it is run here, no
-//! variable is read, and no key is taken over.
+//! variable but HOME is read, and no key is taken over.
 
 use super::servers::{Given, Reach, Server, header_objection, is_name};
 use crate::text::json;
@@ -38,18 +38,11 @@ pub(crate) fn read_foreign(text: &str, root: &Path) -> Result<Vec<FoundServer>, 
     Ok(servers.iter().map(read).collect())
 }
 
-/// A piece of a value.
-#[derive(Debug, PartialEq)]
-enum Piece {
-    Text(String),
-    Variable(String),
-}
-
+/// Reads a server's entry.
 struct Reader<'r> {
     /// Its name here.
     name: String,
     root: &'r Path,
-    env: Vec<(String, Given)>,
     notes: Vec<String>,
 }
 
@@ -57,14 +50,13 @@ impl<'r> Reader<'r> {
     fn begin(name: &str, root: &'r Path) -> Result<Self, String> {
         let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         let own = name.replace(|c| !is_good(c), "_");
-        is_name(&own)
-            .then_some(())
-            .ok_or("its name cannot be one here")?;
+        if !is_name(&own) {
+            return Err("its name cannot be one here".to_owned());
+        }
         let notes = (own != name).then(|| format!("its name here is {own}"));
         Ok(Self {
             name: own,
             root,
-            env: Vec::new(),
             notes: notes.into_iter().collect(),
         })
     }
@@ -74,42 +66,40 @@ impl<'r> Reader<'r> {
         if entry.get("type") == Some(&"sse".into()) {
             return Err("the transport HTTP+SSE is not supported".to_owned());
         }
-        let mut server = Server {
-            name: self.name.clone(),
-            reach: Reach::Command(Vec::new()),
-            env: Vec::new(),
-            headers: Vec::new(),
-            cwd: None,
-            revision: None,
-            bearer_env: None,
-            tasks: false,
+        let reach = match entry.get("url") {
+            Some(url) => Reach::Url(self.url(url.as_str().ok_or("its url is not a text")?)?),
+            None => Reach::Command(self.command(entry)?),
         };
-        if let Some(url) = entry.get("url") {
-            let url = url.as_str().ok_or("its url is not a text")?;
-            let pieces = self.pieces(url)?;
-            let [Piece::Text(text)] = &pieces[..] else {
-                return Err("its url needs a variable".to_owned());
-            };
-            let parts = text.split(['/', '?', '&', '#']).skip(3);
-            let mut pairs = parts.map(|pair| pair.split_once('=').unwrap_or(("", pair)));
-            if looks_like_key("", text) || pairs.any(|(name, it)| looks_like_key(name, it)) {
-                return Err("its url seems to hold a key".to_owned());
-            }
-            server.reach = Reach::Url(text.clone());
-            self.read_headers(entry, &mut server)?;
-        } else {
-            server.reach = Reach::Command(self.command(entry)?);
+        let mut server = Server::new(&self.name, reach);
+        if matches!(server.reach, Reach::Command(_)) {
             server.cwd = self.cwd(entry)?;
+        } else {
+            self.read_headers(entry, &mut server)?;
         }
+        self.read_env(entry, &mut server)?;
         let known = ["type", "url", "headers", "command", "args", "env", "cwd"];
         let others = entry.keys().filter(|key| !known.contains(&key.as_str()));
         self.notes
             .extend(others.map(|key| format!("{key} has no effect here")));
-        server.env = self.env;
         Ok(ForeignServer {
             server,
             notes: self.notes,
         })
+    }
+
+    fn url(&mut self, url: &str) -> Result<String, String> {
+        let has_key = |url: &str| {
+            let parts = url.split(['/', '?', '&', '#']).skip(3);
+            let mut pairs = parts.map(|pair| pair.split_once('=').unwrap_or(("", pair)));
+            looks_like_key("", url) || pairs.any(|(name, it)| looks_like_key(name, it))
+        };
+        match self.given(url)? {
+            Some(Given::Text(url)) if !has_key(&url) => Ok(url),
+            _ => Err(
+                "its url holds a key or a variable: give it a header in mcp.yaml by hand"
+                    .to_owned(),
+            ),
+        }
     }
 
     fn read_headers(
@@ -117,249 +107,147 @@ impl<'r> Reader<'r> {
         entry: &Map<String, Value>,
         server: &mut Server,
     ) -> Result<(), String> {
-        for (name, value) in &texts(entry, "headers")? {
-            if header_objection(name) == Some("is set by delta") {
-                self.notes
-                    .push(format!("the header {name} has no effect here"));
-                continue;
-            }
-            if let Some(why) = header_objection(name) {
-                return Err(format!("its header {name:?} {why}"));
+        for (name, value) in texts(entry, "headers")? {
+            match header_objection(&name) {
+                Some("is set by delta") => {
+                    self.notes
+                        .push(format!("the header {name} has no effect here"));
+                    continue;
+                }
+                Some(why) => return Err(format!("its header {name:?} {why}")),
+                None => {}
             }
             let is_authorization = name.eq_ignore_ascii_case("authorization");
             let token = value.strip_prefix("Bearer ").filter(|_| is_authorization);
-            let pieces = self.pieces(token.unwrap_or(value))?;
-            let variable = match &pieces[..] {
-                [Piece::Variable(variable)] => variable.clone(),
-                [Piece::Text(text)] if token.is_none() && !looks_like_key(name, text) => {
-                    let given = Given::Text(text.clone());
-                    server.headers.push((name.clone(), given));
-                    continue;
-                }
-                _ => {
-                    let what = if token.is_some() { "TOKEN" } else { name };
-                    self.variable_for(what, "header's value")
-                }
+            let given = match self.given(token.unwrap_or(&value))? {
+                Some(Given::Text(text)) if looks_like_key(&name, &text) => None,
+                given => given,
             };
-            if token.is_some() {
-                server.bearer_env = Some(variable);
-            } else {
-                server
-                    .headers
-                    .push((name.clone(), Given::Variable(variable)));
+            let what = if token.is_some() { "token" } else { &name };
+            let given = given.unwrap_or_else(|| self.variable_for(what));
+            match (token, given) {
+                (Some(_), Given::Variable(variable)) => server.bearer_env = Some(variable),
+                (_, given) => server.headers.push((name, given)),
             }
         }
         Ok(())
     }
 
-    /// The argv. Variables in arguments are left to a shell.
+    /// The argv. Programs are given no variables in their arguments.
     fn command(&mut self, entry: &Map<String, Value>) -> Result<Vec<String>, String> {
-        let program = entry
-            .get("command")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
+        let program = entry.get("command").and_then(Value::as_str);
+        let program = program.filter(|program| !program.is_empty());
+        let program = program.ok_or("it has neither command nor url")?;
         let args = entry.get("args").map_or(Some(Vec::new()), |args| {
-            args.as_array()?
-                .iter()
-                .map(|it| it.as_str().map(str::to_owned))
-                .collect()
+            args.as_array()?.iter().map(Value::as_str).collect()
         });
-        let args: Vec<String> = args.ok_or("its args are not a list of texts")?;
-        if program.is_empty() {
-            return Err("it has neither command nor url".to_owned());
-        }
-        let mut words = vec![self.pieces(program)?];
-        if let [Piece::Text(path)] = &mut words[0][..]
-            && path.contains('/')
-        {
-            *path = self.root.join(&path).display().to_string();
-        }
-        let mut option = "";
-        for word in &args {
-            words.push(self.argument(option, word)?);
-            option = if word.starts_with('-') { word } else { "" };
-        }
-        let assignments = self.assignments(entry)?;
-        let plain = |word: &Vec<Piece>| match &word[..] {
-            [Piece::Text(text)] => Some(text.clone()),
-            [] => Some(String::new()),
-            _ => None,
-        };
-        let argv: Option<Vec<String>> = words.iter().map(plain).collect();
-        match argv.filter(|_| assignments.is_empty()) {
-            Some(argv) => Ok(argv),
-            None => {
-                let env = (!assignments.is_empty()).then(|| "env".to_owned());
-                let words = assignments
-                    .iter()
-                    .chain(&words)
-                    .map(|word| shell_word(word));
-                let line: Vec<String> = ["exec".to_owned()]
-                    .into_iter()
-                    .chain(env)
-                    .chain(words)
-                    .collect();
-                Ok(["sh", "-c", &line.join(" ")].map(str::to_owned).to_vec())
-            }
-        }
-    }
-
-    /// An argument, in which what looks like a key has become a variable.
-    fn argument(&mut self, option: &str, word: &str) -> Result<Vec<Piece>, String> {
-        let mut pieces = self.pieces(word)?;
-        if let [Piece::Text(text)] = &pieces[..] {
-            let at = text.find(['=', ':']).map_or(0, |at| at + 1);
-            let (before, value) = text.split_at(at);
-            let has_name = at > 0 && looks_like_key(before, value);
-            let is_key = |name: &str, it: &str| looks_like_key(name, it) && !it.starts_with('-');
-            let name = match (has_name, is_key(option, text)) {
-                (true, _) => before,
-                (false, true) if option.is_empty() => "VALUE",
-                (false, true) => option,
-                (false, false) => return Ok(pieces),
+        let args = args.ok_or("its args are not a list of texts")?;
+        let mut argv: Vec<String> = Vec::new();
+        for word in [program].into_iter().chain(args) {
+            let option = argv.last().filter(|before| before.starts_with('-'));
+            let option = option.map_or("", String::as_str);
+            let has_key = |text: &str| {
+                let at = text.find(['=', ':']).map_or(0, |at| at + 1);
+                at > 0 && looks_like_key(&text[..at], &text[at..])
+                    || !text.starts_with('-') && looks_like_key(option, text)
             };
-            let before = if has_name {
-                before.to_owned()
-            } else {
-                String::new()
-            };
-            let mut variable = self.variable_for(name, "argument's value");
-            if self.env.iter().any(|(other, _)| *other == variable) {
-                let name = format!("{name}_{}", self.env.len() + 1);
-                variable = self.variable_for(&name, "argument's value");
-            }
-            self.env
-                .push((variable.clone(), Given::Variable(variable.clone())));
-            pieces = vec![Piece::Text(before), Piece::Variable(variable)];
-        } else {
-            for piece in &pieces {
-                if let Piece::Variable(name) = piece
-                    && looks_like_key(name, "")
-                {
-                    self.env.push((name.clone(), Given::Variable(name.clone())));
+            match self.given(word)? {
+                Some(Given::Text(text)) if !has_key(&text) => argv.push(text),
+                _ => {
+                    return Err(format!(
+                        "word {} of its command holds a key or a variable: write it into mcp.yaml by hand, as \
+                         command: [sh, -c, 'exec PROGRAM \"$NAME\"'] with env: [NAME]",
+                        argv.len() + 1
+                    ));
                 }
             }
         }
-        Ok(pieces)
+        if argv[0].contains('/') {
+            argv[0] = self.root.join(&argv[0]).display().to_string();
+        }
+        Ok(argv)
     }
 
-    /// Reads the variables; those that are made of other ones are words for `env`.
-    fn assignments(&mut self, entry: &Map<String, Value>) -> Result<Vec<Vec<Piece>>, String> {
-        let mut assignments = Vec::new();
-        for (name, value) in &texts(entry, "env")? {
-            if !is_variable(name) {
+    fn read_env(&mut self, entry: &Map<String, Value>, server: &mut Server) -> Result<(), String> {
+        for (name, value) in texts(entry, "env")? {
+            if !is_variable(&name) {
                 return Err(format!("{name:?} is not a variable's name"));
             }
-            let pieces = self.pieces(value)?;
-            let given = match &pieces[..] {
-                [Piece::Variable(other)]
-                    if looks_like_key(name, "") || looks_like_key(other, "") =>
-                {
-                    Given::Variable(other.clone())
-                }
-                [Piece::Variable(other)] if other == name => continue,
-                [Piece::Text(text)] if !looks_like_key(name, text) => Given::Text(text.clone()),
-                [] => Given::Text(String::new()),
-                [Piece::Text(_)] => {
+            let given = match self.given(&value)? {
+                Some(Given::Variable(own)) if own == name && !looks_like_key(&name, "") => continue,
+                Some(Given::Text(text)) if !text.is_empty() && looks_like_key(&name, &text) => {
                     self.notes
                         .push(format!("{name} looks like a key: set this variable"));
                     Given::Variable(name.clone())
                 }
-                _ => {
-                    assignments.push(vec![Piece::Text(format!("{name}="))]);
-                    if let Some(word) = assignments.last_mut() {
-                        word.extend(pieces);
-                    }
-                    continue;
-                }
+                given => given.unwrap_or_else(|| self.variable_for(&name)),
             };
-            self.env.retain(|(other, _)| other != name);
-            self.env.push((name.clone(), given));
+            server.env.push((name, given));
         }
-        Ok(assignments)
+        Ok(())
     }
 
     /// Where the program works: where the file says, or at the file's place if a word names a file there.
     fn cwd(&mut self, entry: &Map<String, Value>) -> Result<Option<String>, String> {
-        let texts = |key: &str| {
-            let value = entry.get(key);
-            let list = value.and_then(Value::as_array).into_iter().flatten();
-            list.chain(value)
-                .filter_map(Value::as_str)
-                .collect::<Vec<_>>()
-        };
-        if let [cwd] = texts("cwd")[..] {
-            return match &self.pieces(cwd)?[..] {
-                [Piece::Text(cwd)] => Ok(Some(self.root.join(cwd).display().to_string())),
+        if let Some(cwd) = entry.get("cwd").and_then(Value::as_str) {
+            return match self.given(cwd)? {
+                Some(Given::Text(cwd)) => Ok(Some(self.root.join(cwd).display().to_string())),
                 _ => Err("its cwd needs a variable".to_owned()),
             };
         }
-        let is_there = |word: &&str| {
-            let is_path = !word.starts_with(['-', '/']) && word.contains(['/', '.']);
-            is_path && self.root.join(word).exists()
+        let is_there = |word: &Value| {
+            word.as_str().is_some_and(|word| {
+                let is_path = !word.starts_with(['-', '/']) && word.contains(['/', '.']);
+                is_path && self.root.join(word).exists()
+            })
         };
-        let root = || self.root.display().to_string();
-        Ok(texts("args")
-            .iter()
-            .find(|word| is_there(word))
-            .map(|_| root()))
+        let mut words = entry.get("args").and_then(Value::as_array).into_iter();
+        let names_one = words.any(|words| words.iter().any(is_there));
+        Ok(names_one.then(|| self.root.display().to_string()))
     }
 
     /// A variable that a person sets in place of a value.
-    fn variable_for(&mut self, what: &str, of: &str) -> String {
-        let name = format!("{}_{}", self.name, what.trim_matches(['-', '=', ':', ' ']));
-        let name = name
-            .replace(|c: char| !c.is_ascii_alphanumeric(), "_")
-            .to_uppercase();
-        let name = if name.starts_with(|c: char| c.is_ascii_digit()) {
-            format!("MCP_{name}")
-        } else {
-            name
-        };
+    fn variable_for(&mut self, what: &str) -> Given {
+        let name = format!("MCP_{}_{what}", self.name).to_uppercase();
+        let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
         self.notes
-            .push(format!("set {name} to the {of} for {what:?}"));
-        name
+            .push(format!("set {name} to the value of {what}"));
+        Given::Variable(name)
     }
 
-    /// A value in pieces; neighbouring texts are one.
-    fn pieces(&mut self, value: &str) -> Result<Vec<Piece>, String> {
-        let mut pieces = Vec::new();
-        let mut rest = value;
-        let push = |pieces: &mut Vec<Piece>, text: &str| match pieces.last_mut() {
-            Some(Piece::Text(before)) => before.push_str(text),
-            _ if text.is_empty() => {}
-            _ => pieces.push(Piece::Text(text.to_owned())),
-        };
+    /// A value with what is known here put in. `None` if it has a variable beside other text.
+    fn given(&mut self, value: &str) -> Result<Option<Given>, String> {
         if value.contains('\0') {
             return Err("a value holds a NUL byte".to_owned());
         }
+        let (mut text, mut variables, mut rest) = (String::new(), Vec::new(), value);
         while let Some((before, (inner, after))) = rest
             .split_once("${")
             .and_then(|(before, it)| Some((before, it.split_once('}')?)))
         {
-            push(&mut pieces, before);
+            text += before;
             rest = after;
             let name = inner.strip_prefix("env:").unwrap_or(inner);
             if let Some((name, default)) = name.split_once(":-") {
                 self.notes.push(format!("{name} is read as its default"));
-                push(&mut pieces, default);
-            } else if ["workspaceFolder", "workspaceRoot"].contains(&name) {
-                push(&mut pieces, &self.root.display().to_string());
-            } else if name == "/" || name == "pathSeparator" {
-                push(&mut pieces, "/");
-            } else if name == "userHome" {
-                pieces.push(Piece::Variable("HOME".to_owned()));
+                text += default;
             } else if let Some(input) = name.strip_prefix("input:") {
-                let variable = self.variable_for(input, "input");
-                pieces.push(Piece::Variable(variable));
-            } else if is_variable(name) {
-                pieces.push(Piece::Variable(name.to_owned()));
+                variables.push(self.variable_for(input));
             } else {
-                return Err(format!("${{{inner}}} is not known here"));
+                match name {
+                    "workspaceFolder" | "workspaceRoot" => text += &self.root.to_string_lossy(),
+                    "/" | "pathSeparator" => text.push('/'),
+                    "userHome" | "HOME" => text += &std::env::var("HOME").unwrap_or_default(),
+                    name if is_variable(name) => variables.push(Given::Variable(name.to_owned())),
+                    _ => return Err(format!("${{{inner}}} is not known here")),
+                }
             }
         }
-        push(&mut pieces, rest);
-        Ok(pieces)
+        text += rest;
+        Ok(match variables.pop() {
+            None => Some(Given::Text(text)),
+            one => one.filter(|_| variables.is_empty() && text.is_empty()),
+        })
     }
 }
 
@@ -386,20 +274,6 @@ fn is_variable(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-/// A word of a shell's line, in which only the variables are expanded.
-fn shell_word(pieces: &[Piece]) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:,+@%=".contains(c);
-    let quoted = |piece: &Piece| match piece {
-        Piece::Variable(name) => format!("\"${{{name}}}\""),
-        Piece::Text(text) if text.chars().all(is_plain) => text.clone(),
-        Piece::Text(text) => format!("'{}'", text.replace('\'', r"'\''")),
-    };
-    match pieces {
-        [] => "''".to_owned(),
-        pieces => pieces.iter().map(quoted).collect(),
-    }
 }
 
 /// Parts of the names of keys.
@@ -482,7 +356,6 @@ fn looks_like_key(name: &str, value: &str) -> bool {
 
 /// JSON without the comments and the last commas that editors allow.
 fn without_comments(text: &str) -> String {
-    let text = text.trim_start_matches('\u{feff}');
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find(['"', '/', ']', '}']) {
         out += &rest[..at];

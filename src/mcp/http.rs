@@ -4,20 +4,17 @@
 //! A request is never sent twice: a call may have had an effect.
 
 use super::headers::Headers;
-use super::protocol::{
-    Incoming, LEGACY, Outgoing, Revision, RpcOutcome, RpcResponse, SHOWN_HEAD, effect_of,
-    read_messages, refusal,
-};
+use super::protocol::{LEGACY, Outgoing, Revision, RpcOutcome, effect_of};
+use super::reading::{read_messages, shown_head, unreadable};
 use super::stdio::warn_of_nan;
 use crate::config::environment::{find_proxy, url_objection};
 use crate::error::{Error, Result, may_fail, reason};
 use crate::model::http::{LONGEST_STREAM, failure_reason, new_agent};
 use crate::model::wire::sse::Events;
-use crate::text::shorten::head;
 use crate::unix::signals::Signals;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::time::Duration;
 use ureq::http::Response;
@@ -72,7 +69,6 @@ impl HttpServer {
         revision: Revision,
         patience: Option<Duration>,
     ) -> Result<RpcOutcome> {
-        let mut is_begun = false;
         let mut received = self.post(message, revision, patience);
         if let Ok(response) = &received
             && matches!(response.status().as_u16(), 307 | 308)
@@ -84,16 +80,14 @@ impl HttpServer {
         if matches!(&received, Ok(response) if response.status() == 401) && self.headers.renew()? {
             received = self.post(message, revision, patience);
         }
-        let received = received.and_then(|response| {
-            is_begun = true;
-            self.read(response, id, message, revision)
-        });
-        received.or_else(|error| match self.lost(&error) {
-            _ if matches!(error, ureq::Error::Timeout(_)) => Ok(RpcOutcome::Silence),
-            lost if is_begun && self.signals.stop().is_none() => Ok(RpcOutcome::Lost(
-                Error::failure(lost.message + effect_of(&message.method)),
-            )),
-            lost => Err(lost),
+        let received = received.and_then(|response| self.read(response, id, message, revision));
+        received.or_else(|error| match &error {
+            ureq::Error::Timeout(_) => Ok(RpcOutcome::Silence),
+            ureq::Error::Io(e) if e.kind() != ErrorKind::ConnectionRefused => {
+                let lost = self.lost(&error).message + effect_of(&message.method);
+                Ok(RpcOutcome::Lost(Error::failure(lost)))
+            }
+            _ => Err(self.lost(&error)),
         })
     }
 
@@ -122,19 +116,14 @@ impl HttpServer {
         let mut bytes = Vec::new();
         body.read_to_end(&mut bytes)?;
         self.headers.secrets.redact(&mut bytes);
-        let reading = read_messages(&bytes);
+        let mut reading = read_messages(&bytes);
         warn_of_nan(&reading, &mut self.has_warned_of_nan);
-        let mut answers = reading.messages.into_iter().filter_map(|it| match it {
-            Incoming::Answer(answered, answer) if is_for(id, answered) => Some(answer),
-            _ => None,
-        });
-        let shown = head(String::from_utf8_lossy(&bytes).trim(), SHOWN_HEAD).to_owned();
-        Ok(match answers.next_back() {
+        Ok(match reading.answer_to(id, &bytes) {
             Some(answer) => RpcOutcome::Answer(answer),
-            None if status < 300 && !shown.is_empty() => {
-                RpcOutcome::Answer(RpcResponse::Unreadable(shown))
+            None if status < 300 && !bytes.trim_ascii().is_empty() => {
+                RpcOutcome::Answer(unreadable(&bytes))
             }
-            None => RpcOutcome::Status(status, shown),
+            None => RpcOutcome::Status(status, shown_head(&bytes)),
         })
     }
 
@@ -216,27 +205,18 @@ impl HttpServer {
             events.push(piece, &mut |_, data| lines.push(data.to_vec()));
             for mut line in lines {
                 self.headers.secrets.redact(&mut line);
-                let reading = read_messages(&line);
+                let mut reading = read_messages(&line);
                 warn_of_nan(&reading, &mut self.has_warned_of_nan);
-                if reading.lacks_answer(id) {
-                    let shown = head(&String::from_utf8_lossy(&line), SHOWN_HEAD).to_owned();
-                    return Ok(RpcOutcome::Answer(RpcResponse::Unreadable(shown)));
+                for text in reading.refusals() {
+                    let refusal = Outgoing {
+                        method: String::new(),
+                        subject: None,
+                        text,
+                    };
+                    may_fail(self.notify(&refusal, revision));
                 }
-                for incoming in reading.messages {
-                    match incoming {
-                        Incoming::Answer(answered, answer) if is_for(id, answered) => {
-                            return Ok(RpcOutcome::Answer(answer));
-                        }
-                        Incoming::Request { id, method } => {
-                            let refusal = Outgoing {
-                                method: String::new(),
-                                subject: None,
-                                text: refusal(&id, &method),
-                            };
-                            may_fail(self.notify(&refusal, revision));
-                        }
-                        Incoming::Answer(..) | Incoming::Notification => {}
-                    }
+                if let Some(answer) = reading.answer_to(id, &line) {
+                    return Ok(RpcOutcome::Answer(answer));
                 }
             }
             if read == 0 {
@@ -256,12 +236,6 @@ impl HttpServer {
             },
         }
     }
-}
-
-/// True if an answer is the one to a request. Some servers answer what they refuse under an id of their own, which reads
-/// as 0.
-fn is_for(id: u64, answered: u64) -> bool {
-    answered == id || answered == 0
 }
 
 fn location(response: &Response<Body>) -> Option<String> {

@@ -4,6 +4,7 @@
 //! passed on, and decides nothing.
 
 pub(crate) mod protocol;
+pub(crate) mod reading;
 pub(crate) mod task;
 pub(crate) mod servers;
 pub(crate) mod stdio;

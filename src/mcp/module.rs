@@ -133,9 +133,10 @@ pub(crate) fn usable_tools(listed: &[Box<RawValue>]) -> (Vec<Map<String, Value>>
             ),
             Ok(tool) => {
                 let name = name_of(tool);
-                let is_new = names.insert(name.to_owned());
-                let twice = (!is_new).then(|| "a tool of this name is listed before it".to_owned());
-                (json::text(name), objection(tool).or(twice))
+                let mut is_twice = || !names.insert(name.to_owned());
+                let twice =
+                    || is_twice().then(|| "a tool of this name is listed before it".to_owned());
+                (json::text(name), objection(tool).or_else(twice))
             }
         };
         match (why, read) {

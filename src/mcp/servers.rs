@@ -38,6 +38,19 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    pub(crate) fn new(name: &str, reach: Reach) -> Self {
+        Self {
+            name: name.to_owned(),
+            reach,
+            env: Vec::new(),
+            headers: Vec::new(),
+            cwd: None,
+            revision: None,
+            bearer_env: None,
+            tasks: false,
+        }
+    }
+
     /// True if a task that it makes can be looked at by another process.
     pub(crate) fn keeps_tasks(&self) -> bool {
         self.tasks || matches!(self.reach, Reach::Url(_))
@@ -216,25 +229,6 @@ fn read_server(name: &str, section: &Section, out: &mut Diagnostics) -> Option<S
             names.into_iter().map(own).collect()
         }
     };
-    let headers = read_given("headers", section, out);
-    let mut seen = BTreeSet::new();
-    for (name, _) in &headers {
-        let twice = !seen.insert(name.to_lowercase());
-        if let Some(why) = header_objection(name).or(twice.then_some("is there twice")) {
-            out.error(
-                section.path_to("headers"),
-                format!("headers: {name:?} {why}"),
-            );
-        }
-    }
-    let bearer_env = section.read_text("bearer_env", out);
-    if bearer_env.is_some() && seen.contains("authorization") {
-        out.error(
-            section.path_to("headers"),
-            "headers: bearer_env sets Authorization, too",
-        );
-    }
-    let cwd = section.read_text("cwd", out).map(str::to_owned);
     let revision = section.read_text("revision", out).and_then(|name| {
         let known = Revision::parse(name);
         if known.is_none() {
@@ -254,39 +248,54 @@ fn read_server(name: &str, section: &Section, out: &mut Diagnostics) -> Option<S
             return None;
         }
     };
-    let other = match reach {
-        Reach::Command(_) => ("headers", "url:", headers.is_empty()),
-        Reach::Url(_) => ("cwd", "command:", cwd.is_none()),
-    };
-    if let (key, needed, false) = other {
-        out.error(section.path_to(key), format!("{key}: needs {needed}"));
-    }
     let server = Server {
-        name: name.to_owned(),
-        reach,
         env,
-        headers,
-        cwd,
+        headers: read_given("headers", section, out),
+        cwd: section.read_text("cwd", out).map(str::to_owned),
         revision,
-        bearer_env: bearer_env.map(str::to_owned),
+        bearer_env: section.read_text("bearer_env", out).map(str::to_owned),
         tasks: section.read_flag("tasks", out).unwrap_or(false),
+        ..Server::new(name, reach)
     };
-    for variable in server
-        .variables()
-        .chain(server.env.iter().map(|(name, _)| name))
-    {
-        if variable.is_empty() || variable.contains(['=', '\0']) {
-            let message = format!("{variable:?} is not a variable's name");
-            out.error(section.path_to("env"), message);
+    check(&server, section, out);
+    Some(server)
+}
+
+/// Reports keys that do not fit together, and names that cannot be used.
+fn check(server: &Server, section: &Section, out: &mut Diagnostics) {
+    let mut wrong = |key: &str, message: String| out.error(section.path_to(key), message);
+    let mut seen = BTreeSet::new();
+    for (name, _) in &server.headers {
+        let twice = !seen.insert(name.to_lowercase());
+        if let Some(why) = header_objection(name).or(twice.then_some("is there twice")) {
+            wrong("headers", format!("headers: {name:?} {why}"));
         }
     }
-    if bearer_env.is_some() && matches!(server.reach, Reach::Command(_)) {
-        out.error(
-            section.path_to("bearer_env"),
-            "bearer_env: needs url:; use env: with command:",
-        );
+    let has_token = server.bearer_env.is_some();
+    if has_token && seen.contains("authorization") {
+        let message = "headers: bearer_env sets Authorization, too";
+        wrong("headers", message.to_owned());
     }
-    Some(server)
+    let is_program = matches!(server.reach, Reach::Command(_));
+    for (key, needed, is_wrong) in [
+        ("headers", "url:", is_program && !seen.is_empty()),
+        ("cwd", "command:", !is_program && server.cwd.is_some()),
+        (
+            "bearer_env",
+            "url:; use env: with command:",
+            is_program && has_token,
+        ),
+    ] {
+        if is_wrong {
+            wrong(key, format!("{key}: needs {needed}"));
+        }
+    }
+    let own = server.env.iter().map(|(name, _)| name);
+    for variable in server.variables().chain(own) {
+        if variable.is_empty() || variable.contains(['=', '\0']) {
+            wrong("env", format!("{variable:?} is not a variable's name"));
+        }
+    }
 }
 
 /// Values by name: a text, the name of a variable or, for headers, a program.
@@ -333,7 +342,7 @@ pub(crate) fn write_server(home: &Path, server: &Server) -> Result<()> {
     files::replace_shared(&path, with_entry(&before, server).as_bytes())
 }
 
-fn write_given(key: &str, all: &[(String, Given)], entry: &mut Map<String, Value>) {
+fn write_given(all: &[(String, Given)]) -> Option<Map<String, Value>> {
     let value = |(name, given): &(String, Given)| {
         let value = match given {
             Given::Text(text) => json!(text),
@@ -342,37 +351,32 @@ fn write_given(key: &str, all: &[(String, Given)], entry: &mut Map<String, Value
         };
         (name.clone(), value)
     };
-    if !all.is_empty() {
-        let map: Map<String, Value> = all.iter().map(value).collect();
-        entry.insert(key.to_owned(), map.into());
-    }
+    (!all.is_empty()).then(|| all.iter().map(value).collect())
 }
 
 fn with_entry(before: &str, server: &Server) -> String {
-    let mut entry = Map::new();
-    match &server.reach {
-        Reach::Command(words) => entry.insert("command".to_owned(), json!(words)),
-        Reach::Url(url) => entry.insert("url".to_owned(), json!(url)),
+    let (command, url) = match &server.reach {
+        Reach::Command(words) => (Some(words), None),
+        Reach::Url(url) => (None, Some(url)),
     };
     let is_own = |(name, given): &(String, Given)| *given == Given::Variable(name.clone());
-    if !server.env.is_empty() && server.env.iter().all(is_own) {
-        let names: Vec<&String> = server.env.iter().map(|(name, _)| name).collect();
-        entry.insert("env".to_owned(), json!(names));
+    let env = if !server.env.is_empty() && server.env.iter().all(is_own) {
+        server.env.iter().map(|(name, _)| json!(name)).collect()
     } else {
-        write_given("env", &server.env, &mut entry);
-    }
-    write_given("headers", &server.headers, &mut entry);
-    if let Some(cwd) = &server.cwd {
-        entry.insert("cwd".to_owned(), json!(cwd));
-    }
-    if let Some(revision) = server.revision {
-        entry.insert("revision".to_owned(), revision.name().into());
-    }
-    if let Some(name) = &server.bearer_env {
-        entry.insert("bearer_env".to_owned(), json!(name));
-    }
-    if server.tasks {
-        entry.insert("tasks".to_owned(), true.into());
+        json!(write_given(&server.env))
+    };
+    let mut entry = json!({
+        "command": command,
+        "url": url,
+        "env": env,
+        "headers": write_given(&server.headers),
+        "cwd": server.cwd,
+        "revision": server.revision.map(Revision::name),
+        "bearer_env": server.bearer_env,
+        "tasks": server.tasks.then_some(true),
+    });
+    if let Some(members) = entry.as_object_mut() {
+        members.retain(|_, value| !value.is_null());
     }
     let entry = yaml::render(&json!({&server.name: entry}));
     let own = [
@@ -418,14 +422,10 @@ mod tests {
         assert_eq!(servers.len(), 2);
         assert_eq!(servers[1].bearer_env.as_deref(), Some("T"));
         let b = Server {
-            name: "b".to_owned(),
-            reach: Reach::Command(vec!["z".to_owned()]),
             env: vec![("K".to_owned(), Given::Variable("K".to_owned()))],
-            headers: Vec::new(),
             cwd: Some("srv".to_owned()),
             revision: Revision::parse("2025-06-18"),
-            bearer_env: None,
-            tasks: false,
+            ..Server::new("b", Reach::Command(vec!["z".to_owned()]))
         };
         let after = with_entry(text, &b);
         assert!(

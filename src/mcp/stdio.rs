@@ -2,15 +2,14 @@
 //!
 //! Unaware of what the messages say. The program leads a session of its own, and dies with this process.
 
-use super::protocol::{
-    Incoming, Reading, RpcOutcome, RpcResponse, SHOWN_HEAD, cancelled, read_messages, refusal,
-};
+use super::protocol::{Outgoing, RpcOutcome, cancelled, effect_of};
+use super::reading::{Reading, read_messages};
 use super::servers::Secrets;
 use crate::error::{Error, Exit, Result, may_fail, reason};
 use crate::model::http::LONGEST_STREAM;
 use crate::text::disguise::{indented, printable};
 use crate::text::ids::hex;
-use crate::text::shorten::{head, in_short};
+use crate::text::shorten::in_short;
 use crate::unix::process::{
     Children, Command, Ended, GRACE, Token, Variable, Woken, end_leftovers,
 };
@@ -56,6 +55,8 @@ pub(super) struct StdioServer<'s> {
     /// The end of what came on stderr.
     last_words: Vec<u8>,
     secrets: Secrets,
+    /// A warning about the request that is waited for.
+    effect: &'static str,
     has_warned: bool,
     has_warned_of_nan: bool,
 }
@@ -133,6 +134,7 @@ impl<'s> StdioServer<'s> {
             searched: 0,
             last_words: Vec::new(),
             secrets,
+            effect: "",
             has_warned: false,
             has_warned_of_nan: false,
         })
@@ -142,35 +144,26 @@ impl<'s> StdioServer<'s> {
     pub(super) fn exchange(
         &mut self,
         id: u64,
-        message: &str,
+        message: &Outgoing,
         until: Option<Instant>,
     ) -> Result<RpcOutcome> {
         let is_over = || until.is_some_and(|until| Instant::now() >= until);
-        self.send(message, until)?;
+        self.effect = effect_of(&message.method);
+        self.send(&message.text, until)?;
         while !is_over() {
             while let Some(line) = self.take_line() {
-                let reading = read_messages(&line);
+                let mut reading = read_messages(&line);
                 warn_of_nan(&reading, &mut self.has_warned_of_nan);
-                let lacks_answer = reading.lacks_answer(id);
-                if reading.messages.is_empty() && !lacks_answer {
+                for refusal in reading.refusals() {
+                    self.send(&refusal, until)?;
+                }
+                let is_junk = reading.messages.is_empty();
+                // Others came too late.
+                if let Some(answer) = reading.answer_to(id, &line) {
+                    return Ok(RpcOutcome::Answer(answer));
+                }
+                if is_junk {
                     self.warn_of_junk(&line);
-                }
-                for incoming in reading.messages {
-                    match incoming {
-                        Incoming::Request { id, method } => {
-                            self.send(&refusal(&id, &method), until)?;
-                        }
-                        Incoming::Answer(answered, answer) if answered == id || answered == 0 => {
-                            return Ok(RpcOutcome::Answer(answer));
-                        }
-                        // An answer that came too late.
-                        Incoming::Answer(..) | Incoming::Notification => {}
-                    }
-                }
-                if lacks_answer {
-                    let text = String::from_utf8_lossy(&line);
-                    let shown = head(text.trim(), SHOWN_HEAD).to_owned();
-                    return Ok(RpcOutcome::Answer(RpcResponse::Unreadable(shown)));
                 }
             }
             self.step(&mut &[][..], until)?;
@@ -215,26 +208,20 @@ impl<'s> StdioServer<'s> {
     }
 
     fn take_line(&mut self) -> Option<Vec<u8>> {
-        match memchr(b'\n', &self.unread[self.searched..]) {
-            Some(at) => {
-                let rest = self.unread.split_off(self.searched + at + 1);
-                self.searched = 0;
-                let mut line = std::mem::replace(&mut self.unread, rest);
-                self.secrets.redact(&mut line);
-                Some(line)
-            }
+        let end = match memchr(b'\n', &self.unread[self.searched..]) {
+            Some(at) => self.searched + at + 1,
             // The last line may lack its end.
-            None if self.stdout.is_none() && !self.unread.is_empty() => {
-                self.searched = 0;
-                let mut line = std::mem::take(&mut self.unread);
-                self.secrets.redact(&mut line);
-                Some(line)
-            }
+            None if self.stdout.is_none() && !self.unread.is_empty() => self.unread.len(),
             None => {
                 self.searched = self.unread.len();
-                None
+                return None;
             }
-        }
+        };
+        let rest = self.unread.split_off(end);
+        self.searched = 0;
+        let mut line = std::mem::replace(&mut self.unread, rest);
+        self.secrets.redact(&mut line);
+        Some(line)
     }
 
     fn warn_of_junk(&mut self, line: &[u8]) {
@@ -308,7 +295,8 @@ impl<'s> StdioServer<'s> {
             "" => String::new(),
             words => format!("; its last words were:\n  {}", indented(words)),
         };
-        Error::failure(format!("the server {} {how}{said}", self.program))
+        let (program, effect) = (&self.program, self.effect);
+        Error::failure(format!("the server {program} {how}{effect}{said}"))
     }
 }
 

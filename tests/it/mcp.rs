@@ -407,6 +407,9 @@ fn over_http_the_headers_are_those_of_the_specification_and_nothing_is_sent_twic
     let before = server.requests().len();
     call("cut").refuses(1, "ended before its answer");
     assert_eq!(server.requests().len(), before + 1);
+    server.answers(|_| Reply::drops(Moment::AfterReading));
+    call("süd").refuses(1, "; the call may have had an effect");
+    assert_eq!(server.requests().len(), before + 2);
     world.server.may_stay_unasked();
 }
 

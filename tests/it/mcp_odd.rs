@@ -166,6 +166,11 @@ fn what_cannot_be_read_as_the_answer_ends_the_call() {
     world.write("answers/tools/call", format!("{long}\n"));
     let said = call(&world).exits(1).stderr;
     assert!((2000..2100).contains(&said.len()), "{}", said.len());
+    world.write("answers/end-on-tools/call", "");
+    call(&world).refuses(
+        1,
+        "ended with exit code 1; the call may have had an effect; its last words",
+    );
 }
 
 #[test]
@@ -358,7 +363,7 @@ fn one_odd_entry_does_not_keep_a_list_from_being_used() {
     let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     let data = json!({"type": "object", "properties": {"a": {"default": {"$ref": "x"}}}});
     let tools = json!([tool("good"), tool("a/b"), tool("a.b"), tool("good"), 7, {"name": "bad"},
-        {"name": "data", "inputSchema": data}]);
+        {"name": "data"}, {"name": "data", "inputSchema": data}]);
     let page = format!(r#"{{"id":@,"result":{{"tools":{tools},"nextCursor":""}}}}"#);
     let world = world_with(&[("tools/list", &page)]);
     import(&world)
@@ -367,6 +372,7 @@ fn one_odd_entry_does_not_keep_a_list_from_being_used() {
         .says("its cursor \"\" repeats")
         .says("7 is left out")
         .says("\"bad\" is left out: it has no inputSchema")
+        .says("\"data\" is left out: it has no inputSchema")
         .says("\"good\" is left out: a tool of this name is listed before it");
     let received = world.lines("received");
     let lists = received.iter().filter(|line| line.contains("tools/list"));
@@ -531,8 +537,11 @@ fn servers_of_another_programs_file_are_shown_first_and_started_after_a_yes() {
     let world = world_with(&[]);
     let servers = json!({"mcpServers": {
         "here": {"command": "./server.sh", "args": ["it's", "\u{1b}[2K\u{200b}"],
-            "env": {"MODE": "x", "API_KEY": "abc", "COPY": "${OPENAI_API_KEY}", "HOME": "${HOME}"}},
-        "my server": {"command": "./server.sh", "args": ["--token", "hunter2", "--dir=${HOME}/x"]},
+            "env": {"MODE": "x", "API_KEY": "abc", "COPY": "${OPENAI_API_KEY}", "PATH": "${PATH}", "LIST": "a:${LIST}"}},
+        "my server": {"command": "./server.sh", "args": ["--dir=${HOME}/x", "${workspaceFolder}"]},
+        "keyed": {"command": "./server.sh", "args": ["--token", "hunter2"]},
+        "header": {"command": "./server.sh", "args": ["--header", "Authorization: Bearer hunter2"]},
+        "mixed": {"command": "./server.sh", "args": ["--region=${REGION}"]},
         "remote": {"url": "http://127.0.0.1:1/mcp", "headers": {"Authorization": "Bearer ${T}"}},
         "old": {"type": "sse", "url": "http://127.0.0.1:1/sse"},
         "leak": {"url": "http://127.0.0.1:1/?k=${OPENAI_API_KEY}"},
@@ -564,12 +573,18 @@ fn servers_of_another_programs_file_are_shown_first_and_started_after_a_yes() {
         .says("note: API_KEY looks like a key: set this variable")
         .says("token: the variable T")
         .says("old is left out: the transport HTTP+SSE")
-        .says("leak is left out: its url needs a variable");
+        .says("variable: LIST = the variable MCP_HERE_LIST")
+        .says("note: set MCP_HERE_LIST to the value of LIST")
+        .says("leak is left out: its url holds a key or a variable")
+        .says("keyed is left out: word 3 of its command holds a key or a variable: write it into mcp.yaml by hand")
+        .says("header is left out: word 3")
+        .says("mixed is left out: word 2");
     shown.does_not_say("abc").does_not_say("hunter2");
     assert!(!world.exists("starts") && !world.exists("agent/mcp.yaml"));
     from(&["herr"]).refuses(78, "did you mean \"here\"?");
     from(&["-y", "here", "my server"])
         .env("OPENAI_API_KEY", "sk-0123456789abcdef")
+        .env("MCP_HERE_LIST", "a:b")
         .exits(0)
         .prints("here_find\nmy_server_find\n");
     let written = world.read("agent/mcp.yaml");
@@ -578,7 +593,7 @@ fn servers_of_another_programs_file_are_shown_first_and_started_after_a_yes() {
         "{written}"
     );
     assert!(
-        written.contains("--token \"${MY_SERVER_TOKEN}\" --dir=\"${HOME}\"/x"),
+        written.contains(&format!("--dir={}/x", world.path("").display()).replace("//", "/")),
         "{written}"
     );
     assert!(

@@ -354,16 +354,11 @@ fn given_server(name: &str, wanted: McpArgs) -> Result<Option<Server>> {
         ));
     }
     Ok(Some(Server {
-        name: name.to_owned(),
-        reach,
         env: (wanted.env.into_iter())
             .map(|name| (name.clone(), Given::Variable(name)))
             .collect(),
-        headers: Vec::new(),
-        cwd: None,
-        revision: None,
         bearer_env: wanted.bearer_env,
-        tasks: false,
+        ..Server::new(name, reach)
     }))
 }
 
