@@ -96,11 +96,12 @@ pub(crate) fn hold(run: &RunDir) -> Result<Option<File>> {
 /// Removes what writers that were killed have left; the inbox is held.
 fn remove_unfinished(run: &RunDir) -> Result<()> {
     let dir = inbox(run);
-    if !files::is_dir_below(&run.path, Path::new(BELOW)) {
+    if !dir.is_dir() || !files::is_dir_below(&run.path, Path::new(BELOW)) {
         return Ok(());
     }
     let names = files::names(&dir)?.into_iter();
-    let unfinished = names.filter(|name| name.starts_with('.') && name.ends_with(".tmp"));
+    let is_unfinished = |name: &str| name.strip_suffix(".tmp")?.strip_prefix('.').map(drop);
+    let unfinished = names.filter(|name| is_unfinished(name).is_some());
     unfinished.for_each(|name| may_fail(files::remove(&dir.join(name))));
     Ok(())
 }

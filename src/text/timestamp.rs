@@ -190,7 +190,7 @@ impl Timestamp {
 }
 
 fn days_in(year: u64, month: u64) -> u64 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     match month {
         2 => 28 + u64::from(is_leap),
         4 | 6 | 9 | 11 => 30,

@@ -300,7 +300,10 @@ impl Search<'_> {
     fn name(&self, path: &Path) -> String {
         let below = path.strip_prefix(self.root).unwrap_or(path);
         let named = below.to_str().map(ToOwned::to_owned);
-        named.unwrap_or_else(|| format!("{below:?} (not UTF-8)"))
+        named.unwrap_or_else(|| {
+            let escaped = below.as_os_str().as_bytes().escape_ascii();
+            format!("\"{escaped}\" (not UTF-8)")
+        })
     }
 }
 
@@ -313,7 +316,7 @@ fn has_known_name(name: &OsStr) -> bool {
         Some(_) => name.as_bytes().starts_with(known.as_bytes()),
         None => name == *known,
     };
-    NAMES.iter().any(|known| is_known(&known))
+    NAMES.iter().any(is_known)
 }
 
 /// True if a file with these prints, of which the second has no digest, is as it was: untouched, or with the same mode and
@@ -338,10 +341,9 @@ fn fingerprint(path: &Path, to_hash: u64) -> Option<String> {
         return None;
     }
     if meta.is_symlink() {
-        return Some(format!(
-            "{changed} link {len} {:?}",
-            fs::read_link(path).ok()?
-        ));
+        let to = fs::read_link(path).ok()?;
+        let escaped = to.as_os_str().as_bytes().escape_ascii();
+        return Some(format!("{changed} link {len} \"{escaped}\""));
     }
     let mut print = format!("{changed} {mode:o} {len}");
     if len <= to_hash.min(HASHED as u64)

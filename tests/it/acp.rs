@@ -239,7 +239,7 @@ fn the_agent_says_what_it_can_and_refuses_what_is_no_request() {
         ),
         (
             "{\"params\":{\"id\":1,\"n\":1e999},\"id\":71,\"method\":\"x\"}",
-            -32700,
+            -32601,
             json!(71),
         ),
         (

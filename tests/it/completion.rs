@@ -482,7 +482,7 @@ fn no_shell_completes_with_a_program_of_the_current_directory() {
     let words = ["./delta", "sub/delta", "delta", &absolute];
     let paths = [
         "",
-        &format!("PATH=.:$PATH;"),
+        "PATH=.:$PATH;",
         "PATH=:$PATH;",
         &format!("PATH={clone}:$PATH;"),
     ];

@@ -172,7 +172,7 @@ fn what_cannot_be_recorded_is_refused() {
     let door = format!("127.0.0.1:{}", origin.port);
     let script = format!("ask 'GET http://{door}/secret HTTP/1.1\\r\\n\\r\\n'");
     // The proxy may write no more than the file has already.
-    world.write("log", &"{}\n".repeat(700));
+    world.write("log", "{}\n".repeat(700));
     let outcome = sandbox(&world, &["--allow-host", &door, "--log", "log"], &script)
         .after("ulimit -f 2; trap '' XFSZ")
         .end();

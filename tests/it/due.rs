@@ -263,7 +263,11 @@ fn put_off(world: &World) -> i64 {
         .trim()
         .parse()
         .unwrap();
-    at - now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs() as i64
+    at - now
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
+        .cast_signed()
 }
 
 fn read_entry(world: &World) -> Value {
@@ -296,7 +300,7 @@ fn a_run_that_is_interrupted_stays_and_is_looked_at_after_longer_and_longer() {
         due(&world).arg("--run").exits(0).prints("");
         due(&world).arg("--all").exits(0).says("");
         change_entry(&world, |entry| {
-            entry["due_at"] = json!("2026-01-02T03:04:05.678Z")
+            entry["due_at"] = json!("2026-01-02T03:04:05.678Z");
         });
     }
     change_entry(&world, |entry| {
@@ -313,7 +317,7 @@ fn a_run_that_a_person_must_continue_is_held_until_then() {
     due(&world).arg("--run").exits(0).says("exit code 4");
     assert_eq!(read_entry(&world)["held"], true);
     change_entry(&world, |entry| {
-        entry["due_at"] = json!("2026-01-02T03:04:05.678Z")
+        entry["due_at"] = json!("2026-01-02T03:04:05.678Z");
     });
     due(&world).exits(0).prints("");
     due(&world).arg("--run").exits(0).prints("");
@@ -323,7 +327,7 @@ fn a_run_that_a_person_must_continue_is_held_until_then() {
     let read = read_entry(&world);
     assert_eq!(read.get("held"), None, "{read}");
     change_entry(&world, |entry| {
-        entry["due_at"] = json!("2026-01-02T03:04:05.678Z")
+        entry["due_at"] = json!("2026-01-02T03:04:05.678Z");
     });
     due(&world).arg("--run").exits(0).prints("done\n");
     assert!(!entry(&world).exists());

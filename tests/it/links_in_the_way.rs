@@ -136,7 +136,7 @@ fn a_fork_that_fails_removes_what_it_has_made() {
     let world = ran(|ws| {
         fs::create_dir(ws.join("sub")).unwrap();
         fs::write(ws.join("sub/secret"), "x").unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o0);
         fs::set_permissions(ws.join("sub/secret"), mode).unwrap();
     });
     fork(&world).exits(1).says("sub/secret");

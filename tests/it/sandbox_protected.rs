@@ -426,7 +426,7 @@ fn where_a_git_file_leads_is_protected_and_so_are_those_of_submodules_and_worktr
         world.write(&format!("box/{file}"), text);
     }
     let path = world.path("box/tree/.git").display().to_string();
-    world.write("box/.bare/worktrees/t/gitdir", &format!("{path}\n"));
+    world.write("box/.bare/worktrees/t/gitdir", format!("{path}\n"));
     world.write("box/.delta/VERSION", "1.2\n");
     let before = snapshot(&world.path("box"));
     for script in [

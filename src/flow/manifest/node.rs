@@ -291,7 +291,7 @@ fn read_outputs(node: &Section, out: &mut Diagnostics) -> Vec<FilePattern> {
                 ..pattern
             }),
             Some(Err(why)) => {
-                out.error(at, format!("outputs: {:?} {why}", text.unwrap_or_default()))
+                out.error(at, format!("outputs: {:?} {why}", text.unwrap_or_default()));
             }
             None => {
                 let found = describe_value(item);

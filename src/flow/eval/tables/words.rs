@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn names_stay_on_their_line() {
-        assert_eq!(name("a\x1b[2J\nb\u{202e}c"), "a\u{FFFD}[2J b\u{FFFD}c");
+        assert_eq!(name("a\x1b[2J\nb\u{202e}c"), "a\u{FFFD}[2J b\\u{202e}c");
         assert!(name(&"x".repeat(1000)).chars().count() <= NAME_COLUMNS);
     }
 }
