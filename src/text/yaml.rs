@@ -2,7 +2,7 @@
 //!
 //! Unaware of what the documents mean. Keys keep the order in which they were written.
 
-use crate::text::json::after_mark;
+use crate::text::json::{after_mark, is_same_number};
 use serde::de::{self, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -37,7 +37,7 @@ pub struct SyntaxError {
 ///
 /// # Errors
 /// Text that is not YAML, duplicate keys, and what JSON cannot hold: keys that are not strings,
-/// numbers that are not finite, tags.
+/// numbers that are not finite or have more digits than are kept, tags.
 pub fn parse(text: &str) -> Result<Value, SyntaxError> {
     // The library would take what follows it for a second document.
     let text = after_mark(text);
@@ -49,6 +49,12 @@ pub fn parse(text: &str) -> Result<Value, SyntaxError> {
         });
     }
     let mut document: serde_yaml::Value = serde_yaml::from_str(text).map_err(|e| syntax(&e))?;
+    if has_decimal(&document) {
+        let again = serde_yaml::Deserializer::from_str(text);
+        Digits(&document)
+            .deserialize(again)
+            .map_err(|e| syntax(&e))?;
+    }
     document.apply_merge().map_err(|e| syntax(&e))?;
     let mut path = Vec::new();
     convert(document, &mut path).map_err(|message| SyntaxError {
@@ -139,6 +145,7 @@ fn syntax(error: &serde_yaml::Error) -> SyntaxError {
     let number = number.and_then(|(key, rest)| Some((key, rest.split_once("` as ")?.0)));
     let message = match number {
         Some((key, number)) => format!("{key}the integer {number} has more than 64 bits"),
+        None if text.ends_with(TOO_MANY_DIGITS) => text,
         None => format!("not valid YAML: {text}"),
     };
     SyntaxError { place, message }
@@ -194,6 +201,73 @@ fn number(n: &serde_yaml::Number) -> Result<Value, String> {
         .and_then(serde_json::Number::from_f64)
         .map(Value::Number)
         .ok_or_else(|| format!("number {n} is not finite"))
+}
+
+fn has_decimal(node: &serde_yaml::Value) -> bool {
+    use serde_yaml::Value as Yaml;
+    match node {
+        Yaml::Number(n) => n.is_f64(),
+        Yaml::Sequence(items) => items.iter().any(has_decimal),
+        Yaml::Mapping(entries) => entries.values().any(has_decimal),
+        _ => false,
+    }
+}
+
+/// Reads a node again, beside its value, and fails at a decimal that the value is not.
+struct Digits<'v>(&'v serde_yaml::Value);
+
+/// The end of that error.
+const TOO_MANY_DIGITS: &str = "has more digits than are kept; quote it";
+
+impl<'de> DeserializeSeed<'de> for Digits<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        use serde_yaml::Value as Yaml;
+        match self.0 {
+            // As a text it comes as it is written.
+            Yaml::Number(n) if n.is_finite() && n.is_f64() => deserializer.deserialize_str(self),
+            Yaml::Sequence(_) => deserializer.deserialize_seq(self),
+            Yaml::Mapping(_) => deserializer.deserialize_map(self),
+            _ => deserializer.deserialize_ignored_any(IgnoredAny).map(|_| ()),
+        }
+    }
+}
+
+impl<'de> Visitor<'de> for Digits<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the same as before")
+    }
+
+    fn visit_str<E: de::Error>(self, written: &str) -> Result<(), E> {
+        let serde_yaml::Value::Number(kept) = self.0 else {
+            return Ok(());
+        };
+        let unsigned = written.strip_prefix('+').unwrap_or(written);
+        if is_same_number(unsigned, &kept.to_string()) {
+            return Ok(());
+        }
+        Err(E::custom(format!(
+            "the number {written:.64} {TOO_MANY_DIGITS}"
+        )))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        for item in self.0.as_sequence().into_iter().flatten() {
+            seq.next_element_seed(Digits(item))?;
+        }
+        seq.next_element::<IgnoredAny>().map(|_| ())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        for (_, value) in self.0.as_mapping().into_iter().flatten() {
+            map.next_key::<IgnoredAny>()?;
+            map.next_value_seed(Digits(value))?;
+        }
+        map.next_key::<IgnoredAny>().map(|_| ())
+    }
 }
 
 /// The text of the error by which [`Walk`] says that it has arrived.
@@ -383,6 +457,40 @@ mod tests {
         assert!(parse("1: x").is_err());
         assert!(parse("x: .nan").is_err());
         assert!(parse("x: !t 1").is_err());
+    }
+
+    #[test]
+    fn a_decimal_is_kept_as_it_is_written_or_refused() {
+        for written in [
+            "12345678901234567.89",
+            "-0.12345678901234567891",
+            "+0.10000000000000000001",
+            "1e-400",
+            "&n 0.10000000000000000001",
+            "!!float 0.10000000000000000001",
+        ] {
+            for text in ["a: {b: [1, N]}", "x: [0.1]\na:\n  b:\n  - 1\n  - N\n"] {
+                let text = text.replace('N', written);
+                let error = parse(&text).unwrap_err();
+                let number = written.split(' ').next_back().unwrap();
+                let message = format!("a.b[1]: the number {number} {TOO_MANY_DIGITS}");
+                assert_eq!(error.message, message, "{text}");
+                let line = if text.starts_with('x') { 5 } else { 1 };
+                assert_eq!(error.place.map(|place| place.0), Some(line), "{text}");
+            }
+        }
+        assert!(parse("a: 0.1\n<<: {b: 0.10000000000000000001}\n").is_err());
+        assert!(parse("0.10000000000000000001").is_err());
+        let usual = "[0.1, 1e3, 1.50, .5, +1.5, -2., 1E+3, 2.5e-7, 0.30000000000000004, 0.000, -0.0, 1e300, 5e-324, \
+                     1_000.5, '0.10000000000000000001', x0.10000000000000000001, 1e23]";
+        for text in [
+            format!("a: {usual} # 0.10000000000000000001"),
+            "a: &a {b: 0.1}\nd: *a\ne: {<<: *a, f: 1.25}\n".to_owned(),
+            "a: 0.1\nb: |\n  0.10000000000000000001\n".to_owned(),
+            "0.5".to_owned(),
+        ] {
+            parse(&text).unwrap();
+        }
     }
 
     #[test]
