@@ -407,6 +407,14 @@ fn a_grader_with_a_json_verdict_must_print_one_and_nothing_else() {
             0.0,
             "verdict: ",
         ),
+        (
+            "array",
+            r#" [true, 1, {}, "r"]"#,
+            0,
+            "not_measured",
+            0.0,
+            "verdict: expected an object, found an array",
+        ),
         ("none", "0.5", 0, "not_measured", 0.0, "verdict: "),
     ];
     let mut yaml = "  cases:\n".to_owned();

@@ -71,6 +71,12 @@ pub(super) fn read_mark(assertion: &Assertion, outcome: &Outcome, io: &Path) -> 
     if let (AssertionKind::Exec { is_json: true, .. }, Ended::Exited(0 | 1)) =
         (&assertion.check, outcome.how)
     {
+        // The reader would take an array for the members in their order.
+        if printed.trim_start().starts_with('[') {
+            return Mark::Broken(
+                "the grader's verdict: expected an object, found an array".to_owned(),
+            );
+        }
         return match serde_json::from_str::<JsonVerdict>(&printed) {
             Ok(verdict) => verdict.mark(assertion),
             Err(e) => Mark::Broken(format!("the grader's verdict: {}", parser_message(&e))),
