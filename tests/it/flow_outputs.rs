@@ -127,6 +127,9 @@ fn a_cached_output_has_its_files_or_does_not_count() {
         1,
         "put back"
     );
+    let set_mode = |mode| fs::set_permissions(&made, fs::Permissions::from_mode(mode)).unwrap();
+    assert_eq!(runs_after(&|| set_mode(0o640)), 1, "another mode");
+    assert_eq!(made.metadata().unwrap().permissions().mode() & 0o777, 0o751);
     // Without the copy, what is there is enough.
     assert_eq!(runs_after(&|| fs::remove_dir_all(&kept).unwrap()), 1);
     assert_eq!(
@@ -227,6 +230,20 @@ fn a_required_file_that_is_missing_fails_the_node() {
 
 /// It takes no room, and longer than anybody waits to be read.
 const SPARSE: &str = "truncate -s 7E big; echo 1";
+
+#[test]
+fn a_cached_output_without_a_file_that_is_required_now_does_not_count() {
+    let world = World::new();
+    for (outputs, exit) in [("b", 0), ("{path: b, required: true}", 1)] {
+        chain(
+            &world,
+            &format!("shell: 'echo 1', outputs: [{outputs}], cache: true"),
+        );
+        run(&world)
+            .args(["--run-id", &format!("r{exit}")])
+            .exits(exit);
+    }
+}
 
 #[test]
 fn a_file_that_takes_too_long_to_read_is_a_timeout_of_the_node() {

@@ -63,7 +63,12 @@ impl CacheKey<'_> {
             part("file", &files::read_regular(path).at("read", path)?);
         }
         for pattern in self.outputs {
-            part("outputs", pattern.text.as_bytes());
+            let kind = if pattern.required {
+                "required"
+            } else {
+                "outputs"
+            };
+            part(kind, pattern.text.as_bytes());
         }
         Ok(sha256(text.as_bytes()))
     }
@@ -121,8 +126,19 @@ impl CachedFiles<'_> {
         for (file, mode) in entry.files.iter().zip(&entry.modes) {
             let (path, kept) = (Path::new(&file.path), copy_path(file)?);
             let is_known = patterns.iter().any(|pattern| pattern.fits(&file.path));
+            let has_mode = |it: &File| {
+                let own = it.metadata()?.mode() & 0o777;
+                if own == mode & 0o777 {
+                    return Ok(());
+                }
+                it.set_permissions(Permissions::from_mode(mode & 0o777))
+            };
             let there = files::open_below(self.dir, path);
-            if is_known && there.is_ok_and(|it| self.copy(&it, &mut io::sink(), file).is_ok()) {
+            let is_there = |it: File| {
+                self.copy(&it, &mut io::sink(), file)
+                    .and_then(|()| has_mode(&it))
+            };
+            if is_known && there.is_ok_and(|it| is_there(it).is_ok()) {
                 continue;
             }
             let kept = files::open_below(&self.workspace.control, &kept).ok()?;
