@@ -12,6 +12,12 @@ const DIFF_LINES: usize = 60;
 /// Characters of a line that are shown.
 const LINE_CHARACTERS: usize = 2_000;
 
+/// The sign for a carriage return within a line.
+pub(super) const CR_SIGN: char = '␍';
+
+pub(super) const CR_NOTE: &str =
+    "carriage returns within lines are shown as ␍ (each is one character, CR)";
+
 /// Some whole lines of the old text, and those that replaced them.
 struct Hunk {
     lines: Range<usize>,
@@ -139,8 +145,8 @@ fn diff_line(sign: char, line: &str) -> String {
         true => "",
         false => "\n\\ No newline at end of file",
     };
-    let line = shortened(line.trim_end_matches(['\n', '\r']));
-    format!("{sign}{line}{end}")
+    let line = line.lines().next().unwrap_or_default();
+    format!("{sign}{}{end}", shortened(line))
 }
 
 fn cut(mut lines: Vec<String>) -> String {
@@ -152,12 +158,21 @@ fn cut(mut lines: Vec<String>) -> String {
     lines.join("\n")
 }
 
-/// A line that may have a megabyte, for a model.
+/// A line that may have a megabyte, for a model. An observation leaves out what a carriage return overwrites, so each
+/// is shown as a sign.
 pub(super) fn shortened(line: &str) -> String {
+    let shown = |part: &str| part.replace('\r', &CR_SIGN.to_string());
     match line.char_indices().nth(LINE_CHARACTERS) {
-        None => line.to_owned(),
-        Some((end, _)) => format!("{}[… {} bytes more]", &line[..end], line.len() - end),
+        None => shown(line),
+        Some((end, _)) => format!("{}[… {} bytes more]", shown(&line[..end]), line.len() - end),
     }
+}
+
+/// True if there is a carriage return that is not before a newline.
+pub(super) fn has_lone_cr(text: &str) -> bool {
+    text.split('\n')
+        .any(|line| line.strip_suffix('\r').unwrap_or(line).contains('\r'))
+        || text.ends_with('\r')
 }
 
 #[cfg(test)]

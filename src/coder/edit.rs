@@ -1,6 +1,6 @@
 //! `edit`: one text in a file becomes another, and nothing else in the file changes.
 
-use super::change::{diff, replaced, shortened};
+use super::change::{CR_NOTE, CR_SIGN, diff, has_lone_cr, replaced, shortened};
 use super::folded::{Fold, Folded, folded_wanted};
 use super::matching::{Matches, Tolerance, occurrences, search};
 use super::not_found::lines_for;
@@ -39,10 +39,18 @@ pub(super) fn edit_file(edit: &Edit<'_>) -> Result<String, ToolRefusal> {
             "{path} is not UTF-8 (byte {at}); nothing was written. Change it with a command in bash"
         ))
     })?;
-    match changed_text(&text, edit)? {
+    let noted = |answer: String| {
+        let has_sign = answer.contains(CR_SIGN) || edit.old.contains(CR_SIGN);
+        if has_sign && (has_lone_cr(&text) || has_lone_cr(edit.new)) {
+            format!("{}\n[{CR_NOTE}]", answer.trim_end_matches('\n'))
+        } else {
+            answer
+        }
+    };
+    match changed_text(&text, edit).map_err(|refusal| ToolRefusal(noted(refusal.0)))? {
         Changed::Now(new_text, answer) => {
             target.replace(new_text.as_bytes())?;
-            Ok(answer)
+            Ok(noted(answer))
         }
         Changed::Before(answer) => Ok(answer),
     }

@@ -1,6 +1,6 @@
 //! `read`: lines of a file as they are, a directory as a list, of anything else its type and size.
 
-use super::change::shortened;
+use super::change::{CR_NOTE, shortened};
 use super::folded::MARK;
 use super::listing::list_directory;
 use super::target::{ToolRefusal, missing, refused};
@@ -90,6 +90,9 @@ fn shown_file(
     if !part.has_last_newline {
         notes.push_str(", no newline at the end");
     }
+    if part.has_lone_cr {
+        notes.push_str(&format!(", {CR_NOTE}"));
+    }
     if part.text.contains(char::REPLACEMENT_CHARACTER) {
         notes.push_str(", not all of it UTF-8");
     }
@@ -111,6 +114,8 @@ struct Excerpt {
     count: usize,
     total: usize,
     crlf: usize,
+    /// True if a line of the text has a carriage return.
+    has_lone_cr: bool,
     has_last_newline: bool,
 }
 
@@ -163,12 +168,17 @@ impl Excerpt {
 
     /// Adds a line, of which `passed` bytes were not kept. False if there is no room for it.
     fn add(&mut self, line: &[u8], passed: usize) -> bool {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let is_whole = self.has_last_newline && passed == 0;
+        let line = line
+            .strip_suffix(b"\r")
+            .filter(|_| is_whole)
+            .unwrap_or(line);
         let line = String::from_utf8_lossy(line);
         let line = line
             .strip_prefix(MARK)
             .filter(|_| self.total <= 1)
             .unwrap_or(&line);
+        let has_cr = line.contains('\r');
         let mut line = shortened(line);
         if passed > 0 {
             line.push_str(&format!("[… and {passed} more]"));
@@ -176,6 +186,7 @@ impl Excerpt {
         if self.count > 0 && self.text.len() + line.len() > PAGE_BYTES {
             return false;
         }
+        self.has_lone_cr |= has_cr;
         self.text.push_str(&line);
         self.text.push('\n');
         self.count += 1;

@@ -39,6 +39,29 @@ fn printed(outcome: &Outcome) -> String {
 }
 
 #[test]
+fn an_edit_shows_carriage_returns_within_lines_as_signs_and_finds_them() {
+    let note = "[carriage returns within lines are shown as ␍ (each is one character, CR)]";
+    let world = with_file("old\rmac\rfile\r");
+    let diff = format!(
+        "edited f, at line 1\n@@ -1 +1 @@\n-old␍mac␍file␍\n\\ No newline at end of file\n\
+         +new␍mac␍file␍\n\\ No newline at end of file\n{note}\n"
+    );
+    world.edit("old\rmac", "new\rmac").exits(0).prints(&diff);
+    assert_eq!(fs::read(world.path("f")).unwrap(), b"new\rmac\rfile\r");
+    world.refuses(
+        "new␍mac",
+        "x",
+        &["old is not in f", "\nnew␍mac␍file␍\n", note],
+    );
+    let world = with_file("␍\r\na\r\n");
+    let shown = printed(&world.edit("a", "b").exits(0));
+    assert!(
+        shown.contains(" ␍\n-a\n+b") && !shown.contains(note),
+        "{shown}"
+    );
+}
+
+#[test]
 fn an_edit_changes_one_place_and_no_other_byte() {
     // The file, old, new, the file afterwards, and what was not compared.
     let crlf = "\u{feff}one\r\n\ttwo  \r\nthree";
@@ -284,6 +307,18 @@ fn reading_shows_lines_as_they_are_and_says_how_to_go_on() {
     assert_eq!(
         read("crlf", "1", "9"),
         format!("lines 1–2 of 2, {notes}\na\nb\n")
+    );
+    world.write("mac", "old\rmac\r\r\nfile\r");
+    let notes = "line ends mixed: 1 CRLF, no newline at the end, carriage returns within lines are shown as ␍ (each is \
+                 one character, CR)";
+    assert_eq!(
+        read("mac", "1", "9"),
+        format!("lines 1–2 of 2, {notes}\nold␍mac␍\nfile␍\n")
+    );
+    world.write("dos", "a\r\nb\r\n");
+    assert_eq!(
+        read("dos", "1", "9"),
+        "lines 1–2 of 2, line ends CRLF\na\nb\n"
     );
     world.write("long", "é".repeat(1 << 20) + "\nend\n");
     let shown = read("long", "1", "9");
