@@ -245,8 +245,9 @@ pub(crate) fn load_with_overrides(
         let (_, before) = load::load_with(home, &set);
         set.insert(key.clone(), value);
         let (loaded, problems) = load::load_with(home, &set);
-        // A file written for one API is no mistake of who asks another; the warning is printed.
-        let may_warn = ["llm.api", "llm.model"].contains(&key.as_str());
+        // A file written for one API is no mistake of who asks another, and a generator may show a prompt; the warning is
+        // printed.
+        let may_warn = ["llm.api", "llm.model", "system_prompt"].contains(&key.as_str());
         let mut new = problems.iter().filter(|problem| {
             let counts = match problem.severity {
                 Severity::Error => true,

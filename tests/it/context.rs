@@ -653,3 +653,18 @@ fn a_generator_may_show_the_prompt_that_is_chosen() {
     outcome.says("no file source of context.yaml shows terse.md, so the model may not see it");
     assert!(seen(&world)[0].1.contains("be terse"));
 }
+
+#[test]
+fn a_generator_may_show_the_prompt_of_the_command_line() {
+    let world = World::new();
+    world.write("agent/terse.md", "be terse");
+    let shown = "{type: computed_file, id: p, generator: {command: [cat, '${SYSTEM_PROMPT}']}, output_path: p.md}";
+    sources_of(&world, "", &[shown, JOURNAL]);
+    world.model_says([text("a")]);
+    let set = ["--set", "system_prompt=terse.md"];
+    let outcome = world.run("go").args(set).exits(0);
+    outcome.says("no file source of context.yaml shows terse.md, so the model may not see it");
+    assert!(seen(&world)[0].1.contains("be terse"));
+    let set = ["--new", "--set", "system_prompt=missing.md"];
+    world.run("go").args(set).refuses(2, "missing.md");
+}

@@ -1110,3 +1110,19 @@ fn a_setting_whose_prompt_the_model_would_not_see_is_refused_before_any_trial() 
     assert!(!asked[0].messages()[0].to_string().contains("be terse"));
     assert!(asked[1].messages()[0].to_string().contains("be terse"));
 }
+
+#[test]
+fn a_setting_whose_prompt_a_generator_shows_is_measured() {
+    let suite = "  settings:\n  - {name: terse, set: {system_prompt: terse.md}}\n  cases: [{id: a, input: x, expected: done}]";
+    let world = agent(World::new(), suite);
+    world.write("agent/terse.md", "be terse");
+    world.write(
+        "agent/context.yaml",
+        "sources:\n  - {type: computed_file, id: p, generator: {command: [cat, '${SYSTEM_PROMPT}']}, output_path: p.md}\n  \
+         - {type: journal}\n",
+    );
+    world.model_says([text("done")]);
+    eval(&world).exits(0);
+    let asked = world.server.last();
+    assert!(asked.messages()[0].to_string().contains("be terse"));
+}
