@@ -29,23 +29,24 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Err(not_regular())
 }
 
-/// What pipes have delivered, by their paths.
-static DELIVERED: Mutex<Vec<(PathBuf, Vec<u8>)>> = Mutex::new(Vec::new());
+/// What pipes have delivered, or why they have not, by their paths.
+static DELIVERED: Mutex<Vec<(PathBuf, Result<Vec<u8>, String>)>> = Mutex::new(Vec::new());
 
 /// The content of such a file of at most `limit` bytes. A process reads a pipe once, however often this is called: its
-/// writer may write once only.
+/// writer may write once only, and one that has not written is not waited for again.
 pub(crate) fn read_once(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let mut delivered = DELIVERED.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, bytes)) = delivered.iter().find(|(known, _)| known == path) {
-        return Ok(bytes.clone());
+    if let Some((_, kept)) = delivered.iter().find(|(known, _)| known == path) {
+        return kept.clone().map_err(io::Error::other);
     }
     let file = open(path)?;
     let is_pipe = file.metadata()?.file_type().is_fifo();
-    let bytes = read(file, limit)?;
+    let read = read(file, limit);
     if is_pipe {
-        delivered.push((path.to_owned(), bytes.clone()));
+        let kept = read.as_ref().map_err(ToString::to_string).cloned();
+        delivered.push((path.to_owned(), kept));
     }
-    Ok(bytes)
+    read
 }
 
 /// The content of such a file of at most `limit` bytes.
@@ -76,4 +77,29 @@ pub(crate) fn read(mut file: File, limit: u64) -> io::Result<Vec<u8>> {
         }
     }
     Err(too_large(limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, FileType, mknodat};
+    use std::io::Write;
+
+    #[test]
+    fn a_pipe_that_could_not_be_read_is_not_read_again() {
+        let path = std::env::temp_dir().join(format!("delta-pipe-{}", std::process::id()));
+        mknodat(CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
+        let mut both = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        both.write_all(b"long").unwrap();
+        let first = read_once(&path, 3).unwrap_err().to_string();
+        both.write_all(b"ok").unwrap();
+        drop(both);
+        let second = read_once(&path, 3).map_err(|e| e.to_string());
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(second, Err(first));
+    }
 }
