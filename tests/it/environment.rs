@@ -729,6 +729,24 @@ fn a_command_can_print_the_key() {
 }
 
 #[test]
+fn a_command_that_prints_more_than_a_key_is_ended_with_what_it_started() {
+    let world = World::new();
+    world.server.may_stay_unasked();
+    let path = world.path("pid");
+    let child = format!(
+        "echo $$ >{}; head -c 100000 /dev/zero; exec sleep 600",
+        path.display()
+    );
+    let outcome = world
+        .run("go")
+        .env("DELTA_API_KEY_COMMAND", format!("sh -c '{child}' & wait"))
+        .refuses(78, "the command prints more than a key");
+    outcome.does_not_say("has not ended");
+    let pid = world.read("pid").trim().parse().unwrap();
+    eventually("what the command started ends", || !alive(pid));
+}
+
+#[test]
 fn programs_that_get_the_key_get_its_value_and_not_the_command() {
     let tools = "- {name: with, exec: env, pass_api_key: true}\n- {name: without, exec: env}";
     let world = World::with_tools(tools);

@@ -3,11 +3,14 @@
 //! Unaware of where the key goes. The command runs once per start, in `/`, so that no file of a workspace takes part.
 
 use crate::config::person;
-use crate::error::{Error, Result, reason};
+use crate::error::{Error, Result, may_fail, reason};
 use crate::text::disguise::visible;
 use crate::text::redaction::KEY_COMMAND;
+use crate::unix::procfs::descendants;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Seek};
+use std::iter;
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +66,7 @@ fn print_key(command: &str) -> std::result::Result<String, String> {
     let [printed, errors] = outputs;
     let failed = |error: io::Error| format!("the command cannot be run: {}", reason(&error));
     let (mut printed, mut errors) = (printed.map_err(failed)?, errors.map_err(failed)?);
-    let ended = run(command, Duration::from_secs(seconds), [&printed, &errors]).map_err(failed)?;
+    let ended = run(command, seconds, [&printed, &errors]).map_err(failed)?;
     let said = read_from_start(&mut errors, LIMITS[1]).map_err(failed)?;
     let said = visible(said.trim());
     let said = if said.is_empty() {
@@ -74,39 +77,45 @@ fn print_key(command: &str) -> std::result::Result<String, String> {
     let text = read_from_start(&mut printed, LIMITS[0]).map_err(failed)?;
     let first = text.lines().next().unwrap_or_default();
     match ended {
-        None => Err(format!(
-            "the command has not ended within {seconds} s{said}"
-        )),
-        Some(status) if !status.success() => Err(format!("the command fails ({status}){said}")),
-        Some(_) if first.trim().is_empty() => Err(format!(
+        Err(why) => Err(format!("the command {why}{said}")),
+        Ok(status) if !status.success() => Err(format!("the command fails ({status}){said}")),
+        Ok(_) if first.trim().is_empty() => Err(format!(
             "the first line that the command prints is empty{said}"
         )),
-        Some(_) => Ok(first.to_owned()),
+        Ok(_) => Ok(first.to_owned()),
     }
 }
 
-/// Runs the command with the terminal that this process has. None if it does not end in time, or prints too much.
+/// Runs the command with the terminal that this process has. If it does not end in time, or prints too much, it is ended
+/// with what it has started, and this is why.
 fn run(
     command: &str,
-    limit: Duration,
+    seconds: u64,
     [printed, errors]: [&File; 2],
-) -> io::Result<Option<ExitStatus>> {
+) -> io::Result<std::result::Result<ExitStatus, String>> {
     let mut child = Command::new("sh")
         .args(["-c", command])
         .current_dir("/")
         .stdout(printed.try_clone()?)
         .stderr(errors.try_clone()?)
         .spawn()?;
-    let until = Instant::now() + limit;
+    let until = Instant::now() + Duration::from_secs(seconds);
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+            return Ok(Ok(status));
         }
         let is_too_long = printed.metadata()?.len() + errors.metadata()?.len() > LIMITS[0];
         if is_too_long || Instant::now() >= until {
-            child.kill()?;
+            let started = Pid::from_child(&child);
+            for pid in iter::once(started).chain(descendants(started)) {
+                may_fail(kill_process(pid, Signal::KILL));
+            }
             child.wait()?;
-            return Ok(None);
+            return Ok(Err(if is_too_long {
+                "prints more than a key".to_owned()
+            } else {
+                format!("has not ended within {seconds} s")
+            }));
         }
         std::thread::sleep(Duration::from_millis(5));
     }
