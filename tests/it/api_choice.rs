@@ -139,10 +139,12 @@ fn the_command_line_agent_yaml_and_the_variable_come_before_the_host() {
     assert_eq!(chosen(&world("api: chat"), &messages, &auto), of_variable);
     // An unknown word counts where it would decide.
     let wrong = |world: &World| world.run("go").env("DELTA_API", "completions");
-    wrong(&world("")).refuses(
-        78,
-        "DELTA_API in the environment: 'completions' is not one of auto, chat",
-    );
+    let words = "DELTA_API in the environment: 'completions' is not one of auto, chat";
+    wrong(&world("")).refuses(78, words);
+    wrong(&world(""))
+        .arg("--dry-run")
+        .refuses(78, words)
+        .does_not_say("chat ()");
     let stated = world("api: chat");
     wrong(&stated).arg("--dry-run").exits(0);
     world("api: completions")

@@ -162,7 +162,12 @@ fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<E
     let mut agent = resumed.unwrap_or_else(|| request.agent.clone());
     let environment = read_environment(&mut agent, Some(&workspace), screen);
     let agent = &agent;
+    let choice = &agent.llm.api_choice;
+    let has_api = choice.given.is_some() || !choice.reason.is_empty();
     if let Err(error) = &environment {
+        if !has_api {
+            return environment.map(|_| Exit::Success);
+        }
         screen.warn(&format!("warning: {error}"));
     }
     let about_agent = (agent, found_agent.source.as_str());
