@@ -39,8 +39,8 @@ pub(crate) fn watch(is_read: bool, remedy: Remedy) -> Result<()> {
 /// # Errors
 /// There are bytes, and the user is at a terminal and can repeat the command as it was meant. Elsewhere this is a warning.
 pub(crate) fn check() -> Result<()> {
-    let remedy = *unread();
-    match remedy.filter(|_| stderr_is_terminal() && is_in_foreground() && has_bytes()) {
+    let refused = unread().take_if(|_| stderr_is_terminal() && is_in_foreground() && has_bytes());
+    match refused {
         Some(Remedy { command, .. }) => Err(Error::usage(format!(
             "nothing reads the text on stdin: include it with `{command} …`, or leave it out with `</dev/null`"
         ))),

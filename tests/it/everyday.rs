@@ -725,10 +725,12 @@ fn at_a_terminal_bytes_that_nothing_reads_end_the_start_before_anything_is_creat
         let under = ["sh", "-c", "exec \"$0\" \"$@\" <\"$DATA\""];
         let run = at_work(&world, words.iter().copied()).env("DATA", &data);
         let run = run.under(&under).at(&terminal).spawn();
-        terminal.shows(&format!(
+        let shown = terminal.shows(&format!(
             "include it with `{command}`, or leave it out with `</dev/null`"
         ));
         run.wait().exits(2);
+        let shown = shown + &terminal.rest();
+        assert!(!shown.contains("stdin is ignored"), "{shown}");
     }
     assert!(world.server.requests().is_empty());
     assert!(!world.exists("proj/.delta") && !world.exists(".cache/delta"));
@@ -748,6 +750,30 @@ fn at_a_terminal_bytes_that_nothing_reads_end_the_start_before_anything_is_creat
     world.server.release();
     run.wait().exits(0);
     drop(pipe);
+}
+
+#[test]
+fn at_a_terminal_bytes_that_come_before_the_first_request_end_a_resumed_run_and_a_fork() {
+    let world = everyday();
+    world.model_says([text("ok")]);
+    at_work(&world, ["run", "y"]).exits(0);
+    for (name, more) in [("continue", &[][..]), ("fork", &["--at", "1"])] {
+        let pipe = world.fifo(name);
+        let path = world.path(name);
+        // It runs after the first look.
+        let command = format!("echo late >'{}'; echo sk-printed-0123", path.display());
+        let mut terminal = Terminal::new();
+        let under = ["sh", "-c", "exec \"$0\" \"$@\" <\"$PIPE\""];
+        let run = at_work(&world, [name, "-m", "y"])
+            .args(more)
+            .env("PIPE", &path)
+            .env("DELTA_API_KEY_COMMAND", command);
+        let run = run.under(&under).at(&terminal).spawn();
+        terminal.shows(&format!("include it with `delta {name} -m - …`"));
+        run.wait().exits(2);
+        drop(pipe);
+    }
+    assert_eq!(world.server.requests().len(), 1);
 }
 
 #[test]

@@ -86,6 +86,7 @@ fn try_run(wanted: &ContinueArgs) -> Result<RunResult> {
     open_hosts(&agent, &mut environment, &common.doors, screen)?;
     warn_of_own_files(&agent, Some(&workspace.root), screen);
     check_schema(&agent, &signals)?;
+    unread_stdin::check()?;
     let launch = Launch {
         interactive: common.interactive,
         max_iterations: common.max_iterations,

@@ -73,6 +73,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     preflight::check_schema(&agent, &signals)?;
     let mut environment = preflight::read_environment(&mut agent, Some(&here), screen)?;
     open_hosts(&agent, &mut environment, &common.doors, screen)?;
+    unread_stdin::check()?;
     let mut unfinished = None;
     let workspace = match &fork.to {
         Some(to) => {
