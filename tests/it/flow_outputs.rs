@@ -190,6 +190,7 @@ fn a_program_below_the_directory_of_the_flow_is_part_of_the_key() {
         "shell: '\"$FLOW_HOME/make.sh\"'",
         "exec: sh make.sh",
         "shell: 'exec ./make.sh'",
+        "command: [env, 'RUN=${FLOW_HOME}/make.sh', sh, -c, 'exec $RUN']",
     ] {
         let world = World::new();
         cached(&world, command);

@@ -45,7 +45,8 @@ impl NodeCommand {
     pub(crate) fn programs(&self, home: &Path, cwd: &Path) -> Vec<PathBuf> {
         let argv = self.argv(home, cwd);
         let is_end = |c: char| c.is_whitespace() || ENDS.contains(&c);
-        let words = argv.iter().flat_map(|it| it.split(is_end).chain([&**it]));
+        let whole = argv.iter().flat_map(|it| it.split(is_end).chain([&**it]));
+        let words = whole.flat_map(|it| it.split(['=', ':']).chain([it]));
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = argv.first().and_then(|it| files::find_program(it, &path));
         let mut all = self.files(home);
