@@ -112,6 +112,7 @@ fn new_link(signals: &Arc<Signals>) -> Arc<Link> {
     })
 }
 
+#[cfg_attr(not(feature = "tls"), allow(unused_variables))]
 fn agent_over(link: &Arc<Link>, url: &str, proxy: Option<&Upstream>, accept: &str) -> Agent {
     // The library's own proxies know no absolute form and no SOCKS over this socket.
     let config = Config::builder()
