@@ -459,9 +459,27 @@ fn what_the_model_is_not_given_of_instructions_is_reported() {
 #[test]
 fn the_state_of_a_repository_waits_for_nothing_and_names_another_users() {
     let Some(world) = coder() else { return };
-    fs::remove_file(world.path("ws/.git/HEAD")).unwrap();
-    let _pipe = world.fifo("ws/.git/HEAD");
-    assert!(world.shown("ws").contains("Git does not answer here."));
+    world.write("ws/.git/index", "no index");
+    let shown = world.shown("ws");
+    let words = "Git cannot read the state of this repository.";
+    assert!(
+        shown.contains(words) && !shown.contains("git status"),
+        "{shown}"
+    );
+    fs::remove_file(world.path("ws/.git/index")).unwrap();
+    for file in ["info/exclude", "HEAD"] {
+        let file = format!("ws/.git/{file}");
+        world.write(&file, "");
+        fs::remove_file(world.path(&file)).unwrap();
+        // Without a writer, git waits for one.
+        drop(world.fifo(&file));
+        let shown = world.shown("ws");
+        let words = "Git does not answer here.";
+        assert!(
+            shown.contains(words) && !shown.contains("git status"),
+            "{file}: {shown}"
+        );
+    }
     world.write("other/x", "");
     git(&world, &["init", "-q", "../other"]);
     if std::os::unix::fs::chown(world.path("other"), Some(65534), None).is_err() {
