@@ -30,7 +30,10 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 }
 
 /// What pipes have delivered, or why they have not, by their paths.
-static DELIVERED: Mutex<Vec<(PathBuf, Result<Vec<u8>, String>)>> = Mutex::new(Vec::new());
+static DELIVERED: Mutex<Vec<(PathBuf, Delivered)>> = Mutex::new(Vec::new());
+
+/// The content of a pipe, or why it could not be read.
+type Delivered = Result<Vec<u8>, String>;
 
 /// The content of such a file of at most `limit` bytes. A process reads a pipe once, however often this is called: its
 /// writer may write once only, and one that has not written is not waited for again.

@@ -578,7 +578,7 @@ fn whatever_begins_with_a_dot_is_named_and_many_files_of_a_directory_as_one() {
         world.model_says([call("c", "sh", &json!({"script": script})), text("done")]);
         executed(&world.run("go").arg("--new").exits(0))
     };
-    let named = "\".odd\\xFF\" (not UTF-8), .few/ (8 files), .many/ (among 100 files), .profile (link), bunfig.toml, \
+    let named = "\".odd\\xff\" (not UTF-8), .few/ (8 files), .many/ (among 100 files), .profile (link), bunfig.toml, \
                  lefthook.yaml, node_modules/.bin/a, rust-toolchain, rust-toolchain.toml, sub/.hidden/deep/a";
     assert_eq!(run(script).as_deref(), Some(named));
     assert_eq!(run("cp .few/1 x; cat x > .few/1; rm x"), None);
