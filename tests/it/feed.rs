@@ -151,11 +151,13 @@ fn text_that_a_hook_may_change_is_not_printed_before() {
 
 #[test]
 fn a_reader_that_goes_away_ends_nothing() {
-    let world = World::with_tools(ECHO);
-    world.model_says([call("c1", "say", &json!({"word": "hi"})), text("done")]);
+    // The run goes on only when its reader has gone.
+    let until = "until [ -e ../gone ]; do sleep 0.01; done";
+    let world = World::with_tools(&format!("- {{name: wait, shell: '{until}'}}"));
+    world.model_says([call("c1", "wait", &json!({})), text("done")]);
     let run = world.run("go").args(["--format", "jsonl"]);
-    run.under(&["sh", "-c", "{ \"$0\" \"$@\"; echo $? > code; } | head -n 1"])
-        .exits(0);
+    let reader = "{ \"$0\" \"$@\"; echo $? > code; } | { read -r line; exec <&-; : > gone; }";
+    run.under(&["sh", "-c", reader]).exits(0);
     assert_eq!(world.read("code"), "0\n");
     let run = world.latest();
     assert_eq!(run.ending().0, "COMPLETED");
