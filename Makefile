@@ -2,7 +2,7 @@
 
 PREFIX  = /usr/local
 DESTDIR =
-# How the program is called; see "Two programs named delta" in README.md.
+# How the program is called; see "Two programs named delta" in docs/installing.md.
 NAME    = delta
 CARGO   = cargo
 
@@ -97,8 +97,7 @@ STATIC  = $(TARGET_DIR)/static
 define static_build
 $(CARGO) build --release --locked --target $(1)
 mkdir -p $(call quoted,$(STATIC))
-for program in delta delta-flow delta-sessions; do \
-	cp -f $(call quoted,$(TARGET_DIR)/$(1)/release)/$$program $(call quoted,$(STATIC)/) || exit; done
+cp -f $(call quoted,$(TARGET_DIR)/$(1)/release/delta) $(call quoted,$(STATIC)/)
 @CARGO=$(call quoted,$(CARGO)) packaging/licenses.sh $(call quoted,$(STATIC)/THIRD-PARTY)
 @echo $(call quoted,$(STATIC)/delta)
 endef

@@ -4,10 +4,17 @@
 use miniz_oxide::deflate::compress_to_vec;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{env, fs};
 
-/// The parts of the script, in their order.
-const SCRIPT: [&str; 5] = ["read", "rows", "flow_steps", "overview", "report"];
+/// The scripts of pages, each with its parts in their order.
+const SCRIPTS: [(&str, &[&str]); 2] = [
+    (
+        "report.js",
+        &["shared", "read", "rows", "flow_steps", "overview", "report"],
+    ),
+    ("evaluation.js", &["shared", "evaluation"]),
+];
 
 /// The slowest and best of miniz's levels.
 const LEVEL: u8 = 10;
@@ -24,12 +31,18 @@ fn main() -> io::Result<()> {
         manual += &format!("{name}\0{}\0", fs::read_to_string(page)?);
     }
     pack("manual", &manual, &["man".to_owned()])?;
-    let parts = SCRIPT.map(|part| format!("src/view/report/{part}.js"));
-    let script: io::Result<String> = parts.iter().map(fs::read_to_string).collect();
-    pack("report.js", &script?, &parts)?;
+    for (name, parts) in SCRIPTS {
+        let files = parts
+            .iter()
+            .map(|part| format!("src/view/report/{part}.js"));
+        let parts: Vec<String> = files.collect();
+        let script: io::Result<String> = parts.iter().map(fs::read_to_string).collect();
+        pack(name, &script?, &parts)?;
+    }
     let style = "src/view/report/report.css".to_owned();
     pack("report.css", &fs::read_to_string(&style)?, &[style])?;
-    prepare_tests()
+    prepare_tests()?;
+    shrink_release()
 }
 
 /// Programs for tests are linked at fixed addresses: the tests start them 15,000 times, and relocating one takes as
@@ -43,6 +56,40 @@ fn prepare_tests() -> io::Result<()> {
         if is("CARGO_CFG_TARGET_ENV", "gnu") {
             writeln!(out, "cargo::rustc-link-arg-bins=-no-pie")?;
         }
+    }
+    Ok(())
+}
+
+/// Links a release without what takes room and does nothing: a tenth of the program. Compilers since 1.92 write tables
+/// for unwinding even where a panic aborts.
+///
+/// Not beside debug information, in static programs or for another target, nor if the linker is gold or the like.
+fn shrink_release() -> io::Result<()> {
+    let text = |name| env::var(name).unwrap_or_default();
+    let flags = text("CARGO_ENCODED_RUSTFLAGS");
+    let is_meant = text("PROFILE") == "release"
+        && text("DEBUG") == "false"
+        && text("CARGO_CFG_PANIC") == "abort"
+        && text("CARGO_CFG_TARGET_ENV") == "gnu"
+        && !text("CARGO_CFG_TARGET_FEATURE").contains("crt-static")
+        && text("HOST") == text("TARGET");
+    let is_usual_linker = !flags.contains("linker=")
+        && !flags.contains("fuse-ld")
+        && env::var_os("RUSTC_LINKER").is_none();
+    if !is_meant || !is_usual_linker {
+        return Ok(());
+    }
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let script = out.join("no_tables.ld");
+    let tables = "*(.eh_frame) *(.eh_frame_hdr) *(.gcc_except_table .gcc_except_table.*)";
+    let discard = format!("SECTIONS {{ /DISCARD/ : {{ {tables} }} }} INSERT AFTER .text;\n");
+    fs::write(&script, discard)?;
+    let arg = format!("-T{}", script.display());
+    let mut trial = Command::new("cc");
+    trial.args(["-shared", "-nostdlib", "-x", "c", "/dev/null", "-o"]);
+    trial.arg(out.join("trial")).arg(&arg);
+    if trial.output().is_ok_and(|it| it.status.success()) {
+        writeln!(io::stdout(), "cargo::rustc-link-arg-bin=delta={arg}")?;
     }
     Ok(())
 }

@@ -31,6 +31,6 @@ function __delta_engine
     end
 end
 
-complete -c delta -f -k -a '(__delta_engine)'
-complete -c delta-flow -f -k -a '(__delta_engine)'
-complete -c delta-sessions -f -k -a '(__delta_engine)'
+for program in delta delta-flow delta-sessions
+    complete -c $program -f -k -a '(__delta_engine)'
+end

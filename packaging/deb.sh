@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds a Debian package from the programs in BIN: packaging/deb.sh BIN OUT
+# Builds a Debian package from the program in BIN: packaging/deb.sh BIN OUT
 # Needs dpkg-deb and gzip; dependencies come from dpkg-shlibdeps if it is installed.
 set -eu
 umask 022
@@ -26,7 +26,7 @@ packaging/debian/changelog.sh "$version" > "$doc/changelog"
 packaging/debian/copyright.sh > "$doc/copyright"
 find "$tree/usr/share/man" "$doc/changelog" -type f -exec gzip -9n {} +
 if command -v strip > /dev/null; then
-    strip --remove-section=.comment --remove-section=.note "$tree"/usr/bin/*
+    strip --remove-section=.comment --remove-section=.note "$tree/usr/bin/delta"
 fi
 mkdir -p "$tree/usr/share/lintian/overrides"
 cp packaging/debian/delta-engine.lintian-overrides "$tree/usr/share/lintian/overrides/delta-engine"
@@ -38,7 +38,7 @@ if is_dynamic "$tree/usr/bin/delta"; then
     if command -v dpkg-shlibdeps > /dev/null; then
         mkdir "$work/debian"
         printf 'Source: delta-engine\n\nPackage: delta-engine\nArchitecture: any\n' > "$work/debian/control"
-        depends=$(cd "$work" && dpkg-shlibdeps -O tree/usr/bin/delta tree/usr/bin/delta-flow tree/usr/bin/delta-sessions)
+        depends=$(cd "$work" && dpkg-shlibdeps -O tree/usr/bin/delta)
         depends=${depends#shlibs:Depends=}
     else
         # Without symbol files, require the version installed here.
@@ -58,6 +58,10 @@ mkdir "$tree/DEBIAN"
     # The rest is that of the source package.
     sed -n '/^Package:/,$p' packaging/debian/control | grep -v -e '^Package:' -e '^Architecture:' -e '^Depends:'
 } > "$tree/DEBIAN/control"
+for script in postinst postrm; do
+    sed '/^#DEBHELPER#$/d' "packaging/debian/$script" > "$tree/DEBIAN/$script"
+    chmod 755 "$tree/DEBIAN/$script"
+done
 mkdir -p "$out"
 dpkg-deb --root-owner-group -Zxz --build "$tree" "$out/delta-engine_${version}_$arch.deb"
 packaging/sums.sh "$out"

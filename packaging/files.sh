@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the files, or removes them again: one list for both.
 #   packaging/files.sh install|remove BIN ROOT PREFIX NAME
-# BIN has the programs. ROOT is prepended to PREFIX when a package is built. The program is installed as NAME.
+# BIN has the program. ROOT is prepended to PREFIX when a package is built. The program is installed as NAME; its
+# parts, which are links to it, as NAME-flow and NAME-sessions.
 set -eu
 # All users can read what is installed, even where the umask is strict.
 umask 022
@@ -31,12 +32,10 @@ delta:*) ;;
 esac
 
 if [ "$verb" = install ]; then
-    for program in delta delta-flow delta-sessions; do
-        [ -f "$bin/$program" ] || {
-            echo "make: there is no $bin/$program to install: run make first" >&2
-            exit 2
-        }
-    done
+    [ -f "$bin/delta" ] || {
+        echo "make: there is no $bin/delta to install: run make first" >&2
+        exit 2
+    }
 fi
 
 make_directory() {
@@ -83,25 +82,29 @@ link() { # TARGET PLACE
 
 lib=lib/delta-engine
 doc=share/doc/delta-engine
+# Agents and scripts that say delta-flow find it also under another NAME.
+links="$name-flow $name-sessions"
+[ "$name" = delta ] || links="$links delta-flow delta-sessions"
 
 programs() {
-    put_as 755 "$bin/delta-sessions" bin/delta-sessions
+    for link in $links; do link "$name" "bin/$link"; done
     if [ "$name" = delta ]; then
         put_as 755 "$bin/delta" bin/delta
-        put_as 755 "$bin/delta-flow" bin/delta-flow
         return
     fi
     # Agents' tools and flows' nodes call "delta" and must find this program.
     dir=$(printf %s "$prefix/$lib" | sed "s/'/'\\\\''/g")
-    for program in delta delta-flow; do
-        place=$name
-        [ "$program" = delta ] || place=$program
-        put_as 755 "$bin/$program" "$lib/$program"
-        put_as 755 - "bin/$place" << TEXT
+    put_as 755 "$bin/delta" "$lib/delta"
+    link delta "$lib/delta-flow"
+    link delta "$lib/delta-sessions"
+    put_as 755 - "bin/$name" << TEXT
 #!/bin/sh
-PATH='$dir':\$PATH exec '$dir/$program' "\$@"
+case \${0##*/} in
+$name-flow | delta-flow) set -- flow "\$@" ;;
+$name-sessions | delta-sessions) set -- sessions "\$@" ;;
+esac
+PATH='$dir':\$PATH exec '$dir/delta' "\$@"
 TEXT
-    done
 }
 
 pages() {
@@ -111,18 +114,16 @@ pages() {
     done
 }
 
-named() { sed -E "s/^(#compdef|complete .*|    compdef _delta_engine) delta( |$)/\1 $name\2/" "$1"; }
+named() { sed -E "s/^(#compdef|complete .*|    compdef _delta_engine|for program in) delta .*/\1 $name $links/" "$1"; }
 
 completions() {
     bash=share/bash-completion/completions
     fish=share/fish/vendor_completions.d
     named completions/delta.bash | put_as 644 - "$bash/$name"
-    link "$name" "$bash/delta-flow"
-    link "$name" "$bash/delta-sessions"
+    for link in $links; do link "$name" "$bash/$link"; done
     named completions/delta.zsh | put_as 644 - "share/zsh/site-functions/_$name"
     named completions/delta.fish | put_as 644 - "$fish/$name.fish"
-    link "$name.fish" "$fish/delta-flow.fish"
-    link "$name.fish" "$fish/delta-sessions.fish"
+    for link in $links; do link "$name.fish" "$fish/$link.fish"; done
 }
 
 documents() {

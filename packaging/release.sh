@@ -58,7 +58,7 @@ archive=$out/delta-engine-$version.tar.gz
 git -C "$copy" archive --format=tar --prefix="delta-engine-$version/" --mtime="$today 00:00 UTC" \
     "$(git -C "$copy" write-tree)" | gzip -9n > "$archive"
 sum=$(sha256sum "$archive" | cut -d ' ' -f 1)
-for template in "$copy"/packaging/templates/*; do
+for template in "$copy"/packaging/templates/* "$copy"/packaging/acp/*; do
     sed "s|@VERSION@|$version|g; s|@URL@|$url|g; s|@SHA256@|$sum|g" "$template" > "$out/${template##*/}"
 done
 sed "s|^place=\$|place=$url|" packaging/install.sh > "$out/install.sh"

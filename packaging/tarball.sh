@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes a tarball of static programs and of what they come with: packaging/tarball.sh BIN OUT
+# Makes a tarball of a static program and of what it comes with: packaging/tarball.sh BIN OUT
 # Prints its name. Two of the same programs and the same commit are the same, byte for byte.
 set -eu
 umask 022
@@ -8,21 +8,17 @@ mkdir -p "$out"
 out=$(cd "$out" && pwd)
 bin=$(cd "$bin" && pwd)
 cd "$(dirname "$0")/.."
-for program in delta delta-flow delta-sessions; do
-    [ -f "$bin/$program" ] || {
-        echo "make tarball: there is no $bin/$program; run make static or make static-glibc" >&2
+for file in delta THIRD-PARTY; do
+    [ -s "$bin/$file" ] || {
+        echo "make tarball: there is no $bin/$file; run make static or make static-glibc" >&2
         exit 1
     }
-    if ldd "$bin/$program" 2> /dev/null | grep -q '=>'; then
-        echo "make tarball: $bin/$program needs shared libraries; run make static or make static-glibc" >&2
-        exit 1
-    fi
 done
-[ -s "$bin/THIRD-PARTY" ] || {
-    echo "make tarball: there is no $bin/THIRD-PARTY; run make static or make static-glibc" >&2
+if ldd "$bin/delta" 2> /dev/null | grep -q '=>'; then
+    echo "make tarball: $bin/delta needs shared libraries; run make static or make static-glibc" >&2
     exit 1
-}
-version=$(packaging/version.sh "$bin/delta" "$bin/delta-flow" "$bin/delta-sessions")
+fi
+version=$(packaging/version.sh "$bin/delta")
 name=delta-engine-$version-$(uname -m)-linux
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

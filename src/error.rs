@@ -109,21 +109,20 @@ impl Error {
 
     /// The same as wrong usage, because the command line names something unusable. Temporary failures stay as they are.
     pub(crate) fn into_usage(self) -> Self {
-        let exit = match self.is_passing {
-            true => self.exit,
-            false => Exit::Usage,
-        };
+        if self.is_passing {
+            return self;
+        }
+        let exit = Exit::Usage;
         Self { exit, ..self }
     }
 
     /// An error of the system, with what was being done to which file.
     pub(crate) fn io(doing: &str, path: &Path, cause: &io::Error) -> Self {
+        let message = format!("cannot {doing} {}: {}", path.display(), reason(cause));
         Self {
-            exit: Exit::Failure,
-            message: format!("cannot {doing} {}: {}", path.display(), reason(cause)),
             disk_full: is_disk_full(cause),
             is_passing: is_passing(cause),
-            is_damage: false,
+            ..Self::failure(message)
         }
     }
 
@@ -162,21 +161,31 @@ impl std::error::Error for Error {}
 pub(crate) trait At<T> {
     /// `doing` completes "cannot …": `read`, `create`, `write`.
     fn at(self, doing: &str, path: &Path) -> Result<T>;
+
+    /// None if there is no such file.
+    fn if_there(self) -> io::Result<Option<T>>;
 }
 
-impl<T> At<T> for io::Result<T> {
+impl<T, E: Into<io::Error>> At<T> for std::result::Result<T, E> {
     fn at(self, doing: &str, path: &Path) -> Result<T> {
-        self.map_err(|cause| Error::io(doing, path, &cause))
+        self.map_err(|cause| Error::io(doing, path, &cause.into()))
+    }
+
+    fn if_there(self) -> io::Result<Option<T>> {
+        match self.map_err(Into::into) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            found => found.map(Some),
+        }
     }
 }
 
 /// Says that nothing depends on whether something succeeded.
-pub(crate) fn may_fail<T, E>(_: std::result::Result<T, E>) {}
+pub(crate) fn ignore<T, E>(_: std::result::Result<T, E>) {}
 
 /// The system's words for an error, without Rust's "(os error 2)".
 pub(crate) fn reason(cause: &io::Error) -> String {
-    let text = cause.to_string();
-    let text = text.split(" (os error").next().unwrap_or(&text);
+    let whole = cause.to_string();
+    let text = whole.split(" (os error").next().unwrap_or(&whole);
     let mut chars = text.chars();
     match chars.next() {
         Some(first) if !text.starts_with("I/O") => {

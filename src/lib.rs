@@ -11,6 +11,7 @@ pub mod text;
 pub(crate) mod unix;
 pub mod config;
 pub mod record;
+pub(crate) mod file_states;
 pub(crate) mod model;
 pub(crate) mod mcp;
 pub(crate) mod engine;
@@ -18,10 +19,10 @@ pub(crate) mod runs;
 pub(crate) mod view;
 pub(crate) mod export;
 pub(crate) mod coder;
-pub mod cli;
-pub mod sessions;
+pub(crate) mod sessions;
 #[cfg(feature = "flow")]
 pub mod flow;
+pub mod cli;
 
 #[cfg(fuzzing)]
 include!("../fuzz/entry.rs");

@@ -3,7 +3,5 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    ExitCode::from(delta_engine::cli::main::main(
-        std::env::args_os().skip(1).collect(),
-    ))
+    ExitCode::from(delta_engine::cli::main::main(std::env::args_os()))
 }

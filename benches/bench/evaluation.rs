@@ -1,12 +1,12 @@
 //! Simulates evaluations whose truth is known: how often intervals cover it, and how often verdicts are wrong.
 //!
 //! A case's chance to pass is drawn from a Beta distribution with a mean and a concentration: 1 gives cases that nearly always or
-//! nearly never pass, 16 gives cases that are much alike. The functions are those of `delta flow eval`.
+//! nearly never pass, 16 gives cases that are much alike. The functions are those of `delta eval`.
 
 use delta_engine::flow::eval::numbers::Counts;
 use delta_engine::flow::eval::numbers::distribution::{normal_quantile, t_quantile};
 use delta_engine::flow::eval::numbers::interval::{
-    Interval, TAIL_95, of_cases_like_these, of_these_cases, wilson,
+    Interval, TAIL_95, of_cases_like_these, of_scores, of_these_cases, of_values, wilson,
 };
 use delta_engine::flow::eval::numbers::threshold::{Side, alpha_of_look, side_of};
 use fastrand::Rng;
@@ -26,6 +26,7 @@ pub fn simulate() {
     let mut random = Rng::with_seed(22);
     println!("\nevaluations, simulated: {SUITES} suites of each kind\n");
     print_coverage(&mut random);
+    print_scores(&mut random);
     print_losses(&mut random);
     print_looks(&mut random);
 }
@@ -102,6 +103,48 @@ fn print_coverage(random: &mut Rng) {
             clustered.shown(),
             these.shown(),
         );
+    }
+}
+
+/// How often intervals of the mean of a score cover the truth: of shares, drawn from a Beta distribution around the mean of
+/// their case, and of one to five stars, which are those shares in fifths, rounded at random.
+fn print_scores(random: &mut Rng) {
+    println!("\nscores: percent of suites whose interval of 95 % covers the truth");
+    println!(
+        "{:<7} {:>18} {:>18} {:>18}",
+        "cases", "shares", "stars", "shares, mean ± t·SE"
+    );
+    for (count, _) in CASES {
+        let mut found = [Coverage::none(), Coverage::none(), Coverage::none()];
+        for (mean, concentration, trials) in kinds() {
+            let mut covered = [0_u32; 3];
+            for _ in 0..SUITES {
+                let (mut shares, mut stars) = (Vec::new(), Vec::new());
+                for _ in 0..count {
+                    let of_case = beta(random, mean, concentration);
+                    let (mut sum, mut sum_of_stars) = (0.0, 0.0);
+                    for _ in 0..trials {
+                        let share = beta(random, of_case.clamp(1e-9, 1.0 - 1e-9), 4.0);
+                        sum += share;
+                        sum_of_stars += 1.0 + (4.0 * share + random.f64()).floor();
+                    }
+                    shares.push(sum / f64::from(trials));
+                    stars.push(sum_of_stars / f64::from(trials));
+                }
+                let all = u64::from(trials) * count as u64;
+                let of_stars = of_values(&stars).filter(|ends| ends.lower < ends.upper);
+                let intervals = [of_scores(&shares, all), of_stars, of_values(&shares)];
+                let truths = [mean, 1.0 + 4.0 * mean, mean];
+                for ((hits, interval), truth) in covered.iter_mut().zip(intervals).zip(truths) {
+                    *hits += u32::from(interval.is_some_and(|interval| covers(interval, truth)));
+                }
+            }
+            for (found, covered) in found.iter_mut().zip(covered) {
+                found.add(covered, SUITES);
+            }
+        }
+        let [shares, stars, by_t] = found.map(|it| it.shown());
+        println!("{count:<7} {shares:>18} {stars:>18} {by_t:>18}");
     }
 }
 

@@ -89,7 +89,7 @@ impl Bench {
             fs::write(bench.dir.join("in.json"), format!("{list:?}")).expect("an input");
             let mut command = Command::new(&bench.program);
             command
-                .args(["run", name, "-q", "-i", "in.json", "-j", jobs, "-w"])
+                .args(["flow", "run", name, "-q", "-i", "in.json", "-j", jobs, "-w"])
                 .arg(&workspace)
                 .current_dir(&bench.dir);
             // Nothing is removed before the end: ext4 makes new files slowly after that.
@@ -166,12 +166,8 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// Measures `delta-flow`, which lies beside `delta`.
+/// Measures `delta flow`.
 pub fn measure(delta: &Path) {
-    let program = delta.with_file_name("delta-flow");
-    if !program.exists() {
-        return;
-    }
     // Every start of a program waits for the disk; in memory, what is left is the engine's own.
     for (label, base) in [
         ("on the disk", std::env::temp_dir()),
@@ -182,7 +178,7 @@ pub fn measure(delta: &Path) {
             continue;
         }
         let mut bench = Bench {
-            program: program.clone(),
+            program: delta.to_owned(),
             dir: dir.clone(),
             runs: 0,
         };

@@ -322,35 +322,32 @@ fn outputs(bench: &Bench, out: &mut Figures, spawn: f64) {
 }
 
 fn sessions(bench: &Bench, out: &mut Figures) {
-    let program = bench.delta.with_file_name("delta-sessions");
-    if !program.exists() {
-        return;
-    }
-    figures::heading("delta-sessions");
+    figures::heading("delta sessions");
     let call = |args: &[&str]| {
-        let output = Command::new(&program)
+        let output = Command::new(&bench.delta)
+            .arg("sessions")
             .args(args)
             .current_dir(&bench.dir)
             .stdin(Stdio::null())
             .output();
-        String::from_utf8(output.expect("delta-sessions").stdout).expect("text")
+        String::from_utf8(output.expect("delta sessions").stdout).expect("text")
     };
     let started: serde_json::Value =
         serde_json::from_str(&call(&["start", "bash"])).expect("an answer in JSON");
     let id = started["session_id"].as_str().expect("an id").to_owned();
     let floor = floor::spawn(60, &["bash", "-c", "true"]).median();
     let exec = often(60, || {
-        let command = Command::new(&program)
-            .args(["exec", &id])
+        let command = Command::new(&bench.delta)
+            .args(["sessions", "exec", &id])
             .current_dir(&bench.dir)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn();
-        let mut child = command.expect("delta-sessions");
+        let mut child = command.expect("delta sessions");
         let mut input = child.stdin.take().expect("a pipe");
         std::io::Write::write_all(&mut input, b"true\n").expect("a command");
         drop(input);
-        assert!(child.wait().expect("delta-sessions").success());
+        assert!(child.wait().expect("delta sessions").success());
     });
     out.add("exec of true in bash", "ms", &exec, Some(floor));
 }

@@ -164,7 +164,7 @@ def evaluation_part(rows, to):
     return f"""## Intervals of an evaluation
 
 How often an interval of 95 % covers the truth, in percent, over simulated suites whose truth is known: the lowest and the highest of 27 kinds
-of suites. `delta flow eval` prints the intervals of the last two columns.
+of suites. `delta eval` prints the intervals of the last two columns.
 
 {table(["cases", *names], cells)}
 

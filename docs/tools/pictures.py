@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the pictures of docs/pictures from runs whose model is a script: pictures.py BIN [NAME ...]
 
-BIN has delta and delta-flow. Without names, all pictures are made. What is another each time (places, ids, times) is
+BIN has delta. Without names, all pictures are made. What is another each time (places, ids, times) is
 replaced, so that the same program gives the same bytes. Needs tmux, git, make, python3 and, for the page, chromium.
 """
 
@@ -70,8 +70,9 @@ class World:
         self.normal = Normal({str(self.place): HOME, self.model.url: "http://127.0.0.1:18080/v1"})
         bin = self.place / ".bin"
         bin.mkdir()
-        for name in ("delta", "delta-flow", "delta-sessions"):
-            shutil.copy(programs / name, bin)
+        shutil.copy(programs / "delta", bin)
+        for name in ("delta-flow", "delta-sessions"):
+            (bin / name).symlink_to("delta")
         self.environment = {
             "HOME": str(self.place), "PATH": f"{bin}:/usr/bin:/bin", "TERM": "xterm-256color", "LANG": "C.UTF-8",
             "PYTHONDONTWRITEBYTECODE": "1", "DELTA_BASE_URL": self.model.url, "DELTA_MODEL": "scripted",
@@ -146,7 +147,7 @@ def picture_of_chat(world):
 def picture_of_question(world):
     world.fresh()
     world.model.answers = list(ASK)
-    terminal = world.terminal("mean", ["delta run -i 'get the fixtures'"])
+    terminal = world.terminal("mean", ["delta run 'get the fixtures'"])
     terminal.shows("[y/n")
     terminal.types("yes")
     world.picture("question", world.normal.text(terminal.ends()))
@@ -222,7 +223,7 @@ def picture_of_evaluation(world):
     (suite / "sort.sh").write_text(SORTER)
     cases = [f'{{"id": "t{n}", "input": "Ticket {n}", "expected": "bug"}}\n' for n in range(1, 13)]
     (suite / "cases.jsonl").write_text("".join(cases))
-    screen = world.terminal(".", ["delta flow eval suite -w measured -q"], 120).ends()
+    screen = world.terminal(".", ["delta eval suite -w measured -q"], 130).ends()
     world.picture("evaluation", world.normal.text(screen))
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# grade.sh TASK FRESH: grades the trial in the current directory for delta flow eval: 0 solved, 1 not solved, and 2 if
+# grade.sh TASK FRESH: grades the trial in the current directory for delta eval: 0 solved, 1 not solved, and 2 if
 # the check could not be run.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

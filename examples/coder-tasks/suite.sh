@@ -1,5 +1,5 @@
 #!/bin/sh
-# suite.sh DIR [NAME SET]...: writes the tasks as a suite for delta flow eval: DIR/evaluations.yaml, a case for each
+# suite.sh DIR [NAME SET]...: writes the tasks as a suite for delta eval: DIR/evaluations.yaml, a case for each
 # task, and the files that each trial gets a copy of. Each setting is a name and a mapping of keys of agent.yaml:
 # suite.sh DIR small '{llm.model: NAME}'. AGENT names another agent than @coder. Needs jq.
 set -eu

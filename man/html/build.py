@@ -109,7 +109,7 @@ def inline(text, pages):
 
     def of_code(match):
         code = html.escape(match[1], quote=False)
-        page = re.fullmatch(r"delta help ([a-z-]+)(?:\.([157]))?", match[1])
+        page = re.fullmatch(r"delta help ([a-z][a-z-]*)(?:\.([157]))?", match[1])
         if not page:
             return f"<code>{code}</code>"
         name = page[1] if page[1] == "delta" else f"delta-{page[1]}"

@@ -1,22 +1,24 @@
-//! Agents by name: where `@NAME` is looked up, and the agents that the program carries.
+//! Agents by name: where `@NAME` is looked up, and the agents that the program carries; and those that are one file.
 //!
-//! A built-in agent is unpacked below the person's cache directory, into a directory that is named by its
-//! content, and compared with the program's own bytes each time before it is used.
+//! Either is unpacked below the person's cache directory, into a directory that is named by its content, and compared
+//! with what it should be each time before it is used.
 
+use super::agent_file::{AgentFile, is_agent_file};
 use super::message::GivenAgent;
 use super::templates::{self, Template};
-use crate::config::person;
-use crate::error::{At, Error, Result, may_fail};
+use crate::config::person::{self, ONE_FILE};
+use crate::error::{At, Error, Result, ignore};
 use crate::record::workspace::Workspace;
 use crate::runs::overrides::{around, recorded_agent};
+use crate::text::digest::sha256;
 use crate::text::ids::hex;
-use crate::text::order::sort_by;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
 use crate::unix::new_files::NewFile;
-use crate::unix::terminal::Screen;
+use crate::unix::terminal::warn;
 use crate::unix::writers;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -26,7 +28,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct FoundAgent {
     pub home: PathBuf,
-    /// Where the name comes from, and where it was found.
+    /// Origin of the name, and the place where it was found.
     pub source: String,
     /// True if it works in the current directory unless another one is given.
     pub works_here: bool,
@@ -66,14 +68,19 @@ pub(crate) fn find_agent(given: &GivenAgent) -> Result<FoundAgent> {
     }
 }
 
-/// The agent of a word behind `-a`: `@NAME`, or a directory.
+/// The agent of a word behind `-a`: `@NAME`, a directory, or a Markdown file.
 pub(crate) fn find_word(word: &Path) -> Result<FoundAgent> {
     let name = word.to_str().and_then(|word| word.strip_prefix('@'));
     let Some(name) = name else {
+        let is_file = is_agent_file(word);
         return Ok(FoundAgent {
-            home: word.to_owned(),
+            home: if is_file {
+                place_file(word)?
+            } else {
+                word.to_owned()
+            },
             source: word.display().to_string(),
-            works_here: false,
+            works_here: is_file,
         });
     };
     let (home, source) = find_name(name)?;
@@ -94,7 +101,7 @@ pub(crate) fn agent_of_run(
         (Some(word), _) => find_word(word).map(|found| found.home),
         // Of another version of this program, perhaps, whose files nothing proves.
         (None, Some(template)) => unpack(template),
-        (None, None) => recorded_agent(recorded, workspace),
+        (None, None) => recorded_agent(recorded.0, recorded.1, workspace),
     }
 }
 
@@ -106,38 +113,49 @@ pub(crate) fn is_nested(home: &Path, root: &Path) -> bool {
 
 /// The built-in agent that an agent's directory is a copy of.
 pub(crate) fn built_in_of(home: &Path) -> Option<&'static Template> {
-    let name = home
-        .strip_prefix(unpacked_dir()?)
-        .ok()?
-        .file_name()?
-        .to_str()?;
-    let all = templates::BUILT_IN.into_iter();
-    all.into_iter().find(|template| template.name == name)
+    let name = home.file_name().filter(|_| is_unpacked(home))?;
+    built_in(name.to_str()?)
+}
+
+/// True for the directory of an agent in the cache.
+fn is_unpacked(home: &Path) -> bool {
+    person::unpacked_agents().is_some_and(|dir| home.starts_with(dir))
+}
+
+fn built_in(name: &str) -> Option<&'static Template> {
+    let mut all = templates::BUILT_IN.into_iter();
+    all.find(|template| template.name == name)
+}
+
+/// True for the directory of an agent that has a name, or is one file.
+pub(crate) fn has_name(home: &Path) -> bool {
+    let dirs = person::search_dirs(AGENTS, "agents").unwrap_or_default();
+    let parent = home.parent().and_then(|dir| dir.canonicalize().ok());
+    let is_in =
+        |(dir, _): &(PathBuf, String)| parent.is_some() && dir.canonicalize().ok() == parent;
+    is_unpacked(home) || dirs.iter().any(is_in)
 }
 
 /// The names that are found, each with the directory in which, the nearest first.
 pub(crate) fn list_names() -> Vec<(String, String)> {
-    let mut found: Vec<(String, String)> = Vec::new();
-    let dirs = person::search_dirs(AGENTS, "agents").unwrap_or_default();
-    for (dir, place) in dirs {
-        for name in files::names(&dir).unwrap_or_default() {
-            if person::is_name(&name)
-                && dir.join(&name).is_dir()
-                && objection(&dir, &name).is_none()
+    let mut all: Vec<(String, String)> = Vec::new();
+    for (dir, place) in person::search_dirs(AGENTS, "agents").into_iter().flatten() {
+        for name in files::names(&dir).into_iter().flatten() {
+            let path = dir.join(&name);
+            let stem = name.strip_suffix(".md").filter(|_| path.is_file());
+            let known = stem.or(path.is_dir().then_some(&name));
+            if let Some(known) = known.filter(|it| person::is_name(it))
+                && objection(&dir, &path).is_none()
             {
-                found.push((name, place.clone()));
+                all.push((known.to_owned(), place.clone()));
             }
         }
     }
     let built_in = templates::BUILT_IN.into_iter();
-    found.extend(built_in.map(|it| (it.name.to_owned(), it.description.to_owned())));
-    let mut names: Vec<String> = Vec::new();
-    found.retain(|(name, _)| {
-        let is_new = !names.contains(name);
-        names.push(name.clone());
-        is_new
-    });
-    found
+    all.extend(built_in.map(|it| (it.name.to_owned(), it.description.to_owned())));
+    let mut seen = BTreeSet::new();
+    all.retain(|(name, _)| seen.insert(name.clone()));
+    all
 }
 
 fn find_name(name: &str) -> Result<(PathBuf, String)> {
@@ -149,18 +167,27 @@ fn find_name(name: &str) -> Result<(PathBuf, String)> {
         )));
     }
     for (dir, place) in person::search_dirs(AGENTS, "agents")? {
-        let home = dir.join(name);
-        if !home.is_dir() {
+        let (home, file) = (dir.join(name), dir.join(format!("{name}.md")));
+        let is_file = !home.is_dir() && is_agent_file(&file) && file.exists();
+        let path = if is_file { file } else { home };
+        if !is_file && !path.is_dir() {
             continue;
         }
-        let Some(why) = objection(&dir, name) else {
-            return Ok((home, format!("@{name} in {place}")));
-        };
-        Screen::new(false, false).warn(&format!("warning: {} is ignored: {why}", home.display()));
+        if let Some(why) = objection(&dir, &path) {
+            warn(&format!("warning: {} is ignored: {why}", path.display()));
+            continue;
+        }
+        let home = if is_file { place_file(&path)? } else { path };
+        return Ok((home, format!("@{name} in {place}")));
     }
-    let built_in = templates::BUILT_IN.into_iter().find(|it| it.name == name);
-    if let Some(template) = built_in {
+    if let Some(template) = built_in(name) {
         return Ok((unpack(template)?, format!("@{name}, built in")));
+    }
+    let there = format!(".claude/agents/{name}.md");
+    if Path::new(&there).is_file() {
+        return Err(Error::usage(format!(
+            "no agent is named @{name}; to use the one of this directory, whoever wrote it: `delta run -a {there} …`"
+        )));
     }
     let known = list_names();
     let known: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
@@ -171,51 +198,72 @@ fn find_name(name: &str) -> Result<(PathBuf, String)> {
     Err(Error::usage(format!("no agent is named @{name}; {hint}")))
 }
 
-/// The reason why a named agent does not count: others can write where it is.
-fn objection(dir: &Path, name: &str) -> Option<String> {
-    writers::objection_below(dir, &dir.join(name), &writers::trusted_users([]))
+/// The reason why a named agent does not count: others can write where it is, or where a link to its file leads.
+fn objection(dir: &Path, path: &Path) -> Option<String> {
+    let trusted = writers::trusted_users([]);
+    let real = path.canonicalize().ok().filter(|real| real.is_file());
+    let place = real.as_deref().and_then(Path::parent);
+    writers::objection_below(dir, path, &trusted)
+        .or_else(|| writers::objection_below(place?, place?, &trusted))
 }
 
-fn unpacked_dir() -> Option<PathBuf> {
-    Some(person::cache_dir()?.join("agents"))
+/// The directory of an agent that is one file.
+fn place_file(path: &Path) -> Result<PathBuf> {
+    let file = AgentFile::read(path)?;
+    let files = in_dir(ONE_FILE[0], file.files);
+    let place = put_files(&file.name, &file.place, &ONE_FILE, &files)?;
+    Ok(place.join(ONE_FILE[0]))
+}
+
+fn in_dir(dir: &str, files: Vec<NewFile>) -> Vec<NewFile> {
+    let below = |file: NewFile| NewFile {
+        path: format!("{dir}/{}", file.path),
+        ..file
+    };
+    files.into_iter().map(below).collect()
 }
 
 /// The directory of a built-in agent, with exactly the program's files in it.
 fn unpack(template: &Template) -> Result<PathBuf> {
-    let Some(parent) = unpacked_dir() else {
+    let name = template.name;
+    let files = in_dir(name, template.files(name));
+    let place = put_files(&format!("@{name}"), &content_name(&files), &[name], &files)?;
+    Ok(place.join(name))
+}
+
+/// The directory of this name in the cache, with exactly these directories and files in it; `agent` is the one that it is
+/// for.
+fn put_files(agent: &str, name: &str, dirs: &[&str], files: &[NewFile]) -> Result<PathBuf> {
+    let Some(parent) = person::unpacked_agents() else {
         return Err(Error::config(format!(
-            "@{} is unpacked below ~/.cache/delta, and there is no home: set HOME or XDG_CACHE_HOME",
-            template.name
+            "{agent} is unpacked below ~/.cache/delta, and there is no home: set HOME or XDG_CACHE_HOME"
         )));
     };
-    let files = template.files(template.name);
     files::make_dirs(&parent).map_err(|error| {
         let message = &error.message;
         Error::config(format!(
-            "{message}; @{} is unpacked there: set XDG_CACHE_HOME",
-            template.name
+            "{message}; {agent} is unpacked there: set XDG_CACHE_HOME"
         ))
     })?;
     check_private(&parent)?;
-    let place = parent.join(content_name(&files));
-    let home = place.join(template.name);
-    if is_intact(&place, template.name, &files) {
-        return Ok(home);
+    let place = parent.join(name);
+    if is_intact(&place, dirs, files) {
+        return Ok(place);
     }
     let temporary = parent.join(format!(".{}", hex(16)));
-    let made = write_all(&temporary.join(template.name), &files);
+    let made = write_all(&temporary, dirs, files);
     let placed = made.and_then(|()| put_in_place(&temporary, &place).at("create", &place));
-    may_fail(fs::remove_dir_all(&temporary));
+    ignore(fs::remove_dir_all(&temporary));
     placed?;
     // What only this user can change cannot have been exchanged since.
-    match is_intact(&place, template.name, &files) {
-        true => Ok(home),
-        false => Err(Error::config(format!(
-            "{} is not what this program has just put there: another program writes to it; set XDG_CACHE_HOME to a \
-             directory of your own",
-            place.display()
-        ))),
+    if is_intact(&place, dirs, files) {
+        return Ok(place);
     }
+    Err(Error::config(format!(
+        "{} is not what this program has just put there: another program writes to it; set XDG_CACHE_HOME to a \
+         directory of your own",
+        place.display()
+    )))
 }
 
 /// Refuses a directory in which another user could exchange what has been checked.
@@ -226,67 +274,51 @@ fn check_private(dir: &Path) -> Result<()> {
         return Ok(());
     }
     let shown = dir.display();
-    let way_out = match is_own {
-        true => format!("chmod go-w {shown}"),
-        false => "set XDG_CACHE_HOME to a directory of your own".to_owned(),
+    let way_out = if is_own {
+        format!("chmod go-w {shown}")
+    } else {
+        "set XDG_CACHE_HOME to a directory of your own".to_owned()
     };
     Err(Error::config(format!(
         "others can put an agent into {shown}: {way_out}"
     )))
 }
 
-/// A name for these files, which changes with them. The files themselves are compared as well, so that no two
-/// need to differ in it.
+/// A name for these files, which changes with them.
 fn content_name(files: &[NewFile]) -> String {
-    // FNV-1a, 64 bits.
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut all = Vec::new();
     for file in files {
-        let mode = [u8::from(file.is_program)];
-        let parts = [
-            file.path.as_bytes(),
-            b"\0",
-            file.text.as_bytes(),
-            b"\0",
-            &mode,
-        ];
-        for byte in parts.concat() {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        let parts = [&*file.path, &*file.text];
+        all.extend(parts.map(str::as_bytes).concat());
+        all.push(u8::from(file.is_program));
     }
-    format!("{hash:016x}")
+    sha256(&all)[..16].to_owned()
 }
 
-/// True if a directory holds an agent of exactly these files, private and this user's.
-fn is_intact(place: &Path, name: &str, files: &[NewFile]) -> bool {
-    let mut expected: Vec<(PathBuf, Option<&NewFile>)> = vec![(name.into(), None)];
+/// True if a directory holds exactly these directories and files, private and this user's.
+fn is_intact(place: &Path, dirs: &[&str], files: &[NewFile]) -> bool {
+    let mut expected = BTreeMap::from([(PathBuf::new(), None)]);
+    expected.extend(dirs.iter().map(|dir| (dir.into(), None)));
     for file in files {
-        let path = Path::new(name).join(&file.path);
-        if let Some(dir) = path.parent() {
-            expected.push((dir.to_owned(), None));
-        }
-        expected.push((path, Some(file)));
+        let path = PathBuf::from(&file.path);
+        let above = path.ancestors().skip(1);
+        expected.extend(above.map(|dir| (dir.to_owned(), None)));
+        expected.insert(path, Some(file));
     }
-    sort_by(&mut expected, |a, b| a.0.cmp(&b.0));
-    expected.dedup_by(|a, b| a.0 == b.0);
-    let mut found = Vec::new();
-    if !is_private(place, 0o700) || list_below(place, Path::new(""), &mut found).is_err() {
-        return false;
-    }
-    found.sort();
-    let paths = expected.iter().map(|(path, _)| path);
-    paths.eq(found.iter())
-        && expected.iter().all(|(path, file)| {
-            let path = place.join(path);
-            match file {
-                None => is_private(&path, 0o700),
-                Some(file) => {
-                    let is_same = || {
-                        files::read_regular(&path).is_ok_and(|bytes| bytes == file.text.as_bytes())
-                    };
-                    is_private(&path, mode_of(file)) && is_same()
-                }
-            }
-        })
+    let mut found = BTreeSet::new();
+    let is_as_it_was = |path: &Path, file: Option<&NewFile>| {
+        let path = place.join(path);
+        let Some(file) = file else {
+            return is_private(&path, 0o700);
+        };
+        is_private(&path, mode_of(file))
+            && files::read_regular(&path).is_ok_and(|bytes| bytes == file.text.as_bytes())
+    };
+    list_below(place, PathBuf::new(), &mut found).is_ok()
+        && found.iter().eq(expected.keys())
+        && expected
+            .iter()
+            .all(|(path, file)| is_as_it_was(path, *file))
 }
 
 fn mode_of(file: &NewFile) -> u32 {
@@ -302,22 +334,27 @@ fn is_private(path: &Path, mode: u32) -> bool {
     })
 }
 
-/// Collects all paths below a directory, relative to it; links are not followed.
-fn list_below(root: &Path, below: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(root.join(below))? {
+/// Collects a directory and all paths below it, relative to `root`; links are not followed.
+fn list_below(root: &Path, below: PathBuf, found: &mut BTreeSet<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(root.join(&below))? {
         let entry = entry?;
         let path = below.join(entry.file_name());
         if entry.file_type()?.is_dir() {
-            list_below(root, &path, found)?;
+            list_below(root, path, found)?;
+        } else {
+            found.insert(path);
         }
-        found.push(path);
     }
+    found.insert(below);
     Ok(())
 }
 
-fn write_all(home: &Path, files: &[NewFile]) -> Result<()> {
+fn write_all(place: &Path, dirs: &[&str], files: &[NewFile]) -> Result<()> {
+    for dir in dirs {
+        files::make_dirs(&place.join(dir))?;
+    }
     for file in files {
-        let path = home.join(&file.path);
+        let path = place.join(&file.path);
         if let Some(dir) = path.parent() {
             files::make_dirs(dir)?;
         }

@@ -35,9 +35,10 @@ pub(super) fn given_agent(given: &ParsedCommand) -> Result<(GivenAgent, bool)> {
 
 /// A text that says something.
 fn said(text: String, what: &str, says_nothing: fn(&str) -> bool) -> Result<GivenPart> {
-    match says_nothing(&text) {
-        true => Err(Error::usage(format!("the {what} is empty"))),
-        false => Ok(GivenPart::Text(text)),
+    if says_nothing(&text) {
+        Err(Error::usage(format!("the {what} is empty")))
+    } else {
+        Ok(GivenPart::Text(text))
     }
 }
 

@@ -6,40 +6,42 @@ use crate::engine::question::Question;
 use crate::engine::run_loop::Ending;
 use crate::error::{Error, Exit, Result};
 use crate::record::feed::{Feed, SCHEMA_VERSION};
-use crate::record::metadata::{Metadata, Status};
+use crate::record::metadata::{self, Metadata, Status};
 use crate::record::run_dir::RunDir;
 use crate::record::stop_reason::StopReason;
+use crate::record::workspace::{Workspace, command_in};
+use crate::runs::find::newest_waiting;
 use crate::runs::inspect::RunSnapshot;
 use crate::runs::overrides::{guarded, option_words};
 use crate::runs::result::RunResult;
-use crate::text::disguise::printable;
-use crate::text::json::Object;
+use crate::text::json::{self, Object};
 use crate::text::options::format::OutputFormat;
 use crate::text::shell::shell_quoted;
-use crate::unix::terminal::{Screen, Tone, end_text, print, print_json};
+use crate::unix::terminal::{
+    Screen, Tone, end_text, print, print_json, stderr_is_terminal, styled_answer,
+};
 use serde_json::{Value, json};
 use std::io::IsTerminal;
 use std::path::Path;
 
 /// Prints the result of a command that works on a run, or its error if an object was asked for, and then
 /// seals the run.
-pub(crate) fn print_outcome(done: Result<RunResult>, common: &Common) -> Result<Exit> {
-    print_with_hints(done, common, true)
-}
-
-/// The same of a command that makes a new run each time, so that only another command resumes it.
-pub(crate) fn print_outcome_once(done: Result<RunResult>, common: &Common) -> Result<Exit> {
-    print_with_hints(done, common, false)
-}
-
-fn print_with_hints(done: Result<RunResult>, common: &Common, is_repeatable: bool) -> Result<Exit> {
-    let screen = Screen::new(common.quiet, common.verbose);
-    let printed = done.and_then(|result| print_result(result, common, screen, is_repeatable));
-    let printed = printed.map_err(Error::of_run);
+///
+/// A command that is not repeatable makes a new run each time, so that only another command resumes it.
+pub(crate) fn print_outcome(
+    done: Result<RunResult>,
+    common: &Common,
+    is_repeatable: bool,
+) -> Result<Exit> {
+    let printed = done
+        .and_then(|result| print_result(result, common, is_repeatable))
+        .map_err(Error::of_run);
     if let Err(failed) = &printed
         && common.format == OutputFormat::Json
     {
-        print_object(common.feed.as_deref(), None, |object| error(object, failed))?;
+        print_object(common.options.feed.as_deref(), None, |object| {
+            error(object, failed);
+        })?;
     }
     printed
 }
@@ -50,14 +52,12 @@ fn print_object(
     run: Option<(&str, &str)>,
     members: impl FnOnce(&mut Object<'_>),
 ) -> Result<()> {
-    let mut line = Vec::new();
-    let mut object = Object::begin(&mut line);
-    if feed.is_some() {
-        object.put("type", "result");
-    }
-    members(&mut object);
-    object.end();
-    line.push(b'\n');
+    let line = json::line(|object| {
+        if feed.is_some() {
+            object.put("type", "result");
+        }
+        members(object);
+    });
     let Some(feed) = feed else {
         return print_json(&line);
     };
@@ -66,27 +66,35 @@ fn print_object(
     Ok(())
 }
 
-fn print_result(
-    result: RunResult,
-    common: &Common,
-    screen: Screen,
-    is_repeatable: bool,
-) -> Result<Exit> {
-    let (ending, metadata) = (&result.ending, &result.metadata);
-    let awaited = result.awaited.as_deref();
+fn print_result(result: RunResult, common: &Common, is_repeatable: bool) -> Result<Exit> {
+    let screen = common.options.screen;
     explain(screen, &result, is_repeatable);
-    match is_on_stdout(&result) {
-        true => end_text(),
-        false => {
-            let question = (result.question.as_ref(), awaited);
-            let form = (common.format, common.feed.as_deref());
-            print_ending(form, ending, metadata, question)?;
+    if is_on_stdout(&result) {
+        end_text();
+    } else if common.format == OutputFormat::Json {
+        let metadata = &result.metadata;
+        let run = (metadata.run_id.as_str(), metadata.work_dir.as_str());
+        let feed = common.options.feed.as_deref();
+        print_object(feed, Some(run), |object| describe(object, &result))?;
+    } else {
+        print_text(&result.ending)?;
+    }
+    Ok(seal(result, screen))
+}
+
+/// Prints what a run has used, which takes reading its journal, and seals it.
+fn seal(result: RunResult, screen: Screen) -> Exit {
+    let exit = result.ending.exit;
+    if !screen.quiet
+        && let Some(summary) = result.summary()
+    {
+        screen.progress(&[(Tone::Dim, &summary)]);
+        if !result.changed().is_empty() {
+            screen.progress(&[(Tone::Dim, &format!("changed: {}", result.changed()))]);
         }
     }
-    let exit = ending.exit;
-    print_summary(&result, screen);
     result.seal();
-    Ok(exit)
+    exit
 }
 
 /// True if the result arrived on the terminal that stdout is.
@@ -94,23 +102,12 @@ fn is_on_stdout(result: &RunResult) -> bool {
     result.is_shown() && std::io::stdout().is_terminal()
 }
 
-/// Prints what the run has used. That takes reading its journal.
-fn print_summary(result: &RunResult, screen: Screen) {
-    if !screen.quiet
-        && let Some(summary) = result.summary()
-    {
-        screen.progress(&[(Tone::Dim, &summary)]);
-    }
-}
-
 /// Prints the answer to one message of a conversation, or the reason for its absence, and seals the run.
 pub(crate) fn print_answer(result: RunResult, screen: Screen) -> Result<Exit> {
-    let (ending, metadata) = (&result.ending, &result.metadata);
+    let ending = &result.ending;
     match ending.status {
         Status::Completed if is_on_stdout(&result) => end_text(),
-        Status::Completed => {
-            print_ending((OutputFormat::Text, None), ending, metadata, (None, None))?;
-        }
+        Status::Completed => print_text(ending)?,
         Status::WaitingForInput => explain(screen, &result, false),
         _ if ending.exit == Exit::Interrupt => {
             screen.warn("stopped; the next message goes on from here");
@@ -125,42 +122,23 @@ pub(crate) fn print_answer(result: RunResult, screen: Screen) -> Result<Exit> {
             screen.warn(&text);
         }
     }
-    let exit = ending.exit;
-    print_summary(&result, screen);
-    result.seal();
-    Ok(exit)
+    Ok(seal(result, screen))
 }
 
-/// Prints how a run ended. `question` is the one that is open, `awaited` the run that it waits for.
-fn print_ending(
-    (format, feed): (OutputFormat, Option<&Feed>),
-    ending: &Ending,
-    metadata: &Metadata,
-    (question, awaited): (Option<&Question>, Option<&RunSnapshot>),
-) -> Result<()> {
-    match format {
-        OutputFormat::Json => {
-            let run = (metadata.run_id.as_str(), metadata.work_dir.as_str());
-            print_object(feed, Some(run), |object| {
-                describe(object, ending, metadata, (question, awaited));
-            })
-        }
-        OutputFormat::Text if ending.status == Status::Completed => {
-            let newline = if ending.text.ends_with('\n') {
-                ""
-            } else {
-                "\n"
-            };
-            // A file or a pipe gets what the model said; a terminal, nothing that could change it.
-            let text = if std::io::stdout().is_terminal() {
-                printable(&ending.text)
-            } else {
-                ending.text.clone()
-            };
-            print(format!("{text}{newline}").as_bytes())
-        }
-        OutputFormat::Text => Ok(()),
+/// Prints the result of a run that is complete. A file or a pipe gets what the model said; a terminal, nothing that
+/// could change it.
+fn print_text(ending: &Ending) -> Result<()> {
+    if ending.status != Status::Completed {
+        return Ok(());
     }
+    let mut text = ending.text.clone();
+    if std::io::stdout().is_terminal() {
+        text = styled_answer(&text);
+    }
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    print(text)
 }
 
 /// Says on stderr why a run did not complete, and what to do.
@@ -171,10 +149,12 @@ fn explain(screen: Screen, result: &RunResult, is_repeatable: bool) {
     }
     let reason = match ending.status {
         Status::WaitingForInput => String::new(),
+        // "ended by SIGINT"
+        status if ending.text.ends_with(&ending.stop_reason) => format!("{}: ", status.name()),
         status => format!("{} ({}): ", status.name(), ending.stop_reason),
     };
     screen.warn(&format!("{reason}{}", ending.text));
-    let mut command = continue_command(metadata, run);
+    let mut command = resume_command(metadata, run);
     if let Some(awaited) = &result.awaited {
         explain_awaited(screen, awaited);
     }
@@ -194,10 +174,14 @@ fn explain(screen: Screen, result: &RunResult, is_repeatable: bool) {
             } else {
                 ""
             };
-            let hint = match is_repeatable {
-                true => "the same command resumes it, and so does:",
-                false => "to resume it:",
+            let hint = if is_repeatable {
+                "the same command resumes it, and so does:"
+            } else {
+                "to resume it:"
             };
+            if stderr_is_terminal() && is_newest(run) {
+                leave_out_id(&mut command, None);
+            }
             screen.warn(&format!("{before}{hint} {}", shell_quoted(&command)));
         }
         Status::Failed => {
@@ -218,7 +202,18 @@ fn explain_question(
     run: &RunDir,
     question: Option<&Question>,
 ) {
-    let here = shell_quoted(&command);
+    if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+        let mut asks = command.clone();
+        if is_newest_waiting(run) {
+            leave_out_id(&mut asks, Some("-i"));
+        } else {
+            asks.push("-i".to_owned());
+        }
+        screen.warn(&format!(
+            "to be asked at this terminal: {}",
+            shell_quoted(&asks)
+        ));
+    }
     name_question(&mut command, question);
     let line = shell_quoted(&command);
     if is_confirmation(question) {
@@ -229,14 +224,18 @@ fn explain_question(
     } else {
         screen.warn(&format!("answer with: {line} -m ANSWER"));
     }
-    if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
-        screen.warn(&format!("to be asked at this terminal: {here} -i"));
-    }
     let file = run.interaction().join("response.txt");
     screen.warn(&format!(
         "or write the answer to {} and run the same command again",
         file.display()
     ));
+}
+
+/// Puts another option in the place of the id, where delta finds the run without that.
+fn leave_out_id(command: &mut Vec<String>, option: Option<&str>) {
+    if let Some(at) = command.iter().position(|word| word == "--run-id") {
+        command.splice(at..at + 2, option.map(str::to_owned));
+    }
 }
 
 /// True for a question of delta's own about a call. A model can ask for a yes, too, but not name what it lets run.
@@ -256,33 +255,51 @@ fn name_question(command: &mut Vec<String>, question: Option<&Question>) {
 fn explain_awaited(screen: Screen, awaited: &RunSnapshot) {
     let run = &awaited.run;
     if awaited.question.is_some() {
-        let command = continue_command(&awaited.metadata, run);
+        let command = resume_command(&awaited.metadata, run);
         return explain_question(screen, command, run, awaited.question.as_ref());
     }
     if screen.quiet {
         return;
     }
     if let Some(root) = run.workspace() {
-        let root = root.to_string_lossy();
-        let show = ["delta", "log", "-w", &root, run.id.as_str()].map(str::to_owned);
+        let mut show = command_in(root, &["delta", "log"]);
+        show.push(run.id.to_string());
         screen.warn(&format!("the sub-agent's run: {}", shell_quoted(&show)));
     }
 }
 
-/// The command that resumes a run from any directory.
-fn continue_command(metadata: &Metadata, run: &RunDir) -> Vec<String> {
+/// True if `delta continue -i` finds this run.
+fn is_newest_waiting(run: &RunDir) -> bool {
+    let workspace = run.workspace().and_then(|root| Workspace::at(root).ok());
+    let is_part = metadata::read(&run.path).is_some_and(|it| it.parent_run_id.is_some());
+    let is_found = |workspace: Workspace| {
+        newest_waiting(&workspace).is_ok_and(|id| id.as_ref() == Some(&run.id))
+    };
+    // This process may still hold it.
+    !is_part && (is_newest(run) || workspace.is_some_and(is_found))
+}
+
+/// True if `delta continue` resumes this run.
+fn is_newest(run: &RunDir) -> bool {
+    let workspace = run.workspace().and_then(|root| Workspace::at(root).ok());
+    let newest = workspace.and_then(|it| it.newest().ok().flatten());
+    newest.as_ref() == Some(&run.id)
+}
+
+/// The command that resumes a run, for a person who is where this one was given.
+fn resume_command(metadata: &Metadata, run: &RunDir) -> Vec<String> {
+    continue_command(metadata, run, command_in)
+}
+
+/// The command that resumes a run, with the words by which its workspace is named.
+fn continue_command(
+    metadata: &Metadata,
+    run: &RunDir,
+    in_workspace: fn(&Path, &[&str]) -> Vec<String>,
+) -> Vec<String> {
     let root = run.workspace().unwrap_or(Path::new(&metadata.work_dir));
-    let root_text = root.to_string_lossy();
-    let mut command = [
-        "delta",
-        "continue",
-        "-w",
-        &root_text,
-        "--run-id",
-        run.id.as_str(),
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    let mut command = in_workspace(root, &["delta", "continue"]);
+    command.extend(["--run-id".to_owned(), run.id.to_string()]);
     let home = &metadata.agent_home;
     if is_nested(Path::new(home), root) {
         command.extend(["-a".to_owned(), home.clone()]);
@@ -294,19 +311,15 @@ fn continue_command(metadata: &Metadata, run: &RunDir) -> Vec<String> {
 }
 
 /// The members of the object that describes how a run ended.
-fn describe(
-    object: &mut Object<'_>,
-    ending: &Ending,
-    metadata: &Metadata,
-    (question, awaited): (Option<&Question>, Option<&RunSnapshot>),
-) {
+fn describe(object: &mut Object<'_>, result: &RunResult) {
+    let (ending, metadata) = (&result.ending, &result.metadata);
     object
         .put("schema_version", SCHEMA_VERSION)
         .put("run_id", &metadata.run_id)
         .put("status", ending.status.name())
         .put("stop_reason", &ending.stop_reason)
         .put("exit_code", &ending.exit.code());
-    match (ending.status, question) {
+    match (ending.status, &result.question) {
         (Status::Completed, _) => {
             object.put("result", &ending.text);
         }
@@ -320,7 +333,7 @@ fn describe(
             );
         }
     }
-    if let Some(awaited) = awaited {
+    if let Some(awaited) = &result.awaited {
         let root = awaited.run.workspace();
         let asked = awaited.question.as_ref().map(interaction);
         object.put(
@@ -354,11 +367,20 @@ fn describe(
 /// The command that answers a run's question.
 pub(crate) fn answer_command(asking: &RunSnapshot) -> String {
     let question = asking.question.as_ref();
-    let mut command = continue_command(&asking.metadata, &asking.run);
+    let from_anywhere = |root: &Path, command: &[&str]| {
+        let place = root.to_string_lossy();
+        [command, &["-w", &place]]
+            .concat()
+            .into_iter()
+            .map(str::to_owned)
+            .collect()
+    };
+    let mut command = continue_command(&asking.metadata, &asking.run, from_anywhere);
     name_question(&mut command, question);
-    let answer = match is_confirmation(question) {
-        true => " -m yes",
-        false => " -m ANSWER",
+    let answer = if is_confirmation(question) {
+        " -m yes"
+    } else {
+        " -m ANSWER"
     };
     shell_quoted(&command) + answer
 }

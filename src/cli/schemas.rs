@@ -1,12 +1,13 @@
 //! JSON Schemas of an agent's files, for editors.
 //!
-//! That of agent.yaml is made from the rows of its keys; its file has what a row cannot say.
+//! The schema of agent.yaml is made from the rows of its keys; its file has what a row cannot say.
 
 use crate::config::agent::AGENT;
 use crate::config::keys::{Key, Kind};
 use crate::config::pricing::PRICING;
 use crate::config::tool::definition::TOOL;
 use crate::config::tool::parameters::PARAMETER;
+use crate::text::json;
 use serde_json::{Map, Value, json};
 
 /// A schema.
@@ -40,7 +41,7 @@ impl Schema {
         if self.name != ALL[0].name {
             return self.text.to_owned();
         }
-        let mut schema: Map<String, Value> = serde_json::from_str(self.text).unwrap_or_default();
+        let mut schema: Map<String, Value> = json::read_or_default(self.text);
         add_keys(&mut schema, AGENT);
         for (name, keys) in [
             ("pricing", PRICING),
@@ -69,8 +70,11 @@ fn add_keys(schema: &mut Map<String, Value>, keys: &[Key]) {
         properties.insert(key.name.to_owned(), value);
     }
     properties.extend(given);
-    let required = keys.iter().filter(|key| key.is_required);
-    let required: Vec<_> = required.map(|key| key.name).collect();
+    let required: Vec<_> = keys
+        .iter()
+        .filter(|key| key.is_required)
+        .map(|key| key.name)
+        .collect();
     if !required.is_empty() {
         schema.insert("required".to_owned(), required.into());
     }
@@ -97,9 +101,10 @@ fn key_schema(key: &Key, given: Option<Value>) -> Value {
         Kind::Keys(_) | Kind::Own => json!({}),
     };
     let mut schema = Map::from_iter([("description".to_owned(), key.help.into())]);
-    for part in [described, given.unwrap_or_default()] {
-        let part = part.as_object().cloned().unwrap_or_default();
-        schema.extend(part.into_iter().filter(|(_, value)| !value.is_null()));
+    for part in [Some(described), given] {
+        if let Some(Value::Object(part)) = part {
+            schema.extend(part.into_iter().filter(|(_, value)| !value.is_null()));
+        }
     }
     if let Kind::Keys(keys) = key.kind {
         add_keys(&mut schema, keys);

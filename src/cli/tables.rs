@@ -9,6 +9,9 @@ mod waiting;
 use super::schemas::SCHEMA_NAMES;
 use super::templates::TEMPLATE_NAMES;
 use crate::coder::tool;
+use crate::file_states::snapshot;
+#[cfg(feature = "flow")]
+use crate::flow::cli::tables::EVAL;
 use crate::mcp::stdio::SERVER_COMMAND;
 use crate::model::http::RESOLVE_COMMAND;
 use crate::record::metadata::{STOP_REASONS, Status};
@@ -36,12 +39,25 @@ pub(crate) static DELTA: ProgramTable = ProgramTable {
         line_editor::COMMAND,
         SERVER_COMMAND,
         tool::COMMAND,
+        snapshot::COMMAND,
     ],
     options: &[HELP, VERSION],
 };
 
+/// The everyday commands in groups, for who gives none.
+pub(crate) const EVERYDAY: &[(&str, &[&str])] = &[
+    ("work", &["run", "chat", "continue", "undo"]),
+    (
+        "look",
+        &["log", "report", "list-runs", "stats", "diff", "git"],
+    ),
+    ("set up", &["setup", "models", "init", "check"]),
+    ("measure", &["eval", "replay", "fork"]),
+    ("connect", &["mcp", "sandbox", "acp", "flow"]),
+];
+
 /// The commands, in the order in which help lists them.
-pub const COMMANDS: [&str; 29] = names(&COMMAND_TABLES);
+pub const COMMANDS: [&str; 33] = names(&COMMAND_TABLES);
 
 const STATUS_NAMES: [&str; 5] = [
     Status::Running.name(),
@@ -53,17 +69,32 @@ const STATUS_NAMES: [&str; 5] = [
 
 const ENDED_NAMES: [&str; 2] = [Status::Completed.name(), Status::Failed.name()];
 
-const EXPORT_FORMS: [&str; 3] = ["atif", "otlp", "chat"];
+/// Those of `delta init`; the last two are not agents.
+const TEMPLATES: [&str; 7] = {
+    let [a, b, c, d, e] = TEMPLATE_NAMES;
+    [a, b, c, d, e, "flow", "eval"]
+};
+
+#[cfg(not(feature = "flow"))]
+const EVAL: CommandTable = CommandTable {
+    is_raw: true,
+    ..command(
+        "eval",
+        "measure flows, agents and commands by suites of cases",
+    )
+};
+
+const EXPORT_FORMS: [&str; 4] = ["atif", "otlp", "chat", "cases"];
 
 #[rustfmt::skip]
-const COMMAND_TABLES: [CommandTable; 29] = [
+const COMMAND_TABLES: [CommandTable; 33] = [
     CommandTable {
         text: "Give TASK to an agent: to @NAME, to the one in a directory (-a), or to $DELTA_AGENT, else to \
                @coder. A named agent works in the current directory.\n\n\
                The message is TASK and what -m and -f give, in this order of the command line.",
         operands: &[operand("@NAME", Text).optional(), operand("TASK", Text).optional().repeatable()],
         options: &[&[
-            valued("-a", "--agent", "AGENT", Directory, "run @NAME, or the agent in a directory"),
+            valued("-a", "--agent", "AGENT", Directory, "run @NAME, or the agent in a directory or a file NAME.md"),
             valued("-m", "--message", "TEXT", Text, "put TEXT into the message; - reads it from stdin").repeatable(),
             FILE,
             MODEL,
@@ -90,11 +121,12 @@ const COMMAND_TABLES: [CommandTable; 29] = [
                Start a new run, or go on with --run-id, or with the newest one in -w.",
         operands: &[operand("@NAME", Text).optional()],
         options: &[&[
-            valued("-a", "--agent", "AGENT", Directory, "talk to @NAME, or to the agent in a directory"),
+            valued("-a", "--agent", "AGENT", Directory, "talk to @NAME, or to the agent in a directory or a file NAME.md"),
             FILE,
             MODEL,
             valued("-w", "--work-dir", "DIR", Workspace, "work in DIR, and go on with its newest run"),
             valued("", "--run-id", "ID", RunId, "go on with this run"),
+            flag("", "--new", "begin a new run, also with -w"),
             OPEN_HOST,
             SET,
             ADOPT,
@@ -141,15 +173,16 @@ const COMMAND_TABLES: [CommandTable; 29] = [
         text: "List the models of the endpoint that an agent would ask, one a line, with their windows and \
                prices where the endpoint gives them.",
         operands: &[operand("@NAME", Text).optional()],
-        options: &[&[valued("-a", "--agent", "AGENT", Directory, "the endpoint of @NAME, or of the agent in a directory")]],
+        options: &[&[valued("-a", "--agent", "AGENT", Directory, "the endpoint of @NAME, or of the agent in a directory or a file NAME.md")]],
         ..command("models", "list the models of the endpoint")
     },
     CommandTable {
         text: "Create an agent in the directory NAME (default: the current directory), which \
-               must be new or empty, and print its name.",
+               must be new or empty, and print its name; with -t flow a flow, with -t eval an evaluation.",
         operands: &[operand("NAME", Directory).optional()],
         options: &[&[
-            valued("-t", "--template", "", Words(&TEMPLATE_NAMES), "start from this template"),
+            valued("-t", "--template", "", Words(&TEMPLATES), "start from this template"),
+            valued("", "--from", "FILE.md", File, "start from an agent that is one Markdown file"),
             flag("-y", "--yes", "use minimal without asking"),
         ]],
         ..command("init", "create an agent from a template")
@@ -176,12 +209,14 @@ const COMMAND_TABLES: [CommandTable; 29] = [
         ..command("list-runs", "list the runs of a workspace or an agent")
     },
     CommandTable {
-        text: "Remove runs that have ended, and print their directories. Runs that are live, unfinished \
-               or foreign stay.",
-        operands: &[operand("DIR", Directory).optional().repeatable()],
+        text: "Remove the named runs, unless they are live; or, with --older-than, those in all workspaces below \
+               directories that ended long ago. Print their directories. Foreign runs stay.\n\n\
+               RUN is an id, the beginning of one, LATEST, or the path of a run's directory.",
+        operands: &[operand("RUN", Run).optional().repeatable()],
         options: &[&[
+            WORK_DIR,
             BELOW,
-            valued("", "--older-than", "SPAN", Other, "only runs that ended before: 30d, 12h").required(),
+            valued("", "--older-than", "SPAN", Other, "without RUN: only runs that ended before: 30d, 12h"),
             valued("", "--status", "STATUS", Words(&ENDED_NAMES), "only COMPLETED or FAILED").repeatable(),
             flag("", "--keep-journal", "keep the journal, the summary and the ledger"),
             flag("", "--dry-run", "remove nothing"),
@@ -202,10 +237,12 @@ const COMMAND_TABLES: [CommandTable; 29] = [
         ..command("log", "show a run as a timeline")
     },
     CommandTable {
-        text: "Report where the time and tokens of runs (default: the newest) went.",
+        text: "Report where the time and tokens of runs (default: the newest) went; with -r, a line for each agent, \
+               model and day.",
         operands: &[operand("RUN", Run).optional().repeatable()],
         options: &[&[
             WORK_DIR,
+            BELOW,
             valued("", "--format", "", TABLE_FORMATS, "print for people (default) or for programs"),
         ]],
         ..command("stats", "report where the time and tokens of runs went")
@@ -227,7 +264,7 @@ const COMMAND_TABLES: [CommandTable; 29] = [
         operands: &[operand("RUN", Run).optional().repeatable()],
         options: &[&[
             WORK_DIR,
-            valued("", "--format", "", Words(&EXPORT_FORMS), "a trajectory (ATIF), a trace (OTLP) or conversations (chat)").required(),
+            valued("", "--format", "", Words(&EXPORT_FORMS), "a trajectory (ATIF), a trace (OTLP), conversations, or cases of an evaluation").required(),
             flag("", "--content", "of a trace: print what was said, too"),
             flag("", "--compat", "of a trace: print attributes by their earlier names, too"),
         ]],
@@ -262,7 +299,8 @@ const COMMAND_TABLES: [CommandTable; 29] = [
             valued("-m", "--message", "TEXT", Text, "the next message; - reads it from stdin").repeatable(),
             FILE,
             MODEL,
-            valued("", "--to", "DIR", Directory, "copy the workspace's files to DIR, and work there"),
+            valued("", "--to", "DIR", Directory, "work in DIR, with the files as they were after N iterations, if they are kept"),
+            valued("", "--files", "", Words(&["now"]), "with --to: copy the files as they are now"),
             SET,
             OUTPUT_SCHEMA,
             ACCEPT,
@@ -271,6 +309,28 @@ const COMMAND_TABLES: [CommandTable; 29] = [
             OPEN_HOST,
         ], ENGINE],
         ..command("fork", "start a run from the first iterations of another")
+    },
+    CommandTable {
+        text: "Put files back to what they were before the last iteration of a run (default: the newest) that changed \
+               any, and print which. What is there is kept first. The agent needs files: git in agent.yaml.\n\n\
+               A file that has changed since is in the way: then nothing is put back. RUN is an id, the beginning of \
+               one, LATEST, or the path of a run's directory.",
+        operands: &[operand("RUN", Run).optional()],
+        options: &[&[
+            WORK_DIR,
+            valued("", "--to", "N", Text, "to what they were after iteration N; 0: before the first; sN: to the state of number N"),
+            flag("-n", "--dry-run", "change nothing; print which files would be put back"),
+            flag("", "--force", "overwrite files that have changed since, if they are kept"),
+        ]],
+        ..command("undo", "put files back to what they were")
+    },
+    CommandTable {
+        text: "Run git in the store of the files of each step. RUN among its words is the last state of a run's files, \
+               RUN@N the one after iteration N: delta git diff RUN@3 RUN, delta git show RUN@7:src/a.c.",
+        operands: &[operand("ARG", Bytes).repeatable()],
+        options: &[&[WORK_DIR]],
+        options_first: true,
+        ..command("git", "look at the files of each step with git")
     },
     CommandTable {
         text: "Repeat a run (default: the newest) with the model's recorded answers and compare every \
@@ -301,6 +361,7 @@ const COMMAND_TABLES: [CommandTable; 29] = [
         options: &[&[WORK_DIR]],
         ..command("diff", "show where two runs diverge")
     },
+    EVAL,
     CommandTable {
         text: "Check an agent (default: the one in the current directory) and report all \
                problems.",
@@ -378,7 +439,7 @@ const COMMAND_TABLES: [CommandTable; 29] = [
         text: "Serve an editor over the Agent Client Protocol, on the standard input and output. A session is a run \
                in the directory that the editor names.",
         operands: &[operand("@NAME", Text).optional()],
-        options: &[&[valued("-a", "--agent", "AGENT", Directory, "serve @NAME, or the agent in a directory")]],
+        options: &[&[valued("-a", "--agent", "AGENT", Directory, "serve @NAME, or the agent in a directory or a file NAME.md")]],
         ..command("acp", "serve an editor over the Agent Client Protocol")
     },
     CommandTable {
@@ -386,10 +447,17 @@ const COMMAND_TABLES: [CommandTable; 29] = [
         ..command("flow", "run a graph of commands and agents: delta flow -h")
     },
     CommandTable {
-        text: "List the pages of the manual, or print one: flow is the command, flow.5 the files \
-               of a flow. Words that are no page are searched for in all of them.",
+        is_raw: true,
+        ..command("sessions", "keep the state of shells between calls: delta sessions -h")
+    },
+    CommandTable {
+        text: "Print a page of the manual: flow is the command, flow.5 the files of a flow. Words that are no page are \
+               searched for in all of them. Without a word, list the everyday commands.",
         operands: &[operand("PAGE", Other).optional().repeatable()],
-        options: &[&[flag("-k", "--search", "search all pages, also for the name of one")]],
+        options: &[&[
+            flag("-a", "--all", "list all pages"),
+            flag("-k", "--search", "search all pages, also for the name of one"),
+        ]],
         ..command("help", "print a page of the manual")
     },
 ];

@@ -74,8 +74,18 @@ pub(crate) const TEMPLATE_NAMES: [&str; 5] = [
     ALL[4].name,
 ];
 
-/// The templates that are agents by themselves, under their names: `@coder`.
-pub(crate) const BUILT_IN: [&Template; 1] = [ALL[4]];
+/// The agents that need no directory, under their names: `@coder`, and one for questions.
+pub(crate) const BUILT_IN: [&Template; 2] = [
+    ALL[4],
+    &Template {
+        name: "plain",
+        description: "answers questions, without tools",
+        agent: include_str!("templates/plain/agent.yaml"),
+        prompt: include_str!("templates/plain/system_prompt.md"),
+        context: include_str!("templates/plain/context.yaml"),
+        tools: &[],
+    },
+];
 
 /// The context.yaml of templates that have none of their own.
 const CONTEXT: &str = include_str!("templates/context.yaml");

@@ -1,6 +1,7 @@
-//! What an edit changed, as a unified diff. The places are known, so nothing is searched for.
+//! The changes of an edit, as a unified diff. The places are known, so nothing is searched for.
 
 use super::matching::Replacement;
+use crate::text::shorten::first_line;
 use std::ops::Range;
 
 /// Lines of context around a change.
@@ -34,11 +35,11 @@ fn replaced_in(text: &str, part: Range<usize>, places: &[Replacement]) -> String
     let mut out = String::with_capacity(part.len());
     let mut at = part.start;
     for place in places {
-        out.push_str(&text[at..place.range.start]);
-        out.push_str(&place.text);
+        out += &text[at..place.range.start];
+        out += &place.text;
         at = place.range.end;
     }
-    out.push_str(&text[at..part.end]);
+    out += &text[at..part.end];
     out
 }
 
@@ -83,8 +84,8 @@ fn hunks(text: &str, lines: &[&str], places: &[Replacement]) -> Vec<Hunk> {
     let mut hunks = Vec::new();
     let mut rest = places;
     while let Some(first) = rest.first() {
-        let from = starts.partition_point(|start| *start <= first.range.start) - 1;
-        let from = from.min(lines.len());
+        let before = starts.partition_point(|start| *start <= first.range.start);
+        let from = (before - 1).min(lines.len());
         let mut count = 1;
         let (to, now) = loop {
             let place = &rest[count - 1];
@@ -114,7 +115,7 @@ fn hunks(text: &str, lines: &[&str], places: &[Replacement]) -> Vec<Hunk> {
     hunks
 }
 
-/// How many lines are the same at the beginning and at the end.
+/// The numbers of lines that are the same at the beginning and at the end.
 fn common_ends(old: &[&str], new: &[&str]) -> (usize, usize) {
     let same = |(a, b): &(&&str, &&str)| a == b;
     let start = old.iter().zip(new).take_while(same).count();
@@ -132,21 +133,23 @@ fn head(body: &[(char, &str)], start: usize, added: isize) -> (String, isize) {
         _ => format!("{},{count}", start + 1),
     };
     let (old, new) = (count('+'), count('-'));
-    let head = format!(
-        "@@ -{} +{} @@",
-        range(start, old),
-        range(start.saturating_add_signed(added), new)
-    );
-    (head, new.cast_signed() - old.cast_signed())
+    (
+        format!(
+            "@@ -{} +{} @@",
+            range(start, old),
+            range(start.saturating_add_signed(added), new)
+        ),
+        new.cast_signed() - old.cast_signed(),
+    )
 }
 
 fn diff_line(sign: char, line: &str) -> String {
-    let end = match line.ends_with('\n') {
-        true => "",
-        false => "\n\\ No newline at end of file",
+    let end = if line.ends_with('\n') {
+        ""
+    } else {
+        "\n\\ No newline at end of file"
     };
-    let line = line.lines().next().unwrap_or_default();
-    format!("{sign}{}{end}", shortened(line))
+    format!("{sign}{}{end}", shortened(first_line(line)))
 }
 
 fn cut(mut lines: Vec<String>) -> String {

@@ -9,9 +9,9 @@ use crate::text::amounts::counted;
 use crate::text::shorten::MOST_LISTED;
 
 /// A file that is larger than this is no text that a person wrote.
-const LARGEST: u64 = 64 << 20;
+pub(super) const LARGEST: u64 = 64 << 20;
 
-/// Of how many places the line is shown.
+/// The number of places whose lines are shown.
 const SHOWN_PLACES: usize = 5;
 
 /// An edit as the model asks for it.
@@ -53,6 +53,16 @@ pub(super) fn edit_file(edit: &Edit<'_>) -> Result<String, ToolRefusal> {
             Ok(noted(answer))
         }
         Changed::Before(answer) => Ok(answer),
+    }
+}
+
+/// The diff that an edit would make; none if it would make none.
+pub(super) fn preview_edit(edit: &Edit<'_>) -> Option<String> {
+    let target = TargetFile::existing(edit.path, "").ok()?;
+    let text = String::from_utf8(target.read(LARGEST).ok()?).ok()?;
+    match changed_text(&text, edit).ok()? {
+        Changed::Now(_, answer) => answer.split_once('\n').map(|(_, diff)| diff.to_owned()),
+        Changed::Before(_) => None,
     }
 }
 
@@ -100,12 +110,16 @@ fn changed_text(text: &str, edit: &Edit<'_>) -> Result<Changed, ToolRefusal> {
 }
 
 fn several(text: &str, edit: &Edit<'_>, starts: &[usize], tolerance: Tolerance) -> ToolRefusal {
-    let numbers = starts.iter().take(MOST_LISTED);
-    let numbers: Vec<usize> = numbers.map(|at| target::line_at(text, *at)).collect();
+    let numbers: Vec<usize> = starts
+        .iter()
+        .take(MOST_LISTED)
+        .map(|at| target::line_at(text, *at))
+        .collect();
     let listed: Vec<String> = numbers.iter().map(usize::to_string).collect();
-    let more = match starts.len() > MOST_LISTED {
-        true => ", …",
-        false => "",
+    let more = if starts.len() > MOST_LISTED {
+        ", …"
+    } else {
+        ""
     };
     let (how, remedy) = match tolerance.described() {
         None => (String::new(), ", or all: true"),
@@ -130,7 +144,8 @@ fn nowhere(text: &str, edit: &Edit<'_>) -> Result<Changed, ToolRefusal> {
     let path = edit.path;
     let folded = Folded::new(text, Fold::LineEnds);
     let new = folded_wanted(edit.new, Fold::LineEnds);
-    if new.chars().filter(|c| c.is_alphanumeric()).count() >= 4
+    // A short text is also where no edit has put it.
+    if new.chars().filter(|c| c.is_alphanumeric()).count() >= 16
         && let [at] = occurrences(&folded.text, &new).as_slice()
     {
         let line = target::line_at(&folded.text, *at);

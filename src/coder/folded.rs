@@ -6,7 +6,7 @@ use std::ops::Range;
 /// The character that some editors begin a file with.
 pub(super) const MARK: char = '\u{feff}';
 
-/// What is left out.
+/// The parts that are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fold {
     /// The byte order mark, and the CR of each CRLF.
@@ -18,7 +18,7 @@ pub(super) enum Fold {
 /// Bytes that the folded text lacks.
 #[derive(Debug)]
 struct Cut {
-    /// Where they would be in the folded text.
+    /// The place where they would be in the folded text.
     at: usize,
     blanks: usize,
     cr: usize,
@@ -52,7 +52,7 @@ impl Folded {
                 Fold::LineEnds => without_cr,
                 Fold::TrailingBlanks => without_cr.trim_end_matches([' ', '\t']),
             };
-            folded.text.push_str(kept);
+            folded.text += kept;
             let (blanks, cr) = (
                 without_cr.len() - kept.len(),
                 content.len() - without_cr.len(),
@@ -70,8 +70,8 @@ impl Folded {
     pub(super) fn original(&self, part: &Range<usize>) -> Range<usize> {
         let start = self.mark + part.start + self.cut_before(part.start);
         // Blanks belong to the line that they follow, a CR to the line end.
-        let blanks = self.cuts.binary_search_by_key(&part.end, |cut| cut.at);
-        let blanks = blanks.map_or(0, |index| self.cuts[index].blanks);
+        let cut = self.cuts.binary_search_by_key(&part.end, |cut| cut.at);
+        let blanks = cut.map_or(0, |index| self.cuts[index].blanks);
         let end = self.mark + part.end + self.cut_before(part.end) + blanks;
         start.min(self.original_len)..end.min(self.original_len)
     }

@@ -1,6 +1,7 @@
-//! What a directory holds, and which paths are like one that does not exist. Both look at a bounded number
+//! The content of a directory, and the paths that are like one that does not exist. Both look at a bounded number
 //! of entries.
 
+use crate::text::order;
 use crate::text::suggestion::nearest;
 use std::collections::VecDeque;
 use std::fs::{self, DirEntry};
@@ -38,26 +39,20 @@ pub(super) fn list_directory(path: &Path, shown: &str) -> io::Result<String> {
     }
     let more = lines.len().saturating_sub(LISTED_ENTRIES);
     lines.truncate(LISTED_ENTRIES);
-    let mut text = format!("directory {shown}, two levels, without .git and .delta\n");
-    for line in lines {
-        text.push_str(&line);
-        text.push('\n');
-    }
     if more > 0 {
-        text.push_str(&format!("[… {more} more entries; list them in bash …]\n"));
+        lines.push(format!("[… {more} more entries; list them in bash …]"));
     }
-    Ok(text)
+    lines.insert(
+        0,
+        format!("directory {shown}, two levels, without .git and .delta"),
+    );
+    Ok(lines.join("\n") + "\n")
 }
 
 fn sorted(path: &Path) -> io::Result<Vec<DirEntry>> {
-    let mut entries = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if !NOT_LISTED.iter().any(|name| entry.file_name() == *name) {
-            entries.push(entry);
-        }
-    }
-    entries.sort_unstable_by_key(DirEntry::file_name);
+    let mut entries = fs::read_dir(path)?.collect::<io::Result<Vec<DirEntry>>>()?;
+    entries.retain(|entry| NOT_LISTED.iter().all(|name| entry.file_name() != *name));
+    order::sort_by_key(&mut entries, DirEntry::file_name);
     Ok(entries)
 }
 
@@ -79,26 +74,21 @@ pub(super) fn nearest_paths(path: &str) -> Vec<String> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
         return Vec::new();
     };
-    let above = path.ancestors().skip(1).find(|dir| dir.is_dir());
-    let above = above.unwrap_or(Path::new(""));
-    let start = match path.is_absolute() {
-        true => above,
-        false => Path::new(""),
+    let is_above = |dir: &&Path| dir.is_dir() && path.is_absolute();
+    let above = path.ancestors().skip(1).find(is_above);
+    let seen = files_below(above.unwrap_or(Path::new("")));
+    let named = |wanted: &str| -> Vec<String> {
+        let like = seen.iter().filter(|found| found.ends_with(wanted));
+        like.take(SUGGESTIONS)
+            .map(|path| path.display().to_string())
+            .collect()
     };
-    let seen = files_below(start);
-    let same = seen.iter().filter(|found| found.ends_with(name));
-    let mut named: Vec<&PathBuf> = same.take(SUGGESTIONS).collect();
-    if named.is_empty() {
-        let names = seen.iter().filter_map(|found| found.file_name()?.to_str());
-        if let Some(like) = nearest(name, names) {
-            let like = seen.iter().filter(|found| found.ends_with(like));
-            named = like.take(SUGGESTIONS).collect();
-        }
+    let same = named(name);
+    if !same.is_empty() {
+        return same;
     }
-    named
-        .iter()
-        .map(|path| path.display().to_string())
-        .collect()
+    let names = seen.iter().filter_map(|found| found.file_name()?.to_str());
+    nearest(name, names).map_or_else(Vec::new, named)
 }
 
 /// Files below a directory, the nearest first.
@@ -107,9 +97,10 @@ fn files_below(start: &Path) -> Vec<PathBuf> {
     let mut waiting = VecDeque::from([start.to_owned()]);
     let mut seen = 0;
     while let Some(dir) = waiting.pop_front() {
-        let place = match dir.as_os_str().is_empty() {
-            true => Path::new("."),
-            false => &dir,
+        let place = if dir.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            &dir
         };
         let Ok(entries) = fs::read_dir(place) else {
             continue;

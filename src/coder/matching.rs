@@ -7,7 +7,7 @@
 use super::folded::{Fold, Folded, folded_wanted};
 use std::ops::Range;
 
-/// How far a place differs from what was asked for.
+/// The difference of a place from what was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tolerance {
     Exact,
@@ -17,7 +17,7 @@ pub(crate) enum Tolerance {
 }
 
 impl Tolerance {
-    /// What is not compared, for the model; none for [`Tolerance::Exact`].
+    /// The parts that are not compared, for the model; `None` for [`Tolerance::Exact`].
     pub(crate) fn described(self) -> Option<&'static str> {
         match self {
             Self::Exact => None,
@@ -66,7 +66,7 @@ pub(crate) fn search(text: &str, old: &str, new: &str, all: bool) -> Matches {
         (Fold::LineEnds, Tolerance::LineEnds),
         (Fold::TrailingBlanks, Tolerance::TrailingBlanks),
     ] {
-        match search_folded(text, (old, new), fold, tolerance) {
+        match search_folded(text, old, new, fold, tolerance) {
             Matches::Nowhere => {}
             other => return other,
         }
@@ -74,7 +74,7 @@ pub(crate) fn search(text: &str, old: &str, new: &str, all: bool) -> Matches {
     search_shifted(text, old, new)
 }
 
-/// Where `wanted` begins in the text, also where two places overlap.
+/// The places where `wanted` begins in the text, also where two overlap.
 pub(super) fn occurrences(text: &str, wanted: &str) -> Vec<usize> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -92,9 +92,10 @@ fn exact(text: &str, at: usize, old: &str, new: &str) -> Replacement {
     let converts = !old.contains('\n') && !new.contains('\r') && has_only_crlf(text);
     Replacement {
         range: at..at + old.len(),
-        text: match converts {
-            true => new.replace('\n', "\r\n"),
-            false => new.to_owned(),
+        text: if converts {
+            new.replace('\n', "\r\n")
+        } else {
+            new.to_owned()
         },
     }
 }
@@ -105,19 +106,15 @@ pub(crate) fn has_only_crlf(text: &str) -> bool {
     ends.peek().is_some() && ends.all(|(at, _)| text[..at].ends_with('\r'))
 }
 
-fn search_folded(
-    text: &str,
-    (old, new): (&str, &str),
-    fold: Fold,
-    tolerance: Tolerance,
-) -> Matches {
+fn search_folded(text: &str, old: &str, new: &str, fold: Fold, tolerance: Tolerance) -> Matches {
     let wanted = folded_wanted(old, fold);
     if wanted.is_empty() {
         return Matches::Nowhere;
     }
     let folded = Folded::new(text, fold);
-    let found = occurrences(&folded.text, &wanted);
-    let parts = found.into_iter().map(|at| at..at + wanted.len());
+    let parts = occurrences(&folded.text, &wanted)
+        .into_iter()
+        .map(|at| at..at + wanted.len());
     let parts: Vec<Range<usize>> = parts.collect();
     match parts.as_slice() {
         [] => Matches::Nowhere,
@@ -146,14 +143,15 @@ fn place(text: &str, folded: &Folded, part: &Range<usize>, new: &str) -> Replace
     };
     Replacement {
         range,
-        text: match has_crlf {
-            true => new.replace('\n', "\r\n"),
-            false => new,
+        text: if has_crlf {
+            new.replace('\n', "\r\n")
+        } else {
+            new
         },
     }
 }
 
-/// How all lines of a block are indented differently.
+/// The way in which all lines of a block are indented differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shift<'t> {
     /// The file has this before each line.
@@ -198,13 +196,13 @@ fn search_shifted(text: &str, old: &str, new: &str) -> Matches {
     let Some(first) = wanted.iter().position(|line| !line.is_empty()) else {
         return Matches::Nowhere;
     };
-    let telling = wanted[first].trim_start();
+    let remainder = wanted[first].trim_start();
     let lines: Vec<&str> = folded.text.lines().collect();
     let mut starts = vec![0];
     starts.extend(folded.text.match_indices('\n').map(|(at, _)| at + 1));
     let mut found = Vec::new();
     for at in 0..(lines.len() + 1).saturating_sub(wanted.len()) {
-        if lines[at + first].ends_with(telling)
+        if lines[at + first].ends_with(remainder)
             && let Some(shift) = shift_of(&lines[at..at + wanted.len()], &wanted)
         {
             // Without the last newline, unless the model's text has it.

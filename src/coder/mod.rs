@@ -1,4 +1,4 @@
-//! `delta coder-tool`: the programs behind the tools of the agent `coder`, which read, write and edit files
+//! `delta coder-tool`: the programs of the tools of the agent `coder`, which read, write and edit files
 //! and run commands for a model.
 //!
 //! Unaware of agents and runs. What they print is made for a model to read: it names the place and the

@@ -4,25 +4,25 @@ use super::change::shortened;
 use super::folded::MARK;
 use std::collections::HashSet;
 
-/// How many lines are shown.
+/// The number of lines that are shown.
 const SHOWN: usize = 12;
 
 /// The lines of the text nearest to what was looked for, under a line that says where they are; the first lines if
 /// nothing in it resembles that. A model that sees no line of the file tends to send the same call again.
 pub(super) fn lines_for(text: &str, old: &str) -> String {
-    let text = text.strip_prefix(MARK).unwrap_or(text);
-    let lines: Vec<&str> = text.lines().collect();
+    let lines: Vec<&str> = text.strip_prefix(MARK).unwrap_or(text).lines().collect();
     let (what, line, before) = match nearest_line(&lines, old) {
         Some((line, before)) => ("nearest", line, before),
         None if lines.is_empty() => return "The file is empty".to_owned(),
         None => ("first", 0, 0),
     };
-    let start = line.saturating_sub(before.min(SHOWN / 2));
-    let start = start.min(lines.len().saturating_sub(SHOWN));
+    let start = line
+        .saturating_sub(before.min(SHOWN / 2))
+        .min(lines.len().saturating_sub(SHOWN));
     let end = (start + SHOWN).min(lines.len());
     let mut shown = format!("The {what} lines {}–{end} are:\n", start + 1);
     for line in &lines[start..end] {
-        shown.push_str(&shortened(line));
+        shown += &shortened(line);
         shown.push('\n');
     }
     shown
@@ -33,16 +33,19 @@ pub(super) fn lines_for(text: &str, old: &str) -> String {
 /// The most distinctive line is the longest of those that occur in the file, or of all if none does.
 fn nearest_line(lines: &[&str], old: &str) -> Option<(usize, usize)> {
     let there: HashSet<&str> = lines.iter().map(|line| line.trim()).collect();
-    let wanted = old.lines().map(str::trim).enumerate();
-    let wanted = wanted.filter(|(_, line)| line.chars().any(char::is_alphanumeric));
-    let telling =
+    let wanted = old
+        .lines()
+        .map(str::trim)
+        .enumerate()
+        .filter(|(_, line)| line.chars().any(char::is_alphanumeric));
+    let wanted_line =
         wanted.max_by_key(|(index, line)| (there.contains(line), line.len(), usize::MAX - index));
-    let (before, telling) = telling?;
-    let words: HashSet<&str> = words_of(telling).collect();
+    let (before, wanted_line) = wanted_line?;
+    let words: HashSet<&str> = words_of(wanted_line).collect();
     let likeness = |line: &str| {
         let found: HashSet<&str> = words_of(line).filter(|word| words.contains(word)).collect();
         let common: usize = found.iter().map(|word| word.len()).sum();
-        (line.trim() == telling, common)
+        (line.trim() == wanted_line, common)
     };
     let scored = lines
         .iter()

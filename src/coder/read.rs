@@ -4,8 +4,8 @@ use super::change::{CR_NOTE, shortened};
 use super::folded::MARK;
 use super::listing::list_directory;
 use super::target::{ToolRefusal, missing, refused};
+use crate::error::At;
 use crate::unix::files;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 
@@ -34,76 +34,69 @@ const TYPES: [(&[u8], &str); 12] = [
     (b"\xca\xfe\xba\xbe", "Java class or Mach-O program"),
 ];
 
-/// The lines of a file from `offset`, counted from 1 (0 is the same), or what else the path leads to.
-pub(super) fn read_path(path: &str, offset: usize, limit: usize) -> Result<String, ToolRefusal> {
+/// The lines of a file from `first`, counted from 1 (0 is the same), or what else the path leads to.
+pub(super) fn read_path(path: &str, first: usize, limit: usize) -> Result<String, ToolRefusal> {
     if limit == 0 {
         return Err(ToolRefusal("limit is 0; give 1 or more".to_owned()));
     }
     // Many programs count from 0, and there is nothing before the first line.
-    let offset = offset.max(1);
+    let offset = first.max(1);
     let place = Path::new(path);
     if place.is_dir() {
         return list_directory(place, path).map_err(|e| refused("list", path, &e));
     }
-    let file = match files::open_readable(place) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Err(missing(path, "")),
-        Err(e) => return Err(refused("read", path, &e)),
-    };
-    let shown = shown_file(file, path, offset, limit.min(PAGE_LINES));
-    shown.map_err(|e| refused("read", path, &e))?
-}
-
-fn shown_file(
-    file: File,
-    path: &str,
-    offset: usize,
-    limit: usize,
-) -> io::Result<Result<String, ToolRefusal>> {
-    let len = file.metadata()?.len();
-    let head = files::read_part(&file, 0, HEAD)?;
+    let failed = |e: io::Error| refused("read", path, &e);
+    let opened = files::open_readable(place).if_there().map_err(failed)?;
+    let file = opened.ok_or_else(|| missing(path, ""))?;
+    let len = file.metadata().map_err(failed)?.len();
+    let head = files::read_part(&file, 0, HEAD).map_err(failed)?;
     if memchr::memchr(0, &head).is_some() {
         let kind = TYPES.iter().find(|(magic, _)| head.starts_with(magic));
-        let kind = kind.map_or("binary data", |(_, name)| name);
-        return Ok(Ok(format!("{path}: {kind}, {len} bytes\n")));
+        let kind_name = kind.map_or("binary data", |(_, name)| name);
+        return Ok(format!("{path}: {kind_name}, {len} bytes\n"));
     }
     if len == 0 {
-        return Ok(Ok(format!("{path} is empty\n")));
+        return Ok(format!("{path} is empty\n"));
     }
-    let part = Excerpt::read(BufReader::new(file), offset, limit)?;
+    let part = Excerpt::read(BufReader::new(file), offset, limit.min(PAGE_LINES));
+    shown(&part.map_err(failed)?, path, offset, &head)
+}
+
+fn shown(part: &Excerpt, path: &str, offset: usize, head: &[u8]) -> Result<String, ToolRefusal> {
     if part.count == 0 {
-        return Ok(Err(ToolRefusal(format!(
+        return Err(ToolRefusal(format!(
             "{path} has {} lines; offset {offset} is behind the last one",
             part.total
-        ))));
+        )));
     }
     let last = offset + part.count - 1;
     let mut notes = String::new();
     if part.crlf == part.total {
-        notes.push_str(", line ends CRLF");
+        notes += ", line ends CRLF";
     } else if part.crlf > 0 {
-        notes.push_str(&format!(", line ends mixed: {} CRLF", part.crlf));
+        notes += &format!(", line ends mixed: {} CRLF", part.crlf);
     }
     if head.starts_with("\u{feff}".as_bytes()) {
-        notes.push_str(", begins with a byte order mark");
+        notes += ", begins with a byte order mark";
     }
     if !part.has_last_newline {
-        notes.push_str(", no newline at the end");
+        notes += ", no newline at the end";
     }
     if part.has_lone_cr {
-        notes.push_str(&format!(", {CR_NOTE}"));
+        notes += &format!(", {CR_NOTE}");
     }
     if part.text.contains(char::REPLACEMENT_CHARACTER) {
-        notes.push_str(", not all of it UTF-8");
+        notes += ", not all of it UTF-8";
     }
-    let more = match last < part.total {
-        true => format!("[go on with offset {}]\n", last + 1),
-        false => String::new(),
+    let more = if last < part.total {
+        format!("[go on with offset {}]\n", last + 1)
+    } else {
+        String::new()
     };
-    Ok(Ok(format!(
+    Ok(format!(
         "lines {offset}–{last} of {}{notes}\n{}{more}",
         part.total, part.text
-    )))
+    ))
 }
 
 /// Some lines of a file, and what the whole of it is like.
@@ -169,25 +162,20 @@ impl Excerpt {
     /// Adds a line, of which `passed` bytes were not kept. False if there is no room for it.
     fn add(&mut self, line: &[u8], passed: usize) -> bool {
         let is_whole = self.has_last_newline && passed == 0;
-        let line = line
-            .strip_suffix(b"\r")
-            .filter(|_| is_whole)
-            .unwrap_or(line);
-        let line = String::from_utf8_lossy(line);
-        let line = line
-            .strip_prefix(MARK)
-            .filter(|_| self.total <= 1)
-            .unwrap_or(&line);
-        let has_cr = line.contains('\r');
-        let mut line = shortened(line);
+        let ended = line.strip_suffix(b"\r").filter(|_| is_whole);
+        let text = String::from_utf8_lossy(ended.unwrap_or(line));
+        let unmarked = text.strip_prefix(MARK).filter(|_| self.total <= 1);
+        let content = unmarked.unwrap_or(&text);
+        let has_cr = content.contains('\r');
+        let mut line = shortened(content);
         if passed > 0 {
-            line.push_str(&format!("[… and {passed} more]"));
+            line += &format!("[… and {passed} more]");
         }
         if self.count > 0 && self.text.len() + line.len() > PAGE_BYTES {
             return false;
         }
         self.has_lone_cr |= has_cr;
-        self.text.push_str(&line);
+        self.text += &line;
         self.text.push('\n');
         self.count += 1;
         true

@@ -1,10 +1,9 @@
 //! `bash`: a command in a fresh shell, with a time limit of its own.
 
 use super::target::ToolRefusal;
-use crate::error::{At, may_fail};
-use crate::text::ids::hex;
+use crate::error::{At, ignore};
 use crate::unix::process::{self, Command, Ended, SpawnError};
-use crate::unix::procfs::CALL_ID;
+use crate::unix::procfs::new_call_id;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::print;
 use std::fs::File;
@@ -19,7 +18,7 @@ const MOST_SECONDS: usize = 600;
 /// The time that a command may take unless the model says otherwise.
 pub(super) const USUAL_SECONDS: usize = 120;
 
-/// How much of a stream the model is shown, as agent.yaml has it by default.
+/// The most bytes of a stream that the model is shown, as agent.yaml has it by default.
 const SHOWN_BYTES: u64 = 30_000;
 
 /// Runs a command, whose output goes where this program's does, and returns its exit code.
@@ -31,18 +30,15 @@ pub(super) fn run_command(seconds: usize, script: &[u8]) -> Result<u8, ToolRefus
              runs in the background, with its output in a file"
         ));
     }
-    let script = match std::str::from_utf8(script) {
-        Ok(script) if !script.contains('\0') => script,
-        _ => {
-            return refuse("the command holds bytes that are not text; nothing was run".to_owned());
-        }
+    let script = std::str::from_utf8(script)
+        .ok()
+        .filter(|it| !it.contains('\0'));
+    let Some(script) = script else {
+        return refuse("the command holds bytes that are not text; nothing was run".to_owned());
     };
     let here = Path::new(".");
     let signals = Signals::install().at("watch signals in", here)?;
-    let call_id = match std::env::var(CALL_ID) {
-        Ok(outer) => format!("{outer}.{}", hex(12)),
-        Err(_) => hex(12),
-    };
+    let call_id = new_call_id();
     let output =
         |stream: BorrowedFd<'_>| stream.try_clone_to_owned().map(File::from).at("use", here);
     let ran = process::run(
@@ -59,38 +55,36 @@ pub(super) fn run_command(seconds: usize, script: &[u8]) -> Result<u8, ToolRefus
         },
         process::GRACE,
     );
-    match ran {
-        Ok(outcome) => {
-            name_long_output();
-            Ok(match outcome.how {
-                Ended::Exited(code) | Ended::Interrupted(code) => u8::try_from(code).unwrap_or(1),
-                Ended::TimedOut => {
-                    let text = format!(
-                        "[timed out after {seconds} s; for what takes longer give timeout_s, at most \
-                     {MOST_SECONDS}, or run it in the background with its output in a file]\n"
-                    );
-                    may_fail(print(text.as_bytes()));
-                    124
-                }
-            })
+    let ended = match ran {
+        Ok(outcome) => outcome.how,
+        Err(SpawnError::TooLong) => {
+            return refuse(format!(
+                "the command has {} bytes, more than the system takes; nothing was run. Put it into a \
+                 file with write, and run that",
+                script.len()
+            ));
         }
-        Err(SpawnError::TooLong) => refuse(format!(
-            "the command has {} bytes, more than the system takes; nothing was run. Put it into a \
-             file with write, and run that",
-            script.len()
-        )),
-        Err(error) => refuse(error.message("bash")),
+        Err(error) => return refuse(error.message("bash")),
+    };
+    name_long_output();
+    if ended == Ended::TimedOut {
+        let text = format!(
+            "[timed out after {seconds} s; for what takes longer give timeout_s, at most \
+             {MOST_SECONDS}, or run it in the background with its output in a file]\n"
+        );
+        ignore(print(text.as_bytes()));
     }
+    Ok(u8::try_from(ended.code()).unwrap_or(1))
 }
 
 /// Names the files that the output went into, if it is so long that the model is shown only its ends.
 fn name_long_output() {
     let (stdout, stderr) = (std::io::stdout(), std::io::stderr());
     if let Some(note) = long_file(1, stdout.as_fd()) {
-        may_fail(print(note.as_bytes()));
+        ignore(print(note.as_bytes()));
     }
     if let Some(note) = long_file(2, stderr.as_fd()) {
-        may_fail(stderr.lock().write_all(note.as_bytes()));
+        ignore(stderr.lock().write_all(note.as_bytes()));
     }
 }
 
@@ -104,8 +98,9 @@ fn long_file(number: u8, stream: BorrowedFd<'_>) -> Option<String> {
     }
     let path = std::fs::read_link(format!("/proc/self/fd/{number}")).ok()?;
     let here = std::env::current_dir().ok();
-    let short = here.and_then(|here| Some(path.strip_prefix(here).ok()?.to_owned()));
-    let path = short.unwrap_or(path);
+    let path = here
+        .and_then(|here| Some(path.strip_prefix(here).ok()?.to_owned()))
+        .unwrap_or(path);
     Some(format!(
         "\n[all {} bytes are in {}: search there instead of running the command again]\n",
         meta.len(),

@@ -2,7 +2,7 @@
 
 use super::listing::nearest_paths;
 use super::put::put;
-use crate::error::{Error, reason};
+use crate::error::{At, Error, reason};
 use crate::unix::files;
 use rustix::fs::Access;
 use rustix::io::Errno;
@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Why a tool does not do what the model asked for, with the way out.
+/// The reason why a tool does not do what the model asked for, with the way out.
 #[derive(Debug)]
 pub(crate) struct ToolRefusal(pub String);
 
@@ -24,7 +24,7 @@ impl From<Error> for ToolRefusal {
 /// A file to read or to replace.
 #[derive(Debug)]
 pub(super) struct TargetFile<'p> {
-    /// As the model wrote it.
+    /// The path as the model wrote it.
     path: &'p str,
     /// Without links.
     real: PathBuf,
@@ -44,23 +44,20 @@ impl<'p> TargetFile<'p> {
 
     /// A regular file, or a place for one.
     pub(super) fn any(path: &'p str) -> Result<Self, ToolRefusal> {
-        check_path(path)?;
-        let real = real_path(Path::new(path)).map_err(|e| refused("find", path, &e))?;
-        match fs::metadata(&real) {
-            Ok(meta) if meta.is_file() => Ok(Self {
-                path,
-                real,
-                mode: Some(meta.permissions().mode() & 0o7777),
-            }),
-            Ok(meta) if meta.is_dir() => Err(ToolRefusal(format!("{path} is a directory"))),
-            Ok(_) => Err(ToolRefusal(format!("{path} is not a regular file"))),
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(Self {
-                path,
-                real,
-                mode: None,
-            }),
-            Err(e) => Err(refused("find", path, &e)),
+        if path.is_empty() {
+            return Err(ToolRefusal("the path is empty; name a file".to_owned()));
         }
+        let real = real_path(Path::new(path)).map_err(|e| refused("find", path, &e))?;
+        let found = fs::metadata(&real).if_there();
+        let mode = match found.map_err(|e| refused("find", path, &e))? {
+            Some(meta) if meta.is_file() => Some(meta.permissions().mode() & 0o7777),
+            Some(meta) if meta.is_dir() => {
+                return Err(ToolRefusal(format!("{path} is a directory")));
+            }
+            Some(_) => return Err(ToolRefusal(format!("{path} is not a regular file"))),
+            None => None,
+        };
+        Ok(Self { path, real, mode })
     }
 
     pub(super) fn is_new(&self) -> bool {
@@ -97,9 +94,8 @@ fn real_path(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     loop {
         // The system refuses a chain that is too long, or has no end.
-        match path.canonicalize() {
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
-            found => return found,
+        if let Some(found) = path.canonicalize().if_there()? {
+            return Ok(found);
         }
         match fs::read_link(&path) {
             Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
@@ -108,25 +104,17 @@ fn real_path(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-fn check_path(path: &str) -> Result<(), ToolRefusal> {
-    if path.is_empty() {
-        return Err(ToolRefusal("the path is empty; name a file".to_owned()));
-    }
-    Ok(())
-}
-
 /// There is no such file: names those that may have been meant.
 pub(super) fn missing(path: &str, remedy: &str) -> ToolRefusal {
     let near = nearest_paths(path);
-    let near = match near.as_slice() {
-        [] => String::new(),
-        near => format!("; the nearest paths are {}", near.join(", ")),
-    };
-    let remedy = match remedy {
-        "" => String::new(),
-        remedy => format!("; {remedy}"),
-    };
-    ToolRefusal(format!("there is no {path}{near}{remedy}"))
+    let mut text = format!("there is no {path}");
+    if !near.is_empty() {
+        text += &format!("; the nearest paths are {}", near.join(", "));
+    }
+    if !remedy.is_empty() {
+        text += &format!("; {remedy}");
+    }
+    ToolRefusal(text)
 }
 
 /// The system's error, with a likely cause.
@@ -142,9 +130,13 @@ pub(super) fn refused(doing: &str, path: &str, error: &io::Error) -> ToolRefusal
 /// True if the sandbox is what kept a file from being written: it is there, and the file's mode would have allowed it.
 fn is_sandboxes(path: &str, kind: ErrorKind) -> bool {
     let is_confined = rustix::thread::no_new_privs().unwrap_or(false);
-    let nearest = Path::new(path).ancestors().find(|it| it.exists());
-    let nearest = nearest.unwrap_or(Path::new("."));
-    let is_allowed = rustix::fs::access(nearest, Access::WRITE_OK) != Err(Errno::ACCESS);
+    let is_allowed = rustix::fs::access(
+        Path::new(path)
+            .ancestors()
+            .find(|it| it.exists())
+            .unwrap_or(Path::new(".")),
+        Access::WRITE_OK,
+    ) != Err(Errno::ACCESS);
     match kind {
         ErrorKind::PermissionDenied => is_confined && is_allowed,
         // Busy is what the sandbox holds fast.
@@ -153,11 +145,12 @@ fn is_sandboxes(path: &str, kind: ErrorKind) -> bool {
     }
 }
 
-/// Where a tool may write, for a model that tried elsewhere.
+/// The places where a tool may write, for a model that tried elsewhere.
 fn where_to_write(path: &str) -> String {
     let path = Path::new(path);
-    let workspace = std::env::current_dir().ok();
-    let outside = workspace.filter(|dir| path.is_absolute() && !path.starts_with(dir));
+    let outside = std::env::current_dir()
+        .ok()
+        .filter(|dir| path.is_absolute() && !path.starts_with(dir));
     match (outside, path.file_name()) {
         (Some(dir), Some(name)) => format!(
             "; tools write only below the workspace, {}: give the path from there, such as {}",

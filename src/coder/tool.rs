@@ -1,15 +1,18 @@
 //! The command line: a tool's name, its values, each one word, and then the options that were given. The text that
 //! `write` and `edit` are to write and the command of `bash` are on stdin, which has no limit.
 
-use super::edit::{Edit, edit_file};
+use super::change::diff;
+use super::edit::{Edit, LARGEST, edit_file, preview_edit};
+use super::matching::Replacement;
 use super::read::{PAGE_LINES, read_path};
 use super::shell::{USUAL_SECONDS, run_command};
 use super::target::{TargetFile, ToolRefusal};
-use crate::config::tool::shown::OWN_TOOLS;
 use crate::error::{Error, Result, reason};
 use crate::text::amounts::counted;
+use crate::text::call_line::OWN_TOOLS;
 use crate::unix::terminal::print;
 use std::io::{self, Read, Write};
+use std::path::Path;
 
 /// The hidden command of delta.
 pub(crate) const COMMAND: &str = OWN_TOOLS[1];
@@ -80,8 +83,10 @@ fn usage() -> Error {
 fn values<'w, const N: usize>(words: &[&'w str], names: [&str; N]) -> Result<[&'w str; N]> {
     let mut values = [""; N];
     for word in words {
-        let at = names.iter().position(|name| word.starts_with(name));
-        let at = at.ok_or_else(usage)?;
+        let at = names
+            .iter()
+            .position(|name| word.starts_with(name))
+            .ok_or_else(usage)?;
         values[at] = &word[names[at].len()..];
     }
     Ok(values)
@@ -92,6 +97,30 @@ fn stdin() -> Result<Vec<u8>> {
     match io::stdin().read_to_end(&mut bytes) {
         Ok(_) => Ok(bytes),
         Err(e) => Err(Error::failure(format!("cannot read stdin: {}", reason(&e)))),
+    }
+}
+
+/// The diff that a call would make, by the words of its command line, in a directory; none if it would make none.
+pub(crate) fn preview(argv: &[String], stdin: &[u8], dir: &Path) -> Option<String> {
+    let argv: Vec<&str> = argv.iter().map(String::as_str).collect();
+    let ["delta", COMMAND, tool, path, more @ ..] = argv.as_slice() else {
+        return None;
+    };
+    let place = dir.join(path);
+    let path = place.to_str()?;
+    match (*tool, more) {
+        ("write", []) => {
+            let target = TargetFile::any(path).ok().filter(|it| !it.is_new())?;
+            let before = target.read(LARGEST).ok()?;
+            diff_of(&before, stdin).filter(|_| before != stdin)
+        }
+        ("edit", [old, options @ ..]) => preview_edit(&Edit {
+            path,
+            old,
+            new: std::str::from_utf8(stdin).ok()?,
+            all: options.contains(&"--all=true"),
+        }),
+        _ => None,
     }
 }
 
@@ -122,14 +151,27 @@ fn write_file(path: &str, bytes: &[u8]) -> std::result::Result<String, ToolRefus
     }
     target.replace(bytes)?;
     let lines_before = lines_of(&before);
-    let shrunk = match lines < lines_before / 2 || bytes.len() < before.len() / 2 {
-        true => "; less than half is left: if that was not meant, write the whole file",
-        false => "",
+    let shrunk = if lines < lines_before / 2 || bytes.len() < before.len() / 2 {
+        "; less than half is left: if that was not meant, write the whole file"
+    } else {
+        ""
     };
     Ok(format!(
-        "replaced {path}, {lines_before} → {}{shrunk}",
-        counted(lines, "line")
+        "replaced {path}, {lines_before} → {}{shrunk}{}",
+        counted(lines, "line"),
+        diff_of(&before, bytes).map_or_else(String::new, |diff| format!("\n{diff}"))
     ))
+}
+
+/// The change of a whole file as a diff; none if one of the two is no text.
+fn diff_of(before: &[u8], now: &[u8]) -> Option<String> {
+    let [before, now] = [before, now].map(std::str::from_utf8);
+    let (before, now) = (before.ok()?, now.ok()?);
+    let whole = Replacement {
+        range: 0..before.len(),
+        text: now.to_owned(),
+    };
+    Some(diff(before, &[whole]))
 }
 
 fn lines_of(bytes: &[u8]) -> usize {

@@ -8,11 +8,12 @@ use crate::config::compact::{COMPACT_KEY, CompactShares};
 use crate::config::keys::Kind::{Count, Flag, FlagOr, Keys, Label, Own, Text, Texts, Words};
 use crate::config::keys::{Key, KeyValue, count, key, keys, names};
 use crate::config::pricing::{BUDGET, Budget, PriceList};
-use crate::config::section::{Diagnostics, Section};
+use crate::config::section::Section;
 use crate::config::tool::definition::{Tool, Word};
 use crate::text::json;
 use crate::text::names::named_enum;
 use crate::text::options::table::words;
+use crate::text::order;
 use crate::unix::terminal::stderr_is_terminal;
 use serde_json::Value;
 use std::fmt::{self, Display};
@@ -26,8 +27,10 @@ keys! {
     fields {
         /// Absolute, with symbolic links resolved. UTF-8.
         home: PathBuf,
+        /// The value of `AGENT_HOME`: `home`, unless the agent is one Markdown file.
+        visible_home: PathBuf,
         name: String,
-        /// How its model is reached.
+        /// Settings of its model.
         llm: Llm,
         /// Without `ask_human`.
         tools: Vec<Tool>,
@@ -52,6 +55,8 @@ keys! {
         wrapper: Vec<Word> = key("wrapper", Texts,
             "The words before every tool's command, such as a sandbox. ${AGENT_HOME} and ${CWD} are replaced in its words."),
         ask_human: bool = key("ask_human", Flag(Some(true)), "True if the model can ask a person."),
+        files: FilesKept = key("files", Words(&["git", "off"], Some("off")),
+            "git: keep what the files of the workspace are after each iteration, in .delta/files.git.").harmless(),
         sync: bool = key("sync", Flag(Some(true)), "True if the journal must reach the disk before an action starts."),
         workspace_env: Option<Vec<String>> = key("workspace_env", Texts,
             "The variables that a workspace's .env may set: names, and prefixes such as APP_*. Without it, all but those that \
@@ -79,7 +84,7 @@ keys! {
 pub(super) const LIMITS_KEY: Key = key("limits", Keys(LIMITS), "Limits of one start of the engine; 0 is no limit.");
 
 keys! {
-    /// What one start of the engine may spend; 0: no limit.
+    /// Limits of one start of the engine; 0: no limit.
     #[derive(Clone, Copy, Debug, Default)]
     struct StartLimits, LIMITS
     fields {}
@@ -91,11 +96,11 @@ keys! {
 }
 
 impl KeyValue for StartLimits {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+    fn read(section: &Section, key: &Key) -> Self {
         let mut limits = Self::default();
-        if let Some(section) = section.read_section(key.name, out) {
-            section.warn_of_unknown_keys(&names(LIMITS), out);
-            limits.read_keys(&section, out);
+        if let Some(section) = section.read_section(key.name) {
+            section.warn_of_unknown_keys(&names(LIMITS));
+            limits.read_keys(&section);
         }
         limits
     }
@@ -122,7 +127,7 @@ impl Agent {
         }
     }
 
-    /// How long one start of the engine may take.
+    /// The time limit of one start of the engine.
     pub(crate) fn longest_start(&self) -> Option<Duration> {
         let seconds = self.limits.seconds.min(1 << 32);
         (seconds > 0).then(|| Duration::from_secs(seconds))
@@ -130,7 +135,7 @@ impl Agent {
 }
 
 keys! {
-    /// How a model is reached.
+    /// Settings of a model.
     #[derive(Clone, Debug, Default)]
     struct Llm, LLM
     fields {
@@ -149,7 +154,7 @@ keys! {
         cache: CacheTime,
         /// A program that is the model.
         command: Option<Vec<Word>>,
-        /// How long one attempt may take when its answer comes as it is made.
+        /// The time limit of one attempt whose answer is streamed.
         total_timeout: Duration,
         /// The models that are asked in its place, in order.
         fallback: Vec<Fallback>,
@@ -200,9 +205,9 @@ pub(crate) struct Fallback {
 }
 
 named_enum! {
-    /// How a model fails to answer.
+    /// Failures of a model to answer.
     pub(crate) enum ModelFailure {
-        /// It cannot be reached, and all retries are used up.
+        /// The model cannot be reached, and all retries are used up.
         Unavailable = "unavailable",
         /// The account has nothing more to spend.
         Quota = "quota",
@@ -211,7 +216,7 @@ named_enum! {
     }
 }
 
-/// Where the models come from that are asked in place of the first.
+/// The source of the models that are asked in place of the first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ChainSource {
     #[default]
@@ -227,12 +232,12 @@ pub(crate) enum ChainSource {
 pub(super) const TOTAL_TIMEOUT: Key = count("total_timeout_ms", 1, 3_600_000,
     "The time limit of one attempt whose answer is streamed; timeout_ms then is the longest silence.");
 
-/// When answers are received as they are made.
+/// Conditions of streaming answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Streaming {
     Always,
     Never,
-    /// Where it shows, and as long as the service does it.
+    /// Streams where it shows, and as long as the service does it.
     #[default]
     Auto,
 }
@@ -305,7 +310,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// How many of the newest iterations requests have, if not all.
+    /// The number of newest iterations that requests have, if not all.
     pub(crate) fn window(&self) -> Option<usize> {
         self.sources.iter().find_map(|source| match source {
             Source::Journal { max_iterations } => *max_iterations,
@@ -321,62 +326,80 @@ pub(crate) enum Source {
     File {
         /// The block's name.
         id: String,
-        /// Where it is.
+        /// The path.
         path: Word,
         optional: bool,
     },
     /// A file of one name, in the workspace and the directories above it in its repository.
-    Upward {
-        /// The block's name.
-        id: String,
-        /// The path from each of these directories.
-        name: String,
-        /// The most bytes of them all.
-        max_bytes: u64,
-        optional: bool,
-    },
+    Upward(UpwardSource),
     /// A file that a program writes.
-    Computed {
-        /// The block's name.
-        id: String,
-        /// The program.
-        command: Vec<Word>,
-        /// How long it may take.
-        timeout: Duration,
-        /// The file it writes.
-        output: Word,
-        /// The file may be missing, and the program may fail.
-        optional: bool,
-        /// Run once for each start of the engine instead of before every request.
-        once: bool,
-    },
+    Computed(ComputedSource),
     /// The conversation.
     Journal {
-        /// How many of the newest iterations; none: all.
+        /// The number of newest iterations; none: all.
         max_iterations: Option<usize>,
     },
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct UpwardSource {
+    /// The block's name.
+    pub id: String,
+    /// The path from each of these directories.
+    pub name: String,
+    /// The most bytes of them all.
+    pub max_bytes: u64,
+    pub optional: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ComputedSource {
+    /// The block's name.
+    pub id: String,
+    /// The program.
+    pub command: Vec<Word>,
+    /// How long it may take.
+    pub timeout: Duration,
+    /// The file it writes.
+    pub output: Word,
+    /// The file may be missing, and the program may fail.
+    pub optional: bool,
+    /// Run once for each start of the engine instead of before every request.
+    pub once: bool,
 }
 
 impl Source {
     /// The block's name; the conversation has none.
     pub(crate) fn id(&self) -> Option<&str> {
         match self {
-            Self::File { id, .. } | Self::Upward { id, .. } | Self::Computed { id, .. } => Some(id),
+            Self::File { id, .. } => Some(id),
+            Self::Upward(source) => Some(&source.id),
+            Self::Computed(source) => Some(&source.id),
             Self::Journal { .. } => None,
         }
+    }
+}
+
+named_enum! {
+    /// Place of the files of each step.
+    #[derive(Default)]
+    pub(crate) enum FilesKept {
+        Git = "git",
+        #[default]
+        Off = "off",
     }
 }
 
 /// A program that is run at a certain moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Hook {
-    /// When.
+    /// The moment.
     pub event: HookEvent,
     /// The program.
     pub command: Vec<Word>,
-    /// How long it may take.
+    /// Its time limit.
     pub timeout: Duration,
-    /// It also runs for requests for summaries.
+    /// True if it also runs for requests for summaries.
     pub sees_compactions: bool,
 }
 
@@ -398,7 +421,7 @@ named_enum! {
 /// Something wrong, or doubtful, in an agent's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Problem {
-    /// How grave it is.
+    /// Its severity.
     pub severity: Severity,
     /// The file, relative to the current directory where that is shorter.
     pub file: String,
@@ -412,7 +435,7 @@ pub(crate) struct Problem {
     pub is_passing: bool,
 }
 
-/// How grave a problem is.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Severity {
     /// The agent cannot run.
@@ -444,6 +467,6 @@ impl Display for Problem {
 }
 
 /// Puts problems in the order in which a person works through them: by file and line.
-pub(crate) fn sort_problems(problems: &mut [Problem]) {
-    problems.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+pub(crate) fn sort_problems(problems: &mut Vec<Problem>) {
+    order::sort_by(problems, |a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
 }

@@ -3,7 +3,7 @@
 //! Unaware of what requests look like.
 
 use crate::config::keys::{Key, KeyValue};
-use crate::config::section::{Diagnostics, Section};
+use crate::config::section::Section;
 use crate::text::names::named_enum;
 use serde_json::Value;
 
@@ -53,14 +53,14 @@ impl Api {
         }
     }
 
-    /// Where requests go.
+    /// The URL of requests.
     pub(crate) fn url(self, base_url: &str) -> String {
         with_path(base_url, |base| {
             format!("{}{}", self.version(base), self.path())
         })
     }
 
-    /// Where the models are listed.
+    /// The URL at which the models are listed.
     pub(crate) fn list_url(self, base_url: &str) -> String {
         let url = with_path(base_url, |base| format!("{}/models", self.version(base)));
         match self {
@@ -113,7 +113,7 @@ impl Api {
     }
 }
 
-/// How the API of a model was chosen.
+/// The choice of a model's API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ApiChoice {
     /// The word of agent.yaml or of the command line; None: auto.
@@ -132,7 +132,7 @@ pub(crate) enum RecordedApi {
     NoRun,
     /// By a version that recorded only what was not chat completions.
     NoWord,
-    /// With the URL that was asked.
+    /// An API, with the URL that was asked.
     Word(Api, String),
 }
 
@@ -220,8 +220,8 @@ impl Header {
 
 /// A URL with more path. Its query stays at the end.
 pub(crate) fn with_path(url: &str, path: impl FnOnce(&str) -> String) -> String {
-    let (base, query) = url.split_at(url.find('?').unwrap_or(url.len()));
-    let base = base.trim_end_matches('/');
+    let (server, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+    let base = server.trim_end_matches('/');
     format!("{base}{}{query}", path(base))
 }
 
@@ -234,7 +234,7 @@ pub(crate) fn appended_path(url: &str) -> Option<&'static str> {
 }
 
 named_enum! {
-    /// How long a service keeps the beginnings of requests.
+    /// Time for which a service keeps the beginnings of requests.
     #[derive(Default)]
     pub(crate) enum CacheTime {
         Off = "off",
@@ -253,13 +253,13 @@ pub(crate) enum TakenAttachments {
 }
 
 impl KeyValue for Option<TakenAttachments> {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+    fn read(section: &Section, key: &Key) -> Self {
         let pick = |value: &Value| match value {
             Value::Bool(true) => Some(TakenAttachments::All),
             Value::Bool(false) => Some(TakenAttachments::Nothing),
             value => (value == "images").then_some(TakenAttachments::Images),
         };
-        section.read(key.name, "true, false or images", pick, out)
+        section.read(key.name, "true, false or images", pick)
     }
 
     fn record(&self) -> Value {

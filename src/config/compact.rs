@@ -2,7 +2,7 @@
 
 use crate::config::keys::Kind::Own;
 use crate::config::keys::{Key, KeyValue, key};
-use crate::config::section::{Diagnostics, Section};
+use crate::config::section::Section;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(super) const COMPACT_KEY: Key = key("compact", Own,
 pub(crate) struct CompactShares {
     /// The estimate of a request at which it is too long.
     pub at: f64,
-    /// What it is shortened to.
+    /// The estimate to which it is shortened.
     pub to: f64,
     /// The newest part of the conversation, which stays as it is.
     pub keep: f64,
@@ -34,17 +34,17 @@ impl Default for CompactShares {
 
 /// None: only if a person asks for it.
 impl KeyValue for Option<CompactShares> {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+    fn read(section: &Section, key: &Key) -> Self {
         if matches!(
             section.map.get(key.name),
             Some(Value::Bool(false) | Value::Null)
         ) {
             return None;
         }
-        let own = section.read_section(key.name, out)?;
-        own.refuse_unknown_keys(&["at", "to", "keep"], out);
+        let own = section.read_section(key.name)?;
+        own.refuse_unknown_keys(&["at", "to", "keep"]);
         let CompactShares { at, to, keep } = CompactShares::default();
-        let mut share = |name, usual| own.read_amount(name, out).unwrap_or(usual);
+        let share = |name, usual| own.read_amount(name).unwrap_or(usual);
         let shares = CompactShares {
             at: share("at", at),
             to: share("to", to),
@@ -56,7 +56,7 @@ impl KeyValue for Option<CompactShares> {
                 "{}: at is {at}, to is {to}, keep is {keep}; 0 < keep < to < at <= 1 must hold",
                 key.name
             );
-            out.error(section.path_to(key.name), message);
+            section.error(key.name, message);
         }
         Some(shares)
     }

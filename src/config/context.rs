@@ -1,19 +1,18 @@
 //! `context.yaml`: what the model sees.
 
-use super::agent::{Context, Problem, Severity, Source};
+use super::agent::{ComputedSource, Context, Problem, Severity, Source, UpwardSource};
 use super::document::{Document, error_in};
-use crate::config::section::{Diagnostics, Section};
+use crate::config::section::Section;
 use crate::config::tool::argv_template::{parse_fixed_word, parse_word};
 use crate::config::tool::definition::{Piece, Word};
-use crate::text::yaml::Step;
-use serde_json::{Map, Value};
-use std::path::{Component, Path};
+use crate::unix::files::is_below;
+use std::path::Path;
 use std::time::Duration;
 
 /// A generator's time limit, unless it says otherwise.
 const GENERATOR_TIMEOUT_MS: u64 = 30_000;
 
-/// How much of the files that are searched for upwards the model sees, unless the source says otherwise.
+/// The bytes of files found upwards that the model sees, unless the source says otherwise.
 const UPWARD_BYTES: u64 = 32 << 10;
 
 /// Text for a context.yaml that does not exist yet.
@@ -52,40 +51,27 @@ pub(crate) fn load(
     }
     let document = Document::read(&path, shown, problems)?;
     let section = Section::new(&document.root, vec![]);
-    let mut out = Diagnostics::about("");
-    section.warn_of_unknown_keys(&["sources", "system_messages"], &mut out);
+    section.warn_of_unknown_keys(&["sources", "system_messages"]);
     let modes = [("merged", false), ("separate", true)];
     let separate = section
-        .read_choice("system_messages", &modes, &mut out)
+        .read_choice("system_messages", &modes)
         .unwrap_or(false);
-    let listed = section.read_list("sources", &mut out);
-    if listed.is_none() && !out.has_errors() {
-        out.error(vec![], "sources: missing; it lists what the model sees");
+    let listed = section.read_sections("sources");
+    if !section.has("sources") && !section.has_errors() {
+        section.error("", "sources: missing; it lists what the model sees");
     }
     let mut sources = Vec::new();
     let mut journals = 0;
-    for (index, item) in listed.into_iter().flatten().enumerate() {
-        let at = vec![Step::Key("sources".to_owned()), Step::Item(index)];
-        match item.as_object() {
-            Some(map) => {
-                journals += usize::from(map.get("type").is_some_and(|kind| kind == "journal"));
-                if journals == 2 {
-                    let message = "journal: there are two of them among the sources; remove one";
-                    out.error(at.clone(), message);
-                }
-                sources.extend(read_source(map, at, home, prompt, &mut out));
-            }
-            None => out.error(
-                at,
-                format!(
-                    "sources: expected a mapping, found {}",
-                    crate::config::section::describe_value(item)
-                ),
-            ),
+    for (_, source) in listed {
+        journals += usize::from(source.map.get("type").is_some_and(|kind| kind == "journal"));
+        if journals == 2 {
+            let message = "journal: there are two of them among the sources; remove one";
+            source.error("", message);
         }
+        sources.extend(read_source(source, home, prompt));
     }
-    let fatal = out.has_errors();
-    document.report_all(&[], out.into_list(), problems);
+    let fatal = section.has_errors();
+    document.report_all(&[], section.take_diagnostics(), problems);
     if !fatal && journals == 0 {
         problems.push(document.problem_at(
             Severity::Warning,
@@ -98,56 +84,46 @@ pub(crate) fn load(
 
 const ON_MISSING: [(&str, bool); 2] = [("error", false), ("skip", true)];
 
-fn read_source(
-    map: &Map<String, Value>,
-    at: Vec<Step>,
-    home: &Path,
-    prompt: &str,
-    out: &mut Diagnostics,
-) -> Option<Source> {
+fn read_source(section: Section<'_>, home: &Path, prompt: &str) -> Option<Source> {
     let kinds = [("file", 0), ("computed_file", 1), ("journal", 2)];
-    let section = Section::new(map, at.clone()).within("source");
-    if !map.contains_key("type") {
+    let any = section.within("source");
+    if !any.has("type") {
         let message = "source: type: missing; it is one of file, computed_file, journal";
-        out.error(at.clone(), message);
+        any.error("type", message);
     }
-    let kind = section.read_choice("type", &kinds, out)?;
-    let section = Section::new(map, at).within(kinds[kind].0);
+    let kind = any.read_choice("type", &kinds)?;
+    let section = any.within(kinds[kind].0);
     match kind {
-        0 => read_file_source(&section, home, prompt, out),
-        1 => read_computed_source(&section, prompt, out),
-        _ => Some(read_journal_source(&section, out)),
+        0 => read_file_source(&section, home, prompt),
+        1 => read_computed_source(&section, prompt),
+        _ => Some(read_journal_source(&section)),
     }
 }
 
-fn read_file_source(
-    section: &Section<'_>,
-    home: &Path,
-    prompt: &str,
-    out: &mut Diagnostics,
-) -> Option<Source> {
+fn read_file_source(section: &Section, home: &Path, prompt: &str) -> Option<Source> {
     const KEYS: [&str; 6] = ["type", "id", "path", "on_missing", "search", "max_bytes"];
-    section.warn_of_unknown_keys(&KEYS, out);
-    let id = section.read_text("id", out).map(str::to_owned);
-    let path = required_path(section, "path", prompt, out)?;
-    let optional = section.read_choice("on_missing", &ON_MISSING, out);
-    let optional = optional.unwrap_or(false);
-    if section.map.contains_key("search") {
-        section.read_choice("search", &[("up", ())], out)?;
-        let max_bytes = section.at_least_one("max_bytes", out);
-        return Some(Source::Upward {
+    section.warn_of_unknown_keys(&KEYS);
+    let id = section.read_text("id").map(str::to_owned);
+    let path = required_path(section, "path", prompt)?;
+    let optional = section
+        .read_choice("on_missing", &ON_MISSING)
+        .unwrap_or(false);
+    if section.has("search") {
+        section.read_choice("search", &[("up", ())])?;
+        let max_bytes = section.at_least_one("max_bytes");
+        return Some(Source::Upward(UpwardSource {
             id: id.unwrap_or_else(|| file_name(&path)),
-            name: name_below(&path, section, out)?,
+            name: name_below(&path, section)?,
             max_bytes: max_bytes.unwrap_or(UPWARD_BYTES),
             optional,
-        });
+        }));
     }
-    if section.map.contains_key("max_bytes") {
+    if section.has("max_bytes") {
         let message = "file: max_bytes: it goes with search: up; a file alone is shown whole";
-        out.error(section.path_to("max_bytes"), message);
+        section.error("max_bytes", message);
     }
     if !optional {
-        must_exist(&path, home, prompt, section, out);
+        must_exist(&path, home, prompt, section);
     }
     Some(Source::File {
         id: id.unwrap_or_else(|| file_name(&path)),
@@ -156,11 +132,7 @@ fn read_file_source(
     })
 }
 
-fn read_computed_source(
-    section: &Section<'_>,
-    prompt: &str,
-    out: &mut Diagnostics,
-) -> Option<Source> {
+fn read_computed_source(section: &Section, prompt: &str) -> Option<Source> {
     const KEYS: [&str; 6] = [
         "type",
         "id",
@@ -169,119 +141,84 @@ fn read_computed_source(
         "on_missing",
         "refresh",
     ];
-    section.warn_of_unknown_keys(&KEYS, out);
-    let id = section.read_text("id", out).map(str::to_owned);
-    let output = required_path(section, "output_path", prompt, out);
-    let optional = section.read_choice("on_missing", &ON_MISSING, out);
-    let once = section.read_choice("refresh", &[("every", false), ("once", true)], out);
-    if !section.map.contains_key("generator") {
+    section.warn_of_unknown_keys(&KEYS);
+    let id = section.read_text("id").map(str::to_owned);
+    let output = required_path(section, "output_path", prompt);
+    let optional = section.read_choice("on_missing", &ON_MISSING);
+    let once = section.read_choice("refresh", &[("every", false), ("once", true)]);
+    if !section.has("generator") {
         let message = "computed_file: generator is missing; it is {command: […]}";
-        out.error(section.path_to("generator"), message);
+        section.error("generator", message);
     }
-    let generator = section.read_section("generator", out)?;
-    generator.warn_of_unknown_keys(&["command", "timeout_ms"], out);
-    let texts = command_texts(&generator, out)?;
-    let command = texts
-        .into_iter()
-        .map(|text| source_word(text, prompt))
-        .collect();
-    let timeout = generator.at_least_one("timeout_ms", out);
+    let generator = section.read_section("generator")?;
+    generator.warn_of_unknown_keys(&["command", "timeout_ms"]);
+    let texts = command_texts(&generator)?.into_iter();
+    let command = texts.map(|text| source_word(text, prompt)).collect();
+    let timeout = generator.at_least_one("timeout_ms");
     let output = output?;
-    Some(Source::Computed {
+    Some(Source::Computed(ComputedSource {
         id: id.unwrap_or_else(|| file_name(&output)),
         command,
         timeout: Duration::from_millis(timeout.unwrap_or(GENERATOR_TIMEOUT_MS)),
         output,
         optional: optional.unwrap_or(false),
         once: once.unwrap_or(false),
-    })
+    }))
 }
 
-fn read_journal_source(section: &Section<'_>, out: &mut Diagnostics) -> Source {
-    section.warn_of_unknown_keys(&["type", "id", "max_iterations"], out);
-    section.read_text("id", out);
-    let max = section.read_count("max_iterations", out);
-    if max == Some(0) {
-        let message = "journal: max_iterations: expected at least 1, found 0";
-        out.error(section.path_to("max_iterations"), message);
-    }
+fn read_journal_source(section: &Section) -> Source {
+    section.warn_of_unknown_keys(&["type", "id", "max_iterations"]);
+    section.read_text("id");
+    let max = section.at_least_one("max_iterations");
     Source::Journal {
         max_iterations: max.map(|max| max as usize),
     }
 }
 
 /// A program's argv with the engine's variables in it.
-pub(super) fn command(section: &Section<'_>, out: &mut Diagnostics) -> Option<Vec<Word>> {
-    let texts = command_texts(section, out)?;
+pub(super) fn command(section: &Section) -> Option<Vec<Word>> {
+    let texts = command_texts(section)?;
     Some(texts.into_iter().map(parse_fixed_word).collect())
 }
 
-fn command_texts<'s>(section: &Section<'s>, out: &mut Diagnostics) -> Option<Vec<&'s str>> {
-    match section.read_texts("command", out) {
-        Some(words) if !words.is_empty() => Some(words),
-        Some(_) => {
-            let message = format!("{}: it is empty; name a program", section.name("command"));
-            out.error(section.path_to("command"), message);
-            None
-        }
-        None => {
-            if !section.map.contains_key("command") {
-                let message = format!(
-                    "{}: missing; it is a list: the program and its arguments",
-                    section.name("command")
-                );
-                out.error(section.path_to("command"), message);
-            }
-            None
-        }
-    }
+fn command_texts<'s>(section: &Section<'s>) -> Option<Vec<&'s str>> {
+    let texts = section.read_texts("command");
+    let why = match &texts {
+        Some(words) if !words.is_empty() => return texts,
+        Some(_) => "it is empty; name a program",
+        None if section.has("command") => return None,
+        None => "missing; it is a list: the program and its arguments",
+    };
+    let message = format!("{}: {why}", section.name("command"));
+    section.refuse("command", message)
 }
 
-fn required_path(
-    section: &Section<'_>,
-    key: &str,
-    prompt: &str,
-    out: &mut Diagnostics,
-) -> Option<Word> {
-    if !section.map.contains_key(key) {
-        let message = format!("{}: missing; name the file", section.name(key));
-        out.error(section.path_to(key), message);
-    }
-    let text = section.read_text(key, out)?;
-    if text.is_empty() {
-        let message = format!("{}: it is empty; name the file", section.name(key));
-        out.error(section.path_to(key), message);
-        return None;
-    }
-    Some(source_word(text, prompt))
+fn required_path(section: &Section, key: &str, prompt: &str) -> Option<Word> {
+    let text = section.read_text(key);
+    let why = match text {
+        Some("") => "it is empty",
+        None if !section.has(key) => "missing",
+        text => return Some(source_word(text?, prompt)),
+    };
+    let message = format!("{}: {why}; name the file", section.name(key));
+    section.refuse(key, message)
 }
 
 /// The path of a file that is searched for in several directories, from each of them.
-fn name_below(path: &Word, section: &Section<'_>, out: &mut Diagnostics) -> Option<String> {
-    let name = path.as_fixed();
-    let is_below = |name: &&str| {
-        let mut parts = Path::new(name).components();
-        parts.all(|part| matches!(part, Component::Normal(_)))
-    };
-    let name = name.filter(is_below).map(str::to_owned);
+fn name_below(path: &Word, section: &Section) -> Option<String> {
+    let name = path.as_fixed().filter(|name| is_below(Path::new(name)));
     if name.is_none() {
         let message =
             "file: path: with search: up it is a name, such as AGENTS.md, without variables and ..";
-        out.error(section.path_to("path"), message);
+        section.error("path", message);
     }
-    name
+    name.map(str::to_owned)
 }
 
 /// A file below the agent's directory can be looked for before there is a workspace.
 ///
 /// A missing system prompt is reported where it is named.
-fn must_exist(
-    path: &Word,
-    home: &Path,
-    prompt: &str,
-    section: &Section<'_>,
-    out: &mut Diagnostics,
-) {
+fn must_exist(path: &Word, home: &Path, prompt: &str, section: &Section) {
     if let [Piece::Home, Piece::Text(rest)] = path.0.as_slice()
         && let shown = rest.trim_start_matches('/')
         && shown != prompt
@@ -291,7 +228,7 @@ fn must_exist(
             "{}: {shown} does not exist; create it, or say on_missing: skip",
             section.name("path")
         );
-        out.error(section.path_to("path"), message);
+        section.error("path", message);
     }
 }
 

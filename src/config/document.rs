@@ -1,7 +1,7 @@
 //! A YAML file with its text, so that a diagnostic can name its line.
 
 use super::agent::{Problem, Severity};
-use crate::config::section::Diagnostic;
+use crate::config::section::{Diagnostic, describe_value};
 use crate::error::{is_passing, reason};
 use crate::text::yaml::{self, REREAD_BYTES, Step};
 use crate::unix::files::read_text_limited;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 /// A file that has been read and parsed.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// Where it is.
+    /// The file.
     pub path: PathBuf,
-    /// How messages call it.
+    /// Its name in messages.
     pub shown: String,
     text: String,
     /// Bytes that were read again to find lines.
@@ -40,15 +40,15 @@ impl Document {
                 return None;
             }
         };
-        match yaml::parse(&text) {
+        let root = match yaml::parse(&text) {
             // Nothing but comments: there are no keys yet.
-            Ok(Value::Null) => Some(Self::of(path, shown, text, Map::new())),
-            Ok(Value::Object(root)) => Some(Self::of(path, shown, text, root)),
+            Ok(Value::Null) => Map::new(),
+            Ok(Value::Object(root)) => root,
             Ok(other) => {
-                let found = crate::config::section::describe_value(&other);
+                let found = describe_value(&other);
                 let message = format!("expected keys and values at the top, found {found}");
                 problems.push(error_in(&shown, message));
-                None
+                return None;
             }
             Err(error) => {
                 problems.push(Problem {
@@ -56,19 +56,16 @@ impl Document {
                     column: error.place.and_then(|place| place.1),
                     ..error_in(&shown, error.message)
                 });
-                None
+                return None;
             }
-        }
-    }
-
-    fn of(path: &Path, shown: String, text: String, root: Map<String, Value>) -> Self {
-        Self {
+        };
+        Some(Self {
             path: path.to_owned(),
             shown,
             text,
             read_again: Cell::new(0),
             root,
-        }
+        })
     }
 
     /// Sets keys otherwise than the file does. A key is dotted: `llm.temperature`; null takes it away.
@@ -88,8 +85,7 @@ impl Document {
         problems: &mut Vec<Problem>,
     ) {
         for diagnostic in diagnostics {
-            let mut path = below.to_vec();
-            path.extend(diagnostic.at);
+            let path = [below, &diagnostic.at].concat();
             let severity = if diagnostic.warning {
                 Severity::Warning
             } else {
@@ -117,11 +113,8 @@ impl Document {
     ) -> Problem {
         Problem {
             severity,
-            file: self.shown.clone(),
             line: self.line(path),
-            column: None,
-            message: message.into(),
-            is_passing: false,
+            ..error_in(&self.shown, message)
         }
     }
 }
@@ -141,7 +134,7 @@ fn set_key(map: &mut Map<String, Value>, key: &str, value: &Value) -> Result<(),
         Value::Object(below) => set_key(below, rest, value),
         other => Err(format!(
             "{first}: {} cannot have the key '{rest}'",
-            crate::config::section::describe_value(other)
+            describe_value(other)
         )),
     }
 }

@@ -29,8 +29,8 @@ pub(crate) fn parse(text: &str) -> (Vec<(String, String)>, Vec<BadLine>) {
 
 fn pair(line: &str) -> Option<(String, String)> {
     let line = line.strip_prefix("export ").unwrap_or(line);
-    let (name, rest) = line.split_once('=')?;
-    let name = name.trim();
+    let (before, rest) = line.split_once('=')?;
+    let name = before.trim();
     let mut letters = name.chars();
     let first = letters.next()?;
     if !(first.is_ascii_alphabetic() || first == '_')

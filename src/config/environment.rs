@@ -10,17 +10,17 @@
 
 mod programs;
 mod urls;
-mod secret;
 mod files;
 mod key_command;
 mod api_choice;
 mod endpoint;
 mod hosts;
 
+use crate::unix::secret::GIVEN_KEY;
+pub(crate) use crate::unix::secret::{Secret, key_objection};
 pub(crate) use api_choice::choose_by_host;
-pub(crate) use endpoint::{Endpoint, SETUP};
+pub(crate) use endpoint::{Endpoint, SETUP, key_names};
 pub(crate) use key_command::run_no_key_command;
-pub(crate) use secret::{Secret, key_objection};
 pub(crate) use urls::{
     find_proxy, is_local, is_loopback, scheme_objection, url_objection, without_secrets,
 };
@@ -33,12 +33,8 @@ use key_command::key_of_command;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// How deep a process is nested in runs; 0 for one that a person started.
+/// A process's depth of nesting in runs; 0 for one that a person started.
 pub(crate) const DEPTH: &str = "DELTA_DEPTH";
-
-/// The key for the endpoint in an agent's files, given by the program that starts a run of it. Read from
-/// the process's environment alone, and before all others: those may be for another endpoint.
-const GIVEN_KEY: &str = "DELTA_PROVIDER_KEY";
 
 /// The variable that names the model of agents that name none.
 pub(crate) const MODEL: &str = "DELTA_MODEL";
@@ -63,7 +59,7 @@ const VENDORS: usize = 2;
 /// The variables that begin with `DELTA_` and that `.env` files may set.
 const OWN_NAMES: [&str; 3] = [KEY_NAMES[0], ENDPOINT_NAMES[0], ENDPOINT_NAMES[1]];
 
-/// Where a value comes from, in order of trust: the agent itself can write the workspace.
+/// The source of a value, in order of trust: the agent itself can write the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Trust {
     /// The workspace's `.env`, for the tools that work there.
@@ -81,7 +77,7 @@ const WORKSPACE_FILE: &str = "the workspace's .env";
 
 /// A variable that is set.
 struct Located {
-    /// With the blanks around it.
+    /// The value, with the blanks around it.
     value: String,
     trust: Trust,
     /// The variable and its place, in words.
@@ -93,7 +89,7 @@ struct Located {
 pub(crate) struct Environment {
     /// From `.env` files, the nearest first, each name once for each file.
     set: Vec<(String, String, Trust)>,
-    /// What the workspace's `.env` says of servers, proxies and certificates, and does not count.
+    /// Settings of servers, proxies and certificates in the workspace's `.env`, which do not count.
     refused: Vec<(String, String)>,
     /// The variables of headers: secrets, as those of keys are.
     header_names: Vec<String>,
@@ -110,36 +106,41 @@ pub(crate) struct Environment {
 impl Environment {
     /// The first of these variables that is set and not empty; of sources that are trusted at least so much.
     fn locate(&self, names: &[&str], least: Trust) -> Option<Located> {
-        names.iter().find_map(|name| {
-            let in_files = self.set.iter().filter(|(known, ..)| known == name);
-            let in_files = in_files.map(|(_, value, trust)| (value.clone(), *trust, true));
-            let in_process = std::env::var(name).ok();
-            let in_process = in_process.map(|value| (value, Trust::Trusted, false));
-            let all = in_files
-                .chain(in_process)
-                .map(|(value, trust, is_in_file)| {
-                    let place = match (trust, is_in_file) {
-                        (_, false) => "the environment",
-                        (Trust::Tools | Trust::Workspace, _) => WORKSPACE_FILE,
-                        (Trust::Project, _) => "the project's .env",
-                        (Trust::Trusted, _) => "the agent's .env",
-                    };
-                    (value, trust, place.to_owned())
-                });
-            let own = self.own.iter().find(|(known, _)| known == name);
-            let trust = if self.own_is_inside {
-                Trust::Workspace
-            } else {
-                Trust::Trusted
-            };
-            let own = own.map(|(_, value)| (value.clone(), trust, person::shown_file()));
-            let mut all = all.chain(own);
-            let found = all.find(|(value, trust, _)| !value.trim().is_empty() && *trust >= least);
-            found.map(|(value, trust, place)| Located {
-                value,
-                trust,
-                source: format!("{name} in {place}"),
-            })
+        let is_found = |it: &Located| !it.value.trim().is_empty() && it.trust >= least;
+        names
+            .iter()
+            .find_map(|name| self.values(name).find(is_found))
+    }
+
+    /// The values of a variable in all places, the one that counts first.
+    fn values(&self, name: &str) -> impl Iterator<Item = Located> {
+        let in_files = self
+            .set
+            .iter()
+            .filter(move |(known, ..)| known == name)
+            .map(|(_, value, trust)| {
+                let place = match trust {
+                    Trust::Tools | Trust::Workspace => WORKSPACE_FILE,
+                    Trust::Project => "the project's .env",
+                    Trust::Trusted => "the agent's .env",
+                };
+                (value.clone(), *trust, place.to_owned())
+            });
+        let in_process = std::env::var(name).ok();
+        let in_process =
+            in_process.map(|value| (value, Trust::Trusted, "the environment".to_owned()));
+        let given = self.own.iter().find(|(known, _)| known == name);
+        let own_trust = if self.own_is_inside {
+            Trust::Workspace
+        } else {
+            Trust::Trusted
+        };
+        let own = given.map(|(_, value)| (value.clone(), own_trust, person::shown_file()));
+        let all = in_files.chain(in_process).chain(own);
+        all.map(move |(value, trust, place)| Located {
+            value,
+            trust,
+            source: format!("{name} in {place}"),
         })
     }
 
@@ -150,6 +151,11 @@ impl Environment {
 
     fn find(&self, names: &[&str]) -> Option<(String, Trust)> {
         self.find_trusted(names, Trust::Workspace)
+    }
+
+    /// True if the person's own settings lie in the workspace, where tools can change them.
+    pub(crate) fn own_is_inside(&self) -> bool {
+        self.own_is_inside
     }
 
     /// A variable as hooks see it, if it is set and not empty.
@@ -163,8 +169,10 @@ impl Environment {
         static OWN: OnceLock<Option<PathBuf>> = OnceLock::new();
         let path = self.get("PATH").unwrap_or_default();
         // Asked once: every program that is started needs it.
-        let own = OWN.get_or_init(|| std::env::current_exe().ok());
-        let own = own.as_deref().and_then(Path::parent);
+        let own = OWN
+            .get_or_init(|| std::env::current_exe().ok())
+            .as_deref()
+            .and_then(Path::parent);
         match own.and_then(Path::to_str) {
             Some(own) if !own.contains(':') && !path.split(':').any(|dir| dir == own) => {
                 let colon = if path.is_empty() { "" } else { ":" };
@@ -192,7 +200,7 @@ impl Environment {
         self.reserved.push((server.to_owned(), name.to_owned()));
     }
 
-    /// The same for a tool, with the workspace's variables; it may be one of an MCP server.
+    /// Changes for a tool, with the workspace's variables; it may be one of an MCP server.
     pub(crate) fn for_tool(&self, pass_key: bool, server: Option<&str>) -> Vec<Variable> {
         self.without_reserved(self.variables_of_child(pass_key, Trust::Tools), server)
     }
@@ -223,12 +231,20 @@ impl Environment {
             Trust::Project => !ENDPOINT_NAMES.contains(&name),
             Trust::Trusted => true,
         };
-        let passed = self.set.iter().rev();
-        let passed = passed.filter(|(name, _, origin)| *origin >= least && may_pass(name, *origin));
-        let passed = passed.map(|(name, value, _)| (name, value));
-        let own = self.own.iter();
-        let own = own.filter(|(name, _)| self.is_passed_on(name, least));
-        let own = own.map(|(name, value)| (name, value));
+        let may_pass = |(name, _, origin): &&(String, String, Trust)| {
+            *origin >= least && may_pass(name, *origin)
+        };
+        let passed = self
+            .set
+            .iter()
+            .rev()
+            .filter(may_pass)
+            .map(|(name, value, _)| (name, value));
+        let own = self
+            .own
+            .iter()
+            .map(|(name, value)| (name, value))
+            .filter(|(name, _)| self.is_passed_on(name, least));
         // Of one name the last counts: that of the nearest file.
         let mut variables: Vec<Variable> = own
             .chain(passed)
@@ -275,7 +291,7 @@ impl Environment {
         !is_engines && !is_in_file && in_process.trim().is_empty()
     }
 
-    /// The same for a program that is the model: it gets the keys, and of the endpoints those that its key
+    /// Changes for a program that is the model: it gets the keys, and of the endpoints those that its key
     /// may be sent to.
     pub(crate) fn for_model(&self) -> Vec<Variable> {
         let mut variables = self.for_child(true);
@@ -295,18 +311,10 @@ impl Environment {
 
     /// The values of all variables that hold a key, wherever they are set.
     fn all_keys(&self) -> Vec<String> {
-        let in_files = self.set.iter();
         let header_names = self.header_names.iter().map(String::as_str);
-        let names: Vec<&str> = SECRET_NAMES.into_iter().chain(header_names).collect();
-        let in_files = in_files.filter(|(name, ..)| names.contains(&name.as_str()));
-        let in_process = names.iter().filter_map(|name| std::env::var(name).ok());
-        let own = self.own.iter();
-        let own = own.filter(|(name, _)| names.contains(&name.as_str()));
-        let values = in_files.map(|(_, value, _)| value.clone());
-        let values = values
-            .chain(in_process)
-            .chain(own.map(|(_, value)| value.clone()));
-        values.map(|value| value.trim().to_owned()).collect()
+        let names = SECRET_NAMES.into_iter().chain(header_names);
+        let found = names.flat_map(|name| self.values(name));
+        found.map(|found| found.value.trim().to_owned()).collect()
     }
 }
 

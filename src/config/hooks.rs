@@ -4,7 +4,7 @@ use super::agent::{Hook, HookEvent, Problem, Severity};
 use super::context::command;
 use super::document::Document;
 use super::legacy;
-use crate::config::section::{Diagnostics, Section, describe_value};
+use crate::config::section::{Section, describe_value};
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
@@ -29,20 +29,19 @@ pub(crate) fn load(
     problems: &mut Vec<Problem>,
 ) -> Vec<Hook> {
     let mut hooks = Vec::new();
-    let mut out = Diagnostics::about("");
+    let section = Section::new(map, vec![]);
     for (key, value) in map {
         let at = vec![Step::Key(key.clone())];
         if key == COMPACTION && below.is_empty() {
             if !value.is_boolean() {
                 let found = describe_value(value);
-                out.error(at, format!("{key}: expected true or false, found {found}"));
+                section.error_at(at, format!("{key}: expected true or false, found {found}"));
             }
             continue;
         }
         let name = match legacy::hook_name(key) {
             Some(name) => {
-                let mut path = below.to_vec();
-                path.extend(at.clone());
+                let path = [below, &at[..]].concat();
                 let message = format!("{key} is called {name} now");
                 problems.push(document.problem_at(Severity::Deprecation, &path, message));
                 name
@@ -53,41 +52,36 @@ pub(crate) fn load(
             let meant = nearest(key, HookEvent::ALL.into_iter().map(|(name, _)| name));
             let hint = meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
             // A misspelt guard is no guard.
-            out.error(at, format!("unknown key '{key}'{hint}"));
+            section.error_at(at, format!("unknown key '{key}'{hint}"));
             continue;
         };
         let items: Vec<(Vec<Step>, &Value)> = match value {
-            Value::Array(items) => items
-                .iter()
-                .enumerate()
-                .map(|(index, item)| ([at.clone(), vec![Step::Item(index)]].concat(), item))
-                .collect(),
+            Value::Array(items) => {
+                let place = |index| [at.clone(), vec![Step::Item(index)]].concat();
+                let items = items.iter().enumerate();
+                items.map(|(index, item)| (place(index), item)).collect()
+            }
             single => vec![(at, single)],
         };
         for (at, item) in items {
-            hooks.extend(hook(event, at, item, &mut out));
+            hooks.extend(hook(&section, event, at, item));
         }
     }
-    document.report_all(below, out.into_list(), problems);
+    document.report_all(below, section.take_diagnostics(), problems);
     hooks
 }
 
-fn hook(event: HookEvent, at: Vec<Step>, item: &Value, out: &mut Diagnostics) -> Option<Hook> {
+fn hook(file: &Section, event: HookEvent, at: Vec<Step>, item: &Value) -> Option<Hook> {
     let Value::Object(map) = item else {
-        let name = event.name();
-        out.error(
-            at,
-            format!(
-                "{name}: expected {{command: […]}}, found {}",
-                describe_value(item)
-            ),
-        );
+        let (name, found) = (event.name(), describe_value(item));
+        let message = format!("{name}: expected {{command: […]}}, found {found}");
+        file.error_at(at, message);
         return None;
     };
-    let section = Section::new(map, at).within(event.name());
-    section.refuse_unknown_keys(&["command", "timeout_ms"], out);
-    let command = command(&section, out)?;
-    let timeout = section.at_least_one("timeout_ms", out);
+    let section = file.inner(map, at).within(event.name());
+    section.refuse_unknown_keys(&["command", "timeout_ms"]);
+    let command = command(&section)?;
+    let timeout = section.at_least_one("timeout_ms");
     Some(Hook {
         event,
         command,

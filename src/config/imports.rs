@@ -4,7 +4,7 @@ use super::agent::{Problem, Severity};
 use super::document::{Document, error_in};
 use super::person;
 use super::sources::{AgentSources, ToolSource};
-use crate::config::section::{Diagnostics, Section, describe_value};
+use crate::config::section::{Section, describe_value};
 use crate::config::tool::definition::Tool;
 use crate::config::tool::load;
 use crate::text::yaml::Step;
@@ -19,13 +19,12 @@ pub(crate) fn load_tools(file: &Path) -> (Vec<Tool>, Vec<Problem>) {
     let mut problems = Vec::new();
     let mut tools = Vec::new();
     let shown = file.display().to_string();
-    if file.is_dir() {
-        let message = "it is a directory; name a file in it, such as agent.yaml";
-        problems.push(error_in(&shown, message));
-        return (tools, problems);
-    }
     if !file.is_file() {
-        problems.push(error_in(&shown, "no such file"));
+        let message = match file.is_dir() {
+            true => "it is a directory; name a file in it, such as agent.yaml",
+            false => "no such file",
+        };
+        problems.push(error_in(&shown, message));
         return (tools, problems);
     }
     let dir = match file.parent() {
@@ -84,23 +83,22 @@ struct ToolReader<'r> {
     /// The files on the way to the one that is being read, and itself.
     chain: Vec<PathBuf>,
     tools: Vec<Tool>,
-    /// Of these.
+    /// The names of these tools.
     names: HashSet<String>,
 }
 
 impl ToolReader<'_> {
     /// Adds the tools of a file: first those it imports, then its own.
     fn read_file(&mut self, document: &Document) {
-        let mut out = Diagnostics::about("");
         let section = Section::new(&document.root, vec![]);
         if self.chain.len() > 1 {
-            section.warn_of_unknown_keys(&["tools", "imports", "mcp"], &mut out);
+            section.warn_of_unknown_keys(&["tools", "imports", "mcp"]);
         }
-        let imports = section.read_texts("imports", &mut out).unwrap_or_default();
-        let own = section.read_list("tools", &mut out);
-        document.report_all(&[], out.into_list(), self.problems);
+        let imports = section.read_texts("imports").unwrap_or_default();
+        let own = section.read_list("tools");
+        document.report_all(&[], section.take_diagnostics(), self.problems);
         for (index, import) in imports.into_iter().enumerate() {
-            let at = [Step::Key("imports".to_owned()), Step::Item(index)];
+            let at = section.path_to_item("imports", index);
             match self.resolve(document, import) {
                 Ok((real, root)) => {
                     let above = std::mem::replace(&mut self.root, root);
@@ -115,7 +113,7 @@ impl ToolReader<'_> {
             if let Some(name) = item.get("name").and_then(Value::as_str)
                 && !names.insert(name)
             {
-                let at = [Step::Key("tools".to_owned()), Step::Item(index)];
+                let at = section.path_to_item("tools", index);
                 let message = format!(
                     "tool \"{name}\": there are two tools of this name in this file; rename one"
                 );
@@ -134,11 +132,8 @@ impl ToolReader<'_> {
         let at = [Step::Key("tools".to_owned()), Step::Item(index)];
         if !item.is_object() {
             let found = describe_value(item);
-            return self.refuse(
-                document,
-                &at,
-                format!("tools: expected a mapping, found {found}"),
-            );
+            let message = format!("tools: expected a mapping, found {found}");
+            return self.refuse(document, &at, message);
         }
         let tool = match load::load(item) {
             Ok((tool, warnings)) => {
@@ -212,8 +207,12 @@ impl ToolReader<'_> {
             Ok(real) if !real.starts_with(&root) => outside(),
             Ok(real) if !real.is_file() => Err(format!("{import} is not a file")),
             Ok(real) if self.chain.contains(&real) => {
-                let names = self.chain.iter().chain([&real]);
-                let names: Vec<String> = names.map(|path| self.name_of(path)).collect();
+                let names: Vec<String> = self
+                    .chain
+                    .iter()
+                    .chain([&real])
+                    .map(|path| self.name_of(path))
+                    .collect();
                 Err(format!("cycle: {}", names.join(" -> ")))
             }
             Ok(real) => match self.objection(&root, &real) {
@@ -251,8 +250,8 @@ impl ToolReader<'_> {
         });
         found.ok_or_else(|| {
             let places: Vec<&str> = dirs.iter().map(|(_, place)| &**place).collect();
-            let places = places.join(", ");
-            format!("there is no @{name} in {places}; put it there, or set DELTA_TOOLS")
+            let listed = places.join(", ");
+            format!("there is no @{name} in {listed}; put it there, or set DELTA_TOOLS")
         })
     }
 

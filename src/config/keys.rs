@@ -3,8 +3,9 @@
 //!
 //! Unaware of what a key does.
 
-use crate::config::section::{Diagnostics, Section};
-use serde_json::Value;
+use crate::config::section::Section;
+use crate::text::names::Named;
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// A key of a mapping.
@@ -63,7 +64,7 @@ impl Key {
         self
     }
 
-    /// It determines neither where a program, a key or an answer goes, nor how much is spent.
+    /// Marks a key that determines neither where a program, a key or an answer goes, nor how much is spent.
     pub(crate) const fn harmless(mut self) -> Self {
         self.is_guarded = false;
         self
@@ -91,17 +92,17 @@ pub(crate) fn find<'k>(keys: &'k [Key], dotted: &str) -> Option<&'k Key> {
 /// A value that is read from its key and needs no other.
 pub(crate) trait KeyValue: Sized {
     /// The default if the key is not there or wrong.
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self;
+    fn read(section: &Section, key: &Key) -> Self;
 
-    /// As it is recorded; null is left out.
+    /// The value as it is recorded; null is left out.
     fn record(&self) -> Value;
 }
 
 impl KeyValue for Option<u64> {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+    fn read(section: &Section, key: &Key) -> Self {
         match key.kind {
-            Kind::Count(1, _) => section.at_least_one(key.name, out),
-            _ => section.read_count(key.name, out),
+            Kind::Count(1, _) => section.at_least_one(key.name),
+            _ => section.read_count(key.name),
         }
     }
 
@@ -111,13 +112,34 @@ impl KeyValue for Option<u64> {
 }
 
 impl KeyValue for u64 {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+    fn read(section: &Section, key: &Key) -> Self {
         let default = match key.kind {
             Kind::Count(_, default) => default,
             _ => None,
         };
-        let count: Option<Self> = KeyValue::read(section, key, out);
+        let count: Option<Self> = KeyValue::read(section, key);
         count.or(default).unwrap_or_default()
+    }
+
+    fn record(&self) -> Value {
+        (*self).into()
+    }
+}
+
+/// A number, 0 or more.
+impl KeyValue for Option<f64> {
+    fn read(section: &Section, key: &Key) -> Self {
+        section.read_amount(key.name)
+    }
+
+    fn record(&self) -> Value {
+        self.map_or(Value::Null, Value::from)
+    }
+}
+
+impl KeyValue for f64 {
+    fn read(section: &Section, key: &Key) -> Self {
+        section.read_amount(key.name).unwrap_or_default()
     }
 
     fn record(&self) -> Value {
@@ -127,8 +149,8 @@ impl KeyValue for u64 {
 
 /// Milliseconds.
 impl KeyValue for Duration {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
-        Self::from_millis(KeyValue::read(section, key, out))
+    fn read(section: &Section, key: &Key) -> Self {
+        Self::from_millis(KeyValue::read(section, key))
     }
 
     fn record(&self) -> Value {
@@ -138,8 +160,8 @@ impl KeyValue for Duration {
 
 /// Milliseconds; 0 is None.
 impl KeyValue for Option<Duration> {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
-        let time: Duration = KeyValue::read(section, key, out);
+    fn read(section: &Section, key: &Key) -> Self {
+        let time: Duration = KeyValue::read(section, key);
         Some(time).filter(|time| !time.is_zero())
     }
 
@@ -149,9 +171,9 @@ impl KeyValue for Option<Duration> {
 }
 
 impl KeyValue for bool {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+    fn read(section: &Section, key: &Key) -> Self {
         let default = matches!(key.kind, Kind::Flag(Some(true)));
-        section.read_flag(key.name, out).unwrap_or(default)
+        section.read_flag(key.name).unwrap_or(default)
     }
 
     fn record(&self) -> Value {
@@ -160,10 +182,10 @@ impl KeyValue for bool {
 }
 
 impl KeyValue for Option<String> {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+    fn read(section: &Section, key: &Key) -> Self {
         match (key.kind, section.map.get(key.name)) {
             (Kind::Label, Some(Value::Number(number))) => Some(number.to_string()),
-            _ => section.read_text(key.name, out).map(str::to_owned),
+            _ => section.read_text(key.name).map(str::to_owned),
         }
     }
 
@@ -173,14 +195,35 @@ impl KeyValue for Option<String> {
 }
 
 impl KeyValue for Option<Vec<String>> {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
-        let texts = section.read_texts(key.name, out)?;
+    fn read(section: &Section, key: &Key) -> Self {
+        let texts = section.read_texts(key.name)?;
         Some(texts.into_iter().map(str::to_owned).collect())
     }
 
     fn record(&self) -> Value {
         self.as_ref()
             .map_or(Value::Null, |list| list.clone().into())
+    }
+}
+
+/// One of a few words.
+impl<T: Named> KeyValue for Option<T> {
+    fn read(section: &Section, key: &Key) -> Self {
+        section.read_choice(key.name, T::NAMES)
+    }
+
+    fn record(&self) -> Value {
+        json!(self)
+    }
+}
+
+impl<T: Named + Default> KeyValue for T {
+    fn read(section: &Section, key: &Key) -> Self {
+        Option::<T>::read(section, key).unwrap_or_default()
+    }
+
+    fn record(&self) -> Value {
+        json!(self)
     }
 }
 
@@ -204,10 +247,8 @@ macro_rules! keys {
         impl $name {
             pub(crate) fn read_keys(
                 &mut self,
-                section: &$crate::config::section::Section<'_>,
-                out: &mut $crate::config::section::Diagnostics,
-            ) {
-                $(self.$field = $crate::config::keys::KeyValue::read(section, &$row, out);)*
+                section: &$crate::config::section::Section) {
+                $(self.$field = $crate::config::keys::KeyValue::read(section, &$row);)*
             }
 
             /// The keys that [`Self::read_keys`] reads, as they are recorded.

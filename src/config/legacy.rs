@@ -1,8 +1,9 @@
 //! Agents written for older engines. Nothing else knows these forms.
 
 use super::agent::{Problem, Severity};
-use super::document::Document;
+use super::document::{Document, error_in};
 use super::sources::AgentSources;
+use crate::config::section::describe_value;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -19,11 +20,7 @@ pub(crate) fn main_file(sources: &AgentSources, problems: &mut Vec<Problem>) -> 
     let mut warn = |message: &str| {
         problems.push(Problem {
             severity: Severity::Deprecation,
-            file: sources.shown_path("config.yaml"),
-            line: None,
-            column: None,
-            message: message.to_owned(),
-            is_passing: false,
+            ..error_in(&sources.shown_path("config.yaml"), message)
         });
     };
     match (new.exists(), old.exists()) {
@@ -83,7 +80,7 @@ pub(crate) fn take_hooks(
     match hooks {
         Value::Object(hooks) => Some(hooks),
         other => {
-            let found = crate::config::section::describe_value(&other);
+            let found = describe_value(&other);
             let message = format!("{key}: expected a mapping, found {found}");
             problems.push(document.problem_at(Severity::Error, &at, message));
             None

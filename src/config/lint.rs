@@ -34,17 +34,15 @@ pub(crate) fn about(sources: &AgentSources, path: &OsStr) -> Vec<Problem> {
         problems: Vec::new(),
     };
     if let Some(document) = advisor.read(&sources.main_file) {
-        if let Some(Value::Object(llm)) = document.root.get("llm") {
+        if let Some(llm @ Value::Object(keys)) = document.root.get("llm") {
             advisor.command(&document, llm, &[key("llm")], "command");
-            advisor.model(&document, llm);
+            advisor.model(&document, keys);
         }
-        advisor.wrapper = advisor.command(&document, &document.root, &[], "wrapper");
+        advisor.wrapper = advisor.command(&document, &document.root.clone().into(), &[], "wrapper");
         let accept = document.root.get("accept").and_then(Value::as_array);
         for (index, entry) in accept.into_iter().flatten().enumerate() {
-            if let Value::Object(entry) = entry {
-                let at = [key("accept"), Step::Item(index)];
-                advisor.command(&document, entry, &at, "command");
-            }
+            let at = [key("accept"), Step::Item(index)];
+            advisor.command(&document, entry, &at, "command");
         }
         advisor.old_hooks(&document);
     }
@@ -71,8 +69,10 @@ pub(crate) fn about(sources: &AgentSources, path: &OsStr) -> Vec<Problem> {
 
 /// The first variable in a path that is not the engine's.
 fn other_variable(path: &str) -> Option<&str> {
-    let names = path.split("${").skip(1);
-    let mut names = names.filter_map(|rest| Some(rest.split_once('}')?.0));
+    let mut names = path
+        .split("${")
+        .skip(1)
+        .filter_map(|rest| Some(rest.split_once('}')?.0));
     names.find(|name| ![AGENT_HOME, CWD, SYSTEM_PROMPT].contains(name))
 }
 
@@ -82,7 +82,7 @@ fn is_unclosed(text: &str) -> bool {
     pieces.any(|piece| !piece.contains('}'))
 }
 
-fn unclosed(name: &str, text: &str) -> String {
+fn unclosed_text(name: &str, text: &str) -> String {
     format!("{name}: {text}: '${{' has no closing '}}', so nothing is replaced there")
 }
 
@@ -137,31 +137,11 @@ impl Advisor<'_> {
         {
             advice.push((commands::form_of(item), message));
         }
-        let texts = |name| {
-            item.get(name)
-                .and_then(Value::as_array)
-                .into_iter()
-                .flatten()
-        };
-        for name in ["command", "wrapper"] {
-            let texts = texts(name).filter_map(Value::as_str);
-            advice.extend(
-                texts
-                    .filter(|it| is_unclosed(it))
-                    .map(|it| (name, unclosed(name, it))),
-            );
-        }
-        let words: Vec<String> = texts("wrapper")
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect();
-        for message in commands::advise_on_doors(&words) {
-            advice.push(("wrapper", format!("wrapper: {message}")));
-        }
-        let wrapper = tool.wrapper.as_deref();
-        if let Some(message) = wrapper.and_then(|words| self.missing(words)) {
-            advice.push(("wrapper", format!("wrapper: {message}")));
-        }
+        let texts = texts_of(item, "command");
+        let unclosed = texts.iter().filter(|it| is_unclosed(it));
+        advice.extend(unclosed.map(|it| ("command", unclosed_text("command", it))));
+        let about_wrapper = self.about_words("wrapper", &texts_of(item, "wrapper"));
+        advice.extend(about_wrapper.into_iter().map(|it| ("wrapper", it)));
         for (name, message) in advice {
             let at = [key("tools"), Step::Item(source.index), key(name)];
             let message = format!("tool \"{}\": {message}", tool.name);
@@ -175,29 +155,28 @@ impl Advisor<'_> {
         for (index, source) in sources.into_iter().flatten().enumerate() {
             let at = [key("sources"), Step::Item(index), key("generator")];
             match source.get("generator") {
-                Some(Value::Object(generator)) => {
+                Some(generator @ Value::Object(_)) => {
                     let words = self.command(document, generator, &at, "command");
                     shows_prompt |= words.iter().any(|word| {
                         word.contains(&self.sources.prompt) || word.contains(SYSTEM_PROMPT)
                     });
                 }
                 _ => {
-                    let path = source.get("path").and_then(Value::as_str);
-                    if let Some(path) = path.filter(|path| is_unclosed(path)) {
-                        let at = [key("sources"), Step::Item(index), key("path")];
-                        self.say(document, &at, &unclosed("path", path));
+                    let Some(path) = source.get("path").and_then(Value::as_str) else {
+                        continue;
+                    };
+                    let at = [key("sources"), Step::Item(index), key("path")];
+                    if is_unclosed(path) {
+                        self.say(document, &at, &unclosed_text("path", path));
                     }
-                    let other = path.and_then(other_variable);
-                    if let (Some(path), Some(name)) = (path, other) {
+                    if let Some(name) = other_variable(path) {
                         let message = format!(
                             "path: {path}: ${{{name}}} is not replaced: only ${{SYSTEM_PROMPT}}, ${{AGENT_HOME}} and ${{CWD}} are"
                         );
-                        let at = [key("sources"), Step::Item(index), key("path")];
                         self.say(document, &at, &message);
                     }
-                    shows_prompt |= path.is_some_and(|path| {
-                        self.is_prompt(&source_word(path, &self.sources.prompt))
-                    });
+                    let (home, prompt) = (&self.sources.home, &self.sources.prompt);
+                    shows_prompt |= is_same_file(&source_word(path, prompt), home, prompt);
                 }
             }
         }
@@ -218,10 +197,6 @@ impl Advisor<'_> {
         prompt.is_ok_and(|prompt| prompt.starts_with(home))
     }
 
-    fn is_prompt(&self, path: &Word) -> bool {
-        is_same_file(path, &self.sources.home, &self.sources.prompt)
-    }
-
     fn old_hooks(&mut self, document: &Document) {
         for name in OLD_HOOKS {
             if let Some(Value::Object(hooks)) = document.root.get(name) {
@@ -233,19 +208,10 @@ impl Advisor<'_> {
     fn hooks(&mut self, document: &Document, hooks: &Map<String, Value>, below: &[Step]) {
         for (name, value) in hooks {
             let at = [below, &[key(name)]].concat();
-            match value {
-                Value::Object(hook) => {
-                    self.command(document, hook, &at, "command");
-                }
-                Value::Array(list) => {
-                    for (index, hook) in list.iter().enumerate() {
-                        if let Value::Object(hook) = hook {
-                            let at = [&at[..], &[Step::Item(index)]].concat();
-                            self.command(document, hook, &at, "command");
-                        }
-                    }
-                }
-                _ => {}
+            self.command(document, value, &at, "command");
+            for (index, hook) in value.as_array().into_iter().flatten().enumerate() {
+                let at = [&at[..], &[Step::Item(index)]].concat();
+                self.command(document, hook, &at, "command");
             }
         }
     }
@@ -254,32 +220,39 @@ impl Advisor<'_> {
     fn command(
         &mut self,
         document: &Document,
-        map: &Map<String, Value>,
+        value: &Value,
         at: &[Step],
         name: &str,
     ) -> Vec<String> {
-        let list = map.get(name).and_then(Value::as_array);
-        let texts = list.into_iter().flatten().filter_map(Value::as_str);
-        let texts: Vec<String> = texts.map(str::to_owned).collect();
-        let words: Vec<Word> = texts.iter().map(|text| parse_fixed_word(text)).collect();
-        for text in texts.iter().filter(|text| is_unclosed(text)) {
-            let at = [at, &[key(name)]].concat();
-            self.say(document, &at, &unclosed(name, text));
-        }
-        for message in commands::advise_on_doors(&texts) {
-            let at = [at, &[key(name)]].concat();
-            self.say(document, &at, &format!("{name}: {message}"));
-        }
-        if let Some(message) = self.missing(&words) {
-            let at = [at, &[key(name)]].concat();
-            self.say(document, &at, &format!("{name}: {message}"));
+        let texts = texts_of(value, name);
+        for message in self.about_words(name, &texts) {
+            self.say(document, &[at, &[key(name)]].concat(), &message);
         }
         texts
+    }
+
+    /// Advice about the words of a command that is the value of `name`.
+    fn about_words(&self, name: &str, texts: &[String]) -> Vec<String> {
+        let unclosed = texts.iter().filter(|text| is_unclosed(text));
+        let mut advice: Vec<_> = unclosed.map(|text| unclosed_text(name, text)).collect();
+        let words: Vec<Word> = texts.iter().map(|text| parse_fixed_word(text)).collect();
+        let others = commands::advise_on_doors(texts)
+            .into_iter()
+            .chain(self.missing(&words));
+        advice.extend(others.map(|message| format!("{name}: {message}")));
+        advice
     }
 
     fn missing(&self, command: &[Word]) -> Option<String> {
         programs::missing(command, &self.sources.home, self.path)
     }
+}
+
+/// The strings in a list of a mapping.
+fn texts_of(value: &Value, name: &str) -> Vec<String> {
+    let list = value.get(name).and_then(Value::as_array);
+    let texts = list.into_iter().flatten().filter_map(Value::as_str);
+    texts.map(str::to_owned).collect()
 }
 
 fn key(name: &str) -> Step {

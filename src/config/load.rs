@@ -7,17 +7,19 @@ use super::agent::{LIMITS_KEY, StartLimits};
 use super::document::{Document, error_in};
 use super::imports::{leads_out, read_tools};
 use super::llm::read_llm;
+use super::prices::has_own_price;
 use super::pricing::{Budget, FlatPrices, PriceList, check_prices, model_of_file};
 use super::sources::AgentSources;
-use super::{context, hooks, legacy};
+use super::{context, hooks, legacy, person};
 #[cfg(feature = "flow")]
 use crate::config::keys::KeyValue;
 use crate::config::keys::names;
-use crate::config::section::{Diagnostics, Section, describe_value};
+use crate::config::section::{Section, describe_value};
 use crate::config::tool::argv_template::is_identifier;
 use crate::config::tool::definition::{Confirm, Tool};
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
+use crate::unix::files;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -26,13 +28,13 @@ pub(crate) fn load(dir: &Path) -> (Option<Agent>, Vec<Problem>) {
     load_with(dir, &Map::new())
 }
 
-/// The same as [`load`], with some keys of the main file set otherwise.
+/// Does what [`load`] does, with some keys of the main file set otherwise.
 pub(crate) fn load_with(dir: &Path, set: &Map<String, Value>) -> (Option<Agent>, Vec<Problem>) {
     let (agent, problems, _) = survey_with(dir, set);
     (agent, problems)
 }
 
-/// The same as [`load`], with the places of what was read.
+/// Does what [`load`] does, and returns the places of what was read.
 pub(crate) fn survey(dir: &Path) -> (Option<Agent>, Vec<Problem>, AgentSources) {
     survey_with(dir, &Map::new())
 }
@@ -86,7 +88,7 @@ impl Loader<'_> {
             self.problems.push(error_in(&at, message));
             return None;
         }
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = files::name_of(&path);
         self.sources.main_file = name.into_owned();
         let shown = self.sources.shown_path(&self.sources.main_file);
         let Some(mut document) = Document::read(&path, shown, self.problems) else {
@@ -111,7 +113,6 @@ impl Loader<'_> {
             self.check_prompt_is_shown(&document, &context);
         }
         let schema = self.output_schema(&document, set);
-        self.sources.schema.clone_from(&schema);
         let parts = Parts {
             home: self.sources.home.clone(),
             llm_key,
@@ -122,9 +123,9 @@ impl Loader<'_> {
             hooks,
             schema,
         };
-        let mut out = Diagnostics::about("");
-        let agent = read_agent(&Section::new(&document.root, vec![]), parts, &mut out);
-        document.report_all(&[], out.into_list(), self.problems);
+        let section = Section::new(&document.root, vec![]);
+        let agent = read_agent(&section, parts);
+        document.report_all(&[], section.take_diagnostics(), self.problems);
         Some(agent)
     }
 
@@ -178,46 +179,50 @@ impl Loader<'_> {
     fn prompt(&mut self, document: &Document) -> String {
         const DEFAULT: &str = "system_prompt.md";
         const OLD_DEFAULT: &str = "system_prompt.txt";
-        let section = Section::new(&document.root, vec![]);
-        let at = section.path_to("system_prompt");
-        let given = document.root.get("system_prompt").and_then(Value::as_str);
-        let name = match given {
+        let given = document.root.get("system_prompt");
+        let home = &self.sources.home;
+        let name = match given.and_then(Value::as_str) {
             Some(name) => name,
-            None if !self.sources.home.join(DEFAULT).exists()
-                && self.sources.home.join(OLD_DEFAULT).exists() =>
-            {
+            None if !home.join(DEFAULT).exists() && home.join(OLD_DEFAULT).exists() => {
                 let message = format!(
                     "the prompt's file is called {DEFAULT} now; rename it, or say system_prompt: {OLD_DEFAULT}"
                 );
-                self.problems
-                    .push(document.problem_at(Severity::Deprecation, &at, message));
+                self.say(document, Severity::Deprecation, message);
                 OLD_DEFAULT
             }
             None => DEFAULT,
         };
         let path = self.sources.home.join(name);
-        let leads_out = leads_out(name) || !self.is_inside(&path) && path.exists();
-        if given.is_none() && document.root.contains_key("system_prompt") {
-            let found = describe_value(&document.root["system_prompt"]);
-            let message = format!("system_prompt: expected a string, found {found}");
-            self.problems
-                .push(document.problem_at(Severity::Error, &at, message));
-        } else if leads_out || !path.is_file() {
-            let what = match (leads_out, path.exists()) {
-                (true, _) => "is outside the agent's directory; put it inside",
-                (_, true) => "is not a file",
-                _ => "does not exist; create it",
-            };
-            let message = format!("system_prompt: {name} {what}");
-            self.problems
-                .push(document.problem_at(Severity::Error, &at, message));
-        }
+        let fault = match given.filter(|given| !given.is_string()) {
+            Some(other) => format!("expected a string, found {}", describe_value(other)),
+            None if self.leads_out(name) => {
+                format!("{name} is outside the agent's directory; put it inside")
+            }
+            None if path.is_file() => return name.to_owned(),
+            None if path.exists() => format!("{name} is not a file"),
+            None => format!("{name} does not exist; create it"),
+        };
+        self.say(document, Severity::Error, format!("system_prompt: {fault}"));
         name.to_owned()
+    }
+
+    /// Adds a problem with the key `system_prompt`.
+    fn say(&mut self, document: &Document, severity: Severity, message: String) {
+        let at = Section::new(&document.root, vec![]).path_to("system_prompt");
+        self.problems
+            .push(document.problem_at(severity, &at, message));
+    }
+
+    /// True if a file below the agent's directory would lie outside of it.
+    fn leads_out(&self, name: &str) -> bool {
+        let path = self.sources.home.join(name);
+        let real = path.canonicalize();
+        let is_inside = real.is_ok_and(|real| real.starts_with(&self.sources.home));
+        leads_out(name) || !is_inside && path.exists()
     }
 
     /// A prompt that is chosen must be in the model's sight; generated blocks may hold it.
     fn check_prompt_is_shown(&mut self, document: &Document, context: &Context) {
-        const KEY: &str = "system_prompt";
         let (home, name) = (&self.sources.home, &self.sources.prompt);
         let is_shown = |source: &Source| match source {
             Source::File { path, .. } => context::is_same_file(path, home, name),
@@ -227,20 +232,18 @@ impl Loader<'_> {
         if sources.is_empty() || sources.iter().any(is_shown) {
             return;
         }
-        let is_generated = |source: &Source| matches!(source, Source::Computed { .. });
+        let is_generated = |source: &Source| matches!(source, Source::Computed(_));
         let (severity, may) = if sources.iter().any(is_generated) {
             (Severity::Warning, "may not see")
         } else {
             (Severity::Error, "does not see")
         };
         let message = format!(
-            "{KEY}: no file source of context.yaml shows {name}, so the model {may} it; give one the path \
+            "system_prompt: no file source of context.yaml shows {name}, so the model {may} it; give one the path \
              '${{{}}}'",
             context::SYSTEM_PROMPT
         );
-        let at = Section::new(&document.root, vec![]).path_to(KEY);
-        self.problems
-            .push(document.problem_at(severity, &at, message));
+        self.say(document, severity, message);
     }
 
     /// The schema of the answer: a file below the agent's directory; one that overrides it may be any.
@@ -251,111 +254,103 @@ impl Loader<'_> {
     ) -> Option<OutputSchema> {
         const KEY: &str = "output_schema";
         let section = Section::new(&document.root, vec![]);
-        let mut out = Diagnostics::about("");
-        let name = section.read_text(KEY, &mut out);
-        document.report_all(&[], out.into_list(), self.problems);
+        let name = section.read_text(KEY);
+        document.report_all(&[], section.take_diagnostics(), self.problems);
         let name = name?;
         let path = self.sources.home.join(name);
         let is_any = set.contains_key(KEY) && Path::new(name).is_absolute();
-        let leads_out = leads_out(name) || !self.is_inside(&path) && path.exists();
-        let read = match leads_out && !is_any {
-            true => Err(format!(
+        let read = if self.leads_out(name) && !is_any {
+            Err(format!(
                 "{name} is outside the agent's directory; put it inside, or name it with --output-schema"
-            )),
-            false => read_schema(&path, name),
+            ))
+        } else {
+            read_schema(&path, name)
         };
         let at = section.path_to(KEY);
-        let problem =
-            |why: &str| document.problem_at(Severity::Error, &at, format!("output_schema: {why}"));
         match read {
-            Ok(text) => {
-                let Problem { file, line, .. } = problem("");
-                Some(OutputSchema {
-                    name: name.to_owned(),
-                    text,
-                    place: (file, line.filter(|_| !set.contains_key(KEY))),
-                })
-            }
+            Ok(schema) => Some(OutputSchema {
+                name: name.to_owned(),
+                schema,
+            }),
             Err(why) => {
-                self.problems.push(problem(&why));
+                let message = format!("output_schema: {why}");
+                let mut problem = document.problem_at(Severity::Error, &at, message);
+                // The file was named elsewhere than in agent.yaml.
+                problem.line = problem.line.filter(|_| !set.contains_key(KEY));
+                self.problems.push(problem);
                 None
             }
         }
     }
-
-    fn is_inside(&self, path: &Path) -> bool {
-        path.canonicalize()
-            .is_ok_and(|real| real.starts_with(&self.sources.home))
-    }
 }
 
 /// Reads the keys of the main file.
-fn read_agent(section: &Section<'_>, mut parts: Parts, out: &mut Diagnostics) -> Agent {
-    section.warn_of_unknown_keys(&names(AGENT), out);
-    let name = required_text(section, "name", "the agent's name", out);
-    let llm = read_llm(section, parts.llm_key, &parts.home, out);
+fn read_agent(section: &Section, mut parts: Parts) -> Agent {
+    section.warn_of_unknown_keys(&names(AGENT));
+    let name = read_name(section);
+    let llm = read_llm(section, parts.llm_key, &parts.home);
     let (model, is_asked) = parts.model;
-    let flat = match parts.has_given_prices {
-        true => FlatPrices::InForce,
-        false => FlatPrices::OfFile(model.as_deref()),
+    let flat = if parts.has_given_prices {
+        FlatPrices::InForce
+    } else {
+        FlatPrices::OfFile(model.as_deref())
     };
-    let prices = PriceList::read(section, flat, out);
-    let budget = Budget::read(section, out);
+    let prices = PriceList::read(section, flat);
+    let budget = Budget::read(section);
     // Another model is checked when it is started, with the budget that holds then.
-    if is_asked && llm.has_model() {
-        check_prices(&budget, &prices, model.as_deref(), out);
+    // The endpoint is not known yet: a price of the person's at any host may be the one.
+    let is_unpriced = || !has_own_price(model.as_deref());
+    if is_asked && llm.has_model() && budget.cost.is_some() && is_unpriced() {
+        check_prices(section, &budget, &prices, model.as_deref());
     }
-    override_confirm(section, &mut parts.tools, out);
+    override_confirm(section, &mut parts.tools);
     let mut agent = Agent {
+        visible_home: person::visible_home(&parts.home),
         home: parts.home,
         name: name.unwrap_or_default(),
         llm,
         tools: parts.tools,
         prices,
         budget,
-        acceptance: Acceptance::read(section, parts.schema, out),
+        acceptance: Acceptance::read(section, parts.schema),
         context: parts.context,
         hooks: parts.hooks,
         ..Agent::default()
     };
-    agent.read_keys(section, out);
+    agent.read_keys(section);
     if agent.compact.is_some() && agent.context.window().is_some() {
         let message = "compact: context.yaml shortens the conversation, too, with max_iterations of its journal; omit one";
-        out.error(section.path_to("compact"), message);
+        section.error("compact", message);
     }
-    check_workspace_env(section, &agent, out);
+    check_workspace_env(section, &agent);
     agent
 }
 
 /// Says what is wrong with the keys that bind a run of an agent, in another file. `model` is
 /// the model of that file, if it names one.
 #[cfg(feature = "flow")]
-pub(crate) fn check_limits(section: &Section<'_>, model: Option<&str>, out: &mut Diagnostics) {
-    StartLimits::read(section, &LIMITS_KEY, out);
-    section.at_least_one("max_iterations", out);
-    let prices = PriceList::read(section, FlatPrices::OfFile(model), out);
-    let budget = Budget::read(section, out);
+pub(crate) fn check_limits(section: &Section, model: Option<&str>) {
+    StartLimits::read(section, &LIMITS_KEY);
+    section.at_least_one("max_iterations");
+    let prices = PriceList::read(section, FlatPrices::OfFile(model));
+    let budget = Budget::read(section);
     if model.is_some() {
-        check_prices(&budget, &prices, model, out);
+        check_prices(section, &budget, &prices, model);
     }
-    Acceptance::read(section, None, out);
+    Acceptance::read(section, None);
 }
 
 /// Applies the key `confirm`, which decides for all tools whether a person is asked.
-fn override_confirm(section: &Section<'_>, tools: &mut [Tool], out: &mut Diagnostics) {
+fn override_confirm(section: &Section, tools: &mut [Tool]) {
     let named = match section.map.get("confirm") {
         None => return,
         Some(Value::String(word)) if word == "all" => None,
         Some(Value::String(word)) if word == "none" => Some(Vec::new()),
-        Some(Value::Array(_)) => match section.read_texts("confirm", out) {
+        Some(Value::Array(_)) => match section.read_texts("confirm") {
             Some(names) => Some(names),
             None => return,
         },
-        Some(other) => {
-            let found = describe_value(other);
-            let message = format!("confirm: expected all, none or a list of tools, found {found}");
-            return out.error(section.path_to("confirm"), message);
-        }
+        Some(_) => return section.mismatch("confirm", "all, none or a list of tools"),
     };
     for (index, name) in named.iter().flatten().enumerate() {
         if tools.iter().any(|tool| tool.name == *name) {
@@ -363,47 +358,43 @@ fn override_confirm(section: &Section<'_>, tools: &mut [Tool], out: &mut Diagnos
         }
         let meant = nearest(name, tools.iter().map(|tool| tool.name.as_str()));
         let hint = meant.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
-        let at = [section.path_to("confirm"), vec![Step::Item(index)]].concat();
-        out.error(at, format!("confirm: there is no tool '{name}'{hint}"));
+        let at = section.path_to_item("confirm", index);
+        section.error_at(at, format!("confirm: there is no tool '{name}'{hint}"));
     }
     for tool in tools {
         let is_named = named
             .as_ref()
             .is_none_or(|names| names.contains(&tool.name.as_str()));
-        match (is_named, &tool.confirm) {
-            (false, _) => tool.confirm = Confirm::No,
-            (true, Confirm::No) => tool.confirm = Confirm::Yes,
-            (true, Confirm::Yes | Confirm::Sentence(_)) => {}
+        if !is_named {
+            tool.confirm = Confirm::No;
+        } else if tool.confirm == Confirm::No {
+            tool.confirm = Confirm::Yes;
         }
     }
 }
 
-fn check_workspace_env(section: &Section<'_>, agent: &Agent, out: &mut Diagnostics) {
+fn check_workspace_env(section: &Section, agent: &Agent) {
     for (index, entry) in agent.workspace_env.iter().flatten().enumerate() {
         let name = entry.strip_suffix('*').unwrap_or(entry);
         if !is_identifier(name) {
-            let at = [section.path_to("workspace_env"), vec![Step::Item(index)]].concat();
+            let at = section.path_to_item("workspace_env", index);
             let message = format!(
                 "workspace_env: '{entry}' is neither a variable's name nor a prefix such as APP_*"
             );
-            out.error(at, message);
+            section.error_at(at, message);
         }
     }
 }
 
-fn required_text(
-    section: &Section<'_>,
-    key: &str,
-    what: &str,
-    out: &mut Diagnostics,
-) -> Option<String> {
-    if !section.map.contains_key(key) {
-        out.error(vec![], format!("{key}: missing; it is {what}"));
+/// The agent's name.
+fn read_name(section: &Section) -> Option<String> {
+    if !section.has("name") {
+        section.error("", "name: missing; it is the agent's name");
     }
-    let text = section.read_text(key, out)?;
-    if text.trim().is_empty() {
-        let message = format!("{key}: it is empty; it should be {what}");
-        out.error(section.path_to(key), message);
+    let name = section.read_text("name")?;
+    if name.trim().is_empty() {
+        let message = "name: it is empty; it should be the agent's name";
+        section.error("name", message);
     }
-    Some(text.to_owned())
+    Some(name.to_owned())
 }

@@ -19,6 +19,7 @@ pub(crate) mod dotenv;
 pub(crate) mod person;
 pub(crate) mod settings_file;
 pub(crate) mod environment;
+pub(crate) mod prices;
 pub(crate) mod sources;
 pub(crate) mod legacy;
 pub(crate) mod hooks;

@@ -1,4 +1,4 @@
-//! The person's own settings: `~/.config/delta/env`, which counts behind the process's environment and is
+//! The person's own settings: `~/.config/delta/env`, which counts after the process's environment and is
 //! trusted as much, unless it lies in the workspace.
 //!
 //! Unaware of what the variables mean. `XDG_CONFIG_HOME`, `XDG_CACHE_HOME` and `XDG_STATE_HOME` move the directories, as the
@@ -25,6 +25,33 @@ pub(crate) fn cache_dir() -> Option<PathBuf> {
     base_dir("XDG_CACHE_HOME", ".cache")
 }
 
+/// The directory in which agents are unpacked that are no directories of the person's.
+pub(crate) fn unpacked_agents() -> Option<PathBuf> {
+    Some(cache_dir()?.join("agents"))
+}
+
+/// The directory of the files of an agent that is one Markdown file, and the empty one beside it, which is `AGENT_HOME`.
+pub(crate) const ONE_FILE: [&str; 2] = ["agent", "home"];
+
+/// The content of an agent that is one file, by the name of the place where its directory is, in whichever cache: its
+/// digest and the agent's name.
+pub(crate) fn content_of(home: &Path) -> Option<&str> {
+    let place = home
+        .to_str()?
+        .strip_suffix(ONE_FILE[0])?
+        .strip_suffix('/')?;
+    let name = place.rsplit('/').next()?;
+    (name.find('-') == Some(64)).then_some(name)
+}
+
+/// The value of `AGENT_HOME`: the agent's directory, or an empty one if it is one file.
+pub(crate) fn visible_home(home: &Path) -> PathBuf {
+    match content_of(home) {
+        Some(_) => home.with_file_name(ONE_FILE[1]),
+        None => home.to_owned(),
+    }
+}
+
 /// The directory of what is kept from one start to the next.
 pub(crate) fn state_dir() -> Option<PathBuf> {
     base_dir("XDG_STATE_HOME", ".local/state")
@@ -45,7 +72,7 @@ pub(crate) fn env_file() -> Option<PathBuf> {
     Some(config_dir()?.join("env"))
 }
 
-/// What the file held before `delta setup` replaced it, beside it.
+/// The copy beside the file of what it held before `delta setup` replaced it.
 pub(crate) const OLD_FILE: &str = "env.old";
 
 /// The largest such file.

@@ -1,73 +1,72 @@
-//! What an agent may spend: prices of models, and budgets.
+//! Limits of an agent's spending: prices of models, and budgets.
 //!
 //! Unaware of what has been spent.
 
 use crate::config::keys::Kind::{Amount, Count, Words};
-use crate::config::keys::{Key, key, names};
-use crate::config::section::{Diagnostics, Section};
+use crate::config::keys::{key, keys, names};
+use crate::config::section::Section;
 use crate::error::Error;
 use crate::text::json;
 use crate::text::names::named_enum;
 use crate::text::options::table::words;
 use crate::text::timestamp::{Timestamp, parse_span};
 use crate::text::yaml::Step;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// The keys of a model's prices.
-#[rustfmt::skip]
-pub(crate) static PRICING: &[Key] = &[
-    key("input", Amount, "The price of a request's tokens.").required(),
-    key("output", Amount, "The price of an answer's tokens.").required(),
-    key("cached", Amount, "The price of a request's tokens that came from a cache. Default: the price of other tokens."),
-    key("cache_write", Amount, "The price of a request's tokens that were written to a cache. Default: the price of other tokens."),
-];
+keys! {
+    /// Prices per million tokens, in any currency.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+    #[serde(default)]
+    struct Pricing, PRICING
+    fields {}
+    keys {
+        input: f64 = key("input", Amount, "The price of a request's tokens.").required(),
+        output: f64 = key("output", Amount, "The price of an answer's tokens.").required(),
+        cached: Option<f64> = key("cached", Amount,
+            "The price of a request's tokens that came from a cache. Default: the price of other tokens."),
+        cache_write: Option<f64> = key("cache_write", Amount,
+            "The price of a request's tokens that were written to a cache. Default: the price of other tokens."),
+    }
+    read by hand {}
+}
 
-/// The keys of a budget.
-#[rustfmt::skip]
-pub(crate) static BUDGET: &[Key] = &[
-    key("cost", Amount, "In the currency of pricing, which must have a price for the model."),
-    key("tokens", Count(0, None), "Tokens, as the server counts them."),
-    key("seconds", Count(0, None), "Seconds of the engine, without the time that people took to answer."),
-    key("per", Words(&words(&BudgetScope::ALL), Some("run")), "The run's own spending, or that of the run and all runs below it."),
-];
-
-/// Prices per million tokens, in any currency.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Pricing {
-    /// Of a request's tokens.
-    pub input: f64,
-    /// Of an answer's tokens.
-    pub output: f64,
-    /// Of a request's tokens that came from a cache; none: the same as of others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cached: Option<f64>,
-    /// Of a request's tokens that were put into a cache; none: the same as of others.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache_write: Option<f64>,
+impl Pricing {
+    /// The higher price of each kind.
+    pub(super) fn dearer(self, other: Self) -> Self {
+        let of_cache = |a: Option<f64>, b: Option<f64>| {
+            let given = a.is_some() || b.is_some();
+            given.then(|| a.unwrap_or(self.input).max(b.unwrap_or(other.input)))
+        };
+        Self {
+            input: self.input.max(other.input),
+            output: self.output.max(other.output),
+            cached: of_cache(self.cached, other.cached),
+            cache_write: of_cache(self.cache_write, other.cache_write),
+        }
+    }
 }
 
 /// The prices of models, by their names. A model without a name is a program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PriceList {
     of_models: Vec<(Option<String>, Pricing)>,
-    /// Of the model in force, whichever that is.
+    /// The price of the model in force, whichever that is.
     of_any: Option<Pricing>,
 }
 
 /// Whose prices the flat form of `pricing` gives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FlatPrices<'m> {
-    /// Those of the model that the same file names; none: of a program.
+    /// Prices of the model that the same file names; none: of a program.
     OfFile(Option<&'m str>),
-    /// Those of the model in force: they come with the command line.
+    /// Prices of the model in force: they come with the command line.
     InForce,
 }
 
 impl Pricing {
-    /// What a request and its answer cost. `cached` and `cache_written` are parts of `input`.
+    /// The cost of a request and its answer. `cached` and `cache_written` are parts of `input`.
     pub(crate) fn cost(&self, (input, output): (u64, u64), cached: u64, cache_written: u64) -> f64 {
         let cached = cached.min(input);
         let cache_written = cache_written.min(input - cached);
@@ -81,71 +80,73 @@ impl Pricing {
 }
 
 impl PriceList {
-    /// What a model costs; none if nothing says so.
+    /// A model's prices, if they are known.
     pub(crate) fn of_model(&self, model: Option<&str>) -> Option<Pricing> {
         self.of_named(model).or(self.of_any)
     }
 
-    /// What a model costs; none if nothing says so by its name.
+    /// A model's prices, if they are known by its name.
     pub(crate) fn of_named(&self, model: Option<&str>) -> Option<Pricing> {
         let mut prices = self.of_models.iter();
         let named = prices.find(|(name, _)| name.as_deref() == model);
         named.map(|(_, pricing)| *pricing)
     }
 
+    /// Adds the prices of a model that has none.
+    pub(super) fn add_if_missing(&mut self, model: &str, pricing: Pricing) {
+        if self.of_model(Some(model)).is_none() {
+            self.of_models.push((Some(model.to_owned()), pricing));
+        }
+    }
+
     /// The prices under `pricing:`.
-    pub(super) fn read(section: &Section<'_>, flat: FlatPrices<'_>, out: &mut Diagnostics) -> Self {
-        let Some(map) = section.read_mapping("pricing", out) else {
+    pub(super) fn read(section: &Section, flat: FlatPrices<'_>) -> Self {
+        let Some(map) = section.read_mapping("pricing") else {
             return Self::default();
         };
-        let at = vec![Step::Key("pricing".to_owned())];
+        let at = section.path_to("pricing");
         let is_nested = !map.is_empty() && map.values().all(Value::is_object);
         if !is_nested {
-            let section = Section::new(map, at).within("pricing");
-            let pricing = prices(&section, "pricing", out);
-            return match flat {
-                FlatPrices::OfFile(model) => Self {
-                    of_models: vec![(model.map(str::to_owned), pricing)],
-                    of_any: None,
-                },
-                FlatPrices::InForce => Self {
-                    of_models: Vec::new(),
-                    of_any: Some(pricing),
-                },
-            };
+            let pricing = read_prices(section.inner(map, at), "pricing");
+            let mut list = Self::default();
+            match flat {
+                FlatPrices::OfFile(model) => {
+                    list.of_models.push((model.map(str::to_owned), pricing));
+                }
+                FlatPrices::InForce => list.of_any = Some(pricing),
+            }
+            return list;
         }
-        let mut list = Vec::with_capacity(map.len());
-        for (name, value) in map {
-            let Some(prices_of_model) = value.as_object() else {
-                continue;
-            };
-            let at = [at.clone(), vec![Step::Key(name.clone())]].concat();
-            let owner = format!("pricing: {name}");
-            let section = Section::new(prices_of_model, at).within(&owner);
-            list.push((Some(name.clone()), prices(&section, &owner, out)));
-        }
+        let named = map.iter().filter_map(|(name, value)| {
+            let at = [&at[..], &[Step::Key(name.clone())]].concat();
+            let pricing = read_prices(
+                section.inner(value.as_object()?, at),
+                &format!("pricing: {name}"),
+            );
+            Some((Some(name.clone()), pricing))
+        });
         Self {
-            of_models: list,
+            of_models: named.collect(),
             of_any: None,
         }
     }
 }
 
-fn prices(section: &Section<'_>, owner: &str, out: &mut Diagnostics) -> Pricing {
-    section.warn_of_unknown_keys(&names(PRICING), out);
-    for key in PRICING.iter().filter(|key| key.is_required) {
-        let name = key.name;
-        if !section.map.contains_key(name) {
-            let message = format!("{owner}: {name} is missing; prices are per million tokens");
-            out.error(section.path_to(name), message);
-        }
+/// The prices of a model.
+pub(super) fn read_prices(section: Section<'_>, owner: &str) -> Pricing {
+    let section = section.within(owner);
+    section.warn_of_unknown_keys(&names(PRICING));
+    let required = PRICING.iter().filter(|key| key.is_required);
+    for key in required.filter(|key| !section.has(key.name)) {
+        let message = format!(
+            "{owner}: {} is missing; prices are per million tokens",
+            key.name
+        );
+        section.error(key.name, message);
     }
-    Pricing {
-        input: section.read_amount("input", out).unwrap_or_default(),
-        output: section.read_amount("output", out).unwrap_or_default(),
-        cached: section.read_amount("cached", out),
-        cache_write: section.read_amount("cache_write", out),
-    }
+    let mut pricing = Pricing::default();
+    pricing.read_keys(&section);
+    pricing
 }
 
 named_enum! {
@@ -155,22 +156,27 @@ named_enum! {
         /// The run's own.
         #[default]
         Run = "run",
-        /// That of the run and of all runs below it.
+        /// The spending of the run and of all runs below it.
         Tree = "tree",
     }
 }
 
-/// The limits of a run's whole life; none of them: no budget.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub(crate) struct Budget {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cost: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seconds: Option<u64>,
-    pub per: BudgetScope,
+const SCOPES: [&str; 2] = words(&BudgetScope::ALL);
+
+keys! {
+    /// The limits of a run's whole life; none of them: no budget.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+    #[serde(default)]
+    struct Budget, BUDGET
+    fields {}
+    keys {
+        cost: Option<f64> = key("cost", Amount, "In the currency of pricing, which must have a price for the model."),
+        tokens: Option<u64> = key("tokens", Count(0, None), "Tokens, as the server counts them."),
+        seconds: Option<u64> = key("seconds", Count(0, None), "Seconds of the engine, without the time that people took to answer."),
+        per: BudgetScope = key("per", Words(&SCOPES, Some("run")),
+            "The run's own spending, or that of the run and all runs below it."),
+    }
+    read by hand {}
 }
 
 impl Budget {
@@ -184,23 +190,17 @@ impl Budget {
     }
 
     /// The budget under `budget:`.
-    pub(super) fn read(section: &Section<'_>, out: &mut Diagnostics) -> Self {
-        let Some(section) = section.read_section("budget", out) else {
+    pub(super) fn read(section: &Section) -> Self {
+        let Some(section) = section.read_section("budget") else {
             return Self::default();
         };
         // A misspelt limit would be none.
-        section.refuse_unknown_keys(&names(BUDGET), out);
-        let budget = Self {
-            cost: section.read_amount("cost", out),
-            tokens: section.read_count("tokens", out),
-            seconds: section.read_count("seconds", out),
-            per: section
-                .read_choice("per", &BudgetScope::ALL, out)
-                .unwrap_or_default(),
-        };
-        if !out.has_errors() && !budget.has_limit() {
+        section.refuse_unknown_keys(&names(BUDGET));
+        let mut budget = Self::default();
+        budget.read_keys(&section);
+        if !section.has_errors() && !budget.has_limit() {
             let message = "budget: it limits nothing; give cost, tokens or seconds";
-            out.warn(section.path_to(""), message);
+            section.warn("", message);
         }
         budget
     }
@@ -216,21 +216,21 @@ impl Budget {
                 .split_once('=')
                 .ok_or_else(|| format!("'{part}' is not KEY=VALUE, as in cost=3,tokens=500000"))?;
             let number = |what: &str| format!("{key}: expected {what}, found '{value}'");
-            let count = || value.parse::<u64>();
+            let count = || {
+                let count = value.parse::<u64>();
+                count.map_err(|_| number("a whole number, 0 or more"))
+            };
             match key {
                 "cost" => {
-                    let cost = value.parse().ok().filter(|n: &f64| n.is_finite());
-                    let cost = cost.filter(|n| *n >= 0.0 && !value.starts_with('+'));
+                    let cost = value
+                        .parse()
+                        .ok()
+                        .filter(|n: &f64| n.is_finite())
+                        .filter(|n| *n >= 0.0 && !value.starts_with('+'));
                     given.limits.cost = Some(cost.ok_or_else(|| number("a number, 0 or more"))?);
                 }
-                "tokens" | "seconds" => {
-                    let count = count().map_err(|_| number("a whole number, 0 or more"))?;
-                    let limit = match key {
-                        "tokens" => &mut given.limits.tokens,
-                        _ => &mut given.limits.seconds,
-                    };
-                    *limit = Some(count);
-                }
+                "tokens" => given.limits.tokens = Some(count()?),
+                "seconds" => given.limits.seconds = Some(count()?),
                 "per" => {
                     let scope = BudgetScope::parse(value);
                     given.per = Some(scope.ok_or_else(|| number("run or tree"))?);
@@ -275,7 +275,7 @@ impl GivenBudget {
         parts.into_iter().flatten().collect::<Vec<_>>().join(",")
     }
 
-    /// It asks for the scope that a flow's budget cannot have.
+    /// True if it asks for the scope that a flow's budget cannot have.
     pub(crate) fn is_per_run(self) -> bool {
         self.per == Some(BudgetScope::Run)
     }
@@ -305,14 +305,19 @@ pub(crate) fn parse_deadline(text: &str, now: Timestamp) -> Result<Timestamp, St
     let wrong =
         || format!("'{text}' is not a time such as 2026-01-02T03:04:05Z, 1767323045 or +90m");
     if let Some(from_now) = text.strip_prefix('+') {
-        let bare = from_now.parse().ok().map(Duration::from_secs);
-        let bare = bare.filter(|_| from_now.bytes().all(|byte| byte.is_ascii_digit()));
+        let bare = from_now
+            .parse()
+            .ok()
+            .map(Duration::from_secs)
+            .filter(|_| from_now.bytes().all(|byte| byte.is_ascii_digit()));
         let time = parse_span(from_now).or(bare.filter(|it| it.as_secs() < 1 << 40));
         return time.map(|time| now.plus(time)).ok_or_else(wrong);
     }
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
-        let millis = text.parse::<u64>().ok();
-        let millis = millis.and_then(|seconds| seconds.checked_mul(1000));
+        let millis = text
+            .parse::<u64>()
+            .ok()
+            .and_then(|seconds| seconds.checked_mul(1000));
         return millis.map(Timestamp::from_millis).ok_or_else(wrong);
     }
     Timestamp::parse_with_offset(text).ok_or_else(wrong)
@@ -332,8 +337,9 @@ pub(crate) fn read_budget(text: Option<String>) -> crate::error::Result<Option<G
 /// # Errors
 /// Wrong usage.
 pub(crate) fn read_deadline(text: Option<String>) -> crate::error::Result<Option<Timestamp>> {
-    let deadline = text.map(|text| parse_deadline(&text, Timestamp::now()));
-    let deadline = deadline.transpose();
+    let deadline = text
+        .map(|text| parse_deadline(&text, Timestamp::now()))
+        .transpose();
     deadline.map_err(|why| Error::usage(format!("--deadline: {why}")))
 }
 
@@ -345,20 +351,18 @@ pub(super) fn model_of_file(root: &Map<String, Value>) -> Option<String> {
 
 /// Reports a cost budget for a model without prices.
 pub(super) fn check_prices(
+    section: &Section,
     budget: &Budget,
     prices: &PriceList,
     model: Option<&str>,
-    out: &mut Diagnostics,
 ) {
     if budget.cost.is_some() && prices.of_model(model).is_none() {
-        out.error(
-            vec![Step::Key("budget".to_owned())],
-            unpriced("budget: cost", model),
-        );
+        let at = vec![Step::Key("budget".to_owned())];
+        section.error_at(at, unpriced("budget: cost", model));
     }
 }
 
-/// Why a limit of the cost cannot be kept.
+/// The reason why a limit of the cost cannot be kept.
 pub(crate) fn unpriced(what: &str, model: Option<&str>) -> String {
     // Numbers, so that each can be pasted.
     const PRICES: &str = "{input: 3, output: 15}";

@@ -1,10 +1,10 @@
 //! The effective configuration, for the record: tools expanded, and only the names of values that
 //! may be secret.
 
-use super::agent::{Agent, ChainSource, HookEvent, Llm, Source};
+use super::agent::{Agent, ChainSource, Hook, Llm, Source};
 use super::pricing::Budget;
 use crate::config::api::{Api, Header, HeaderValue};
-use crate::config::tool::definition::Word;
+use crate::config::keys::KeyValue;
 use crate::config::tool::load;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
@@ -18,55 +18,50 @@ pub(crate) fn render_resolved(
     deadline: Option<Timestamp>,
 ) -> Vec<u8> {
     let sources: Vec<Value> = agent.context.sources.iter().map(source).collect();
-    let hooks: Vec<Value> = agent
-        .hooks
-        .iter()
-        .map(|hook| {
-            let event = HookEvent::name(hook.event);
-            json!({"event": event, "command": words(&hook.command), "timeout_ms": hook.timeout.as_millis() as u64})
+    let hook = |hook: &Hook| {
+        json!({
+            "event": hook.event.name(),
+            "command": hook.command.record(),
+            "timeout_ms": hook.timeout.record(),
         })
-        .collect();
-    let mut config = json!({
-        "name": agent.name,
-        "version": agent.version,
-        "description": agent.description,
-        "llm": llm(&agent.llm),
-    });
-    for (key, value) in agent.record_keys() {
-        config[key] = value;
-    }
-    config["max_iterations"] = max_iterations.into();
-    let separate = if agent.context.separate {
+    };
+    let hooks: Vec<Value> = agent.hooks.iter().map(hook).collect();
+    let messages = if agent.context.separate {
         "separate"
     } else {
         "merged"
     };
-    config["tools"] = tools(agent);
-    config["context"] = json!({"sources": sources, "system_messages": separate});
-    config["hooks"] = hooks.into();
+    let mut config = Map::new();
+    let mut put = |key: &str, value: Value| config.insert(key.to_owned(), value);
+    put("name", json!(agent.name));
+    put("version", json!(agent.version));
+    put("description", json!(agent.description));
+    put("llm", llm(&agent.llm).into());
+    for (key, value) in agent.record_keys() {
+        put(&key, value);
+    }
+    put("max_iterations", max_iterations.into());
+    put("tools", tools(agent));
+    put(
+        "context",
+        json!({"sources": sources, "system_messages": messages}),
+    );
+    put("hooks", hooks.into());
     let acceptance = &agent.acceptance;
-    if let Some(schema) = &acceptance.schema {
-        config["output_schema"] = json!(schema.name);
-    }
-    if !acceptance.commands.is_empty() {
-        config["accept"] = acceptance.commands_json();
-    }
-    if acceptance.has_checks() {
-        config["repairs"] = acceptance.repairs.into();
-    }
-    if let Some(pricing) = agent.prices.of_model(agent.llm.model.as_deref()) {
-        config["pricing"] = json!(pricing);
-    }
+    let has_commands = !acceptance.commands.is_empty();
+    let pricing = agent.prices.of_model(agent.llm.model.as_deref());
+    config.extend(json::without_nulls(json!({
+        "output_schema": acceptance.schema.as_ref().map(|schema| &schema.name),
+        "accept": has_commands.then(|| acceptance.commands_json()),
+        "repairs": acceptance.has_checks().then_some(acceptance.repairs),
+        "pricing": pricing.map(|it| it.record_keys()),
+        "deadline": deadline.map(|deadline| deadline.to_string()),
+        "budget": budget.has_limit().then(|| budget.record_keys()),
+    })));
     for (index, entry) in agent.llm.fallback.iter().enumerate() {
         if let Some(pricing) = agent.prices.of_named(entry.llm.model.as_deref()) {
-            config["llm"]["fallback"][index]["pricing"] = json!(pricing);
+            config["llm"]["fallback"][index]["pricing"] = pricing.record_keys().into();
         }
-    }
-    if let Some(deadline) = deadline {
-        config["deadline"] = json!(deadline.to_string());
-    }
-    if budget.has_limit() {
-        config["budget"] = json!(budget);
     }
     json::text(&config).into_bytes()
 }
@@ -74,40 +69,30 @@ pub(crate) fn render_resolved(
 fn llm(from: &Llm) -> Map<String, Value> {
     let mut llm = from.record_keys();
     llm.extend(from.parameters.iter().cloned());
-    let api = from.api;
-    llm.insert("api".to_owned(), api.name().into());
-    if !from.api_choice.endpoint.is_empty() {
-        let endpoint = from.api_choice.endpoint.as_str();
-        llm.insert("endpoint".to_owned(), endpoint.into());
-    }
-    if from.streams() {
-        let total = from.total_timeout.as_millis() as u64;
-        llm.insert("stream".to_owned(), true.into());
-        llm.insert("total_timeout_ms".to_owned(), total.into());
-    }
-    if api == Api::Messages {
-        llm.insert("cache".to_owned(), from.cache.name().into());
-    }
-    if !from.headers.is_empty() {
-        llm.insert("headers".to_owned(), headers(&from.headers));
-    }
-    if let Some(command) = &from.command {
-        llm.insert("command".to_owned(), words(command));
-    }
+    let endpoint = &from.api_choice.endpoint;
     let entries = from.fallback.iter().map(|entry| {
         let mut one = self::llm(&entry.llm);
-        one.insert("after".to_owned(), json!(entry.after));
-        if let Some(key) = &entry.key {
-            one.insert("key".to_owned(), json!(key));
-        }
+        one.extend(json::without_nulls(
+            json!({"after": entry.after, "key": entry.key}),
+        ));
         Value::Object(one)
     });
-    match from.chain {
+    let fallback = match from.chain {
         // Later starts leave them out, too.
-        ChainSource::LeftOut => llm.insert("fallback".to_owned(), false.into()),
-        _ if from.fallback.is_empty() => None,
-        _ => llm.insert("fallback".to_owned(), entries.collect()),
+        ChainSource::LeftOut => false.into(),
+        _ if from.fallback.is_empty() => Value::Null,
+        _ => entries.collect(),
     };
+    llm.extend(json::without_nulls(json!({
+        "api": from.api.name(),
+        "endpoint": Some(endpoint).filter(|endpoint| !endpoint.is_empty()),
+        "stream": from.streams().then_some(true),
+        "total_timeout_ms": from.streams().then(|| from.total_timeout.record()),
+        "cache": (from.api == Api::Messages).then(|| from.cache.name()),
+        "headers": (!from.headers.is_empty()).then(|| headers(&from.headers)),
+        "command": from.command.as_ref().map(KeyValue::record),
+        "fallback": fallback,
+    })));
     llm
 }
 
@@ -115,16 +100,14 @@ fn tools(agent: &Agent) -> Value {
     let mut rendered = load::render(&agent.tools)["tools"].take();
     for tool in rendered.as_array_mut().into_iter().flatten() {
         if let Some(env) = tool.get_mut("env") {
-            let names = env
-                .as_object()
-                .map(|env| env.keys().cloned().collect::<Vec<_>>());
+            let names = env.as_object().map(|env| env.keys().collect::<Vec<_>>());
             *env = json!(names);
         }
     }
     rendered
 }
 
-/// Of a value that is a secret, only the variable.
+/// Headers; of a value that is a secret, only the variable.
 fn headers(headers: &[Header]) -> Value {
     let headers = headers.iter().map(|header| {
         let value = match &header.value {
@@ -136,46 +119,30 @@ fn headers(headers: &[Header]) -> Value {
     Value::Object(headers.collect())
 }
 
-fn words(words: &[Word]) -> Value {
-    words
-        .iter()
-        .map(|word| Value::from(word.written(|_| "")))
-        .collect()
-}
-
 fn source(source: &Source) -> Value {
     let missing = |optional: &bool| if *optional { "skip" } else { "error" };
     match source {
         Source::File { id, path, optional } => {
             json!({"type": "file", "id": id, "path": path.written(|_| ""), "on_missing": missing(optional)})
         }
-        Source::Upward {
-            id,
-            name,
-            max_bytes,
-            optional,
-        } => json!({
+        Source::Upward(source) => json!({
             "type": "file",
-            "id": id,
-            "path": name,
+            "id": source.id,
+            "path": source.name,
             "search": "up",
-            "max_bytes": max_bytes,
-            "on_missing": missing(optional),
+            "max_bytes": source.max_bytes,
+            "on_missing": missing(&source.optional),
         }),
-        Source::Computed {
-            id,
-            command,
-            timeout,
-            output,
-            optional,
-            once,
-        } => json!({
+        Source::Computed(source) => json!({
             "type": "computed_file",
-            "id": id,
-            "generator": {"command": words(command), "timeout_ms": timeout.as_millis() as u64},
-            "output_path": output.written(|_| ""),
-            "on_missing": missing(optional),
-            "refresh": if *once { "once" } else { "every" },
+            "id": source.id,
+            "generator": {
+                "command": source.command.record(),
+                "timeout_ms": source.timeout.record(),
+            },
+            "output_path": source.output.written(|_| ""),
+            "on_missing": missing(&source.optional),
+            "refresh": if source.once { "once" } else { "every" },
         }),
         Source::Journal { max_iterations } => {
             json!({"type": "journal", "max_iterations": max_iterations})

@@ -5,11 +5,13 @@
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::{Map, Value};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// Something wrong, or doubtful, in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Diagnostic {
-    /// Where: the path below the section that was read.
+    /// The path below the section that was read.
     pub at: Vec<Step>,
     /// The fault and the way out; lower case, no full stop.
     pub message: String,
@@ -17,97 +19,63 @@ pub(crate) struct Diagnostic {
     pub warning: bool,
 }
 
-/// All diagnostics about one thing, each message beginning with that thing's name.
-#[derive(Debug)]
-pub(crate) struct Diagnostics {
-    subject: String,
-    list: Vec<Diagnostic>,
-}
-
-impl Diagnostics {
-    /// About `subject`, which is how every message begins: `tool "x"`.
-    pub(crate) fn about(subject: impl Into<String>) -> Self {
-        Self {
-            subject: subject.into(),
-            list: Vec::new(),
-        }
-    }
-
-    /// A fault that makes the value unusable.
-    pub(crate) fn error(&mut self, at: Vec<Step>, message: impl AsRef<str>) {
-        self.push(at, message.as_ref(), false);
-    }
-
-    /// A value that can be used, and was probably not meant.
-    pub(crate) fn warn(&mut self, at: Vec<Step>, message: impl AsRef<str>) {
-        self.push(at, message.as_ref(), true);
-    }
-
-    /// The diagnostics about a part of the thing.
-    pub(crate) fn absorb(&mut self, part: Self) {
-        for it in part.list {
-            self.push(it.at, &it.message, it.warning);
-        }
-    }
-
-    fn push(&mut self, at: Vec<Step>, message: &str, warning: bool) {
-        let message = if self.subject.is_empty() {
-            message.to_owned()
-        } else {
-            format!("{}: {message}", self.subject)
-        };
-        self.list.push(Diagnostic {
-            at,
-            message,
-            warning,
-        });
-    }
-
-    pub(crate) fn has_errors(&self) -> bool {
-        self.list.iter().any(|diagnostic| !diagnostic.warning)
-    }
-
-    /// The diagnostics in the order in which they were made.
-    pub(crate) fn into_list(self) -> Vec<Diagnostic> {
-        self.list
-    }
-}
-
-/// A mapping and its place in the file.
-#[derive(Debug)]
+/// A mapping and its place in the file, and what has been found wrong with it and its parts.
+#[derive(Clone, Debug)]
 pub(crate) struct Section<'n> {
     pub map: &'n Map<String, Value>,
     at: Vec<Step>,
+    /// The beginning of each message.
+    about: String,
     /// Whose keys they are, where the subject of the diagnostics does not say it.
     of: String,
     /// The key of the mapping, as messages begin with it.
     within: String,
+    /// In the order in which they were made; its parts add theirs.
+    diagnostics: Rc<RefCell<Vec<Diagnostic>>>,
 }
 
 impl<'n> Section<'n> {
     /// The mapping at the path `at`.
     pub(crate) fn new(map: &'n Map<String, Value>, at: Vec<Step>) -> Self {
-        let (of, within) = (String::new(), String::new());
         Self {
             map,
             at,
-            of,
-            within,
+            about: String::new(),
+            of: String::new(),
+            within: String::new(),
+            diagnostics: Rc::default(),
         }
     }
 
-    /// The same mapping, messages about its keys beginning with the key that it is the value of.
+    /// Another mapping, whose faults are reported with those of this one.
+    pub(crate) fn inner<'m>(&self, map: &'m Map<String, Value>, at: Vec<Step>) -> Section<'m> {
+        Section {
+            about: self.about.clone(),
+            diagnostics: Rc::clone(&self.diagnostics),
+            ..Section::new(map, at)
+        }
+    }
+
+    /// This mapping, each message beginning with `subject`, too: `tool "x"`.
+    pub(crate) fn about(mut self, subject: &str) -> Self {
+        if !subject.is_empty() {
+            self.about += &format!("{subject}: ");
+        }
+        self
+    }
+
+    /// This mapping, messages about its keys beginning with the key that it is the value of.
     pub(crate) fn within(mut self, key: &str) -> Self {
         self.within = format!("{key}: ");
         self
     }
 
-    /// How messages call a key.
+    /// A key's name in messages.
     pub(crate) fn name(&self, key: &str) -> String {
         format!("{}{key}{}", self.within, self.of)
     }
 
-    /// The same mapping, messages about its keys saying that they belong to `owner`.
+    /// This mapping, messages about its keys saying that they belong to `owner`.
     pub(crate) fn of(mut self, owner: &str) -> Self {
         self.of = format!(" of {owner}");
         self
@@ -122,71 +90,143 @@ impl<'n> Section<'n> {
         at
     }
 
+    /// The path of an item of a list.
+    pub(crate) fn path_to_item(&self, key: &str, index: usize) -> Vec<Step> {
+        let mut at = self.path_to(key);
+        at.push(Step::Item(index));
+        at
+    }
+
+    /// There is such a key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.map.contains_key(key)
+    }
+
+    /// Reports what is wrong with a key, or with the mapping if it has no such key.
+    pub(crate) fn error(&self, key: &str, message: impl AsRef<str>) {
+        self.error_at(self.path_to(key), message);
+    }
+
+    /// Warns of a key whose value can be used, and was probably not meant.
+    pub(crate) fn warn(&self, key: &str, message: impl AsRef<str>) {
+        let (at, message) = (self.path_to(key), message.as_ref().to_owned());
+        self.push(Diagnostic {
+            at,
+            message,
+            warning: true,
+        });
+    }
+
+    /// Reports what is wrong at a path.
+    pub(crate) fn error_at(&self, at: Vec<Step>, message: impl AsRef<str>) {
+        let message = message.as_ref().to_owned();
+        self.push(Diagnostic {
+            at,
+            message,
+            warning: false,
+        });
+    }
+
+    /// Reports what was found wrong elsewhere.
+    pub(crate) fn push(&self, mut diagnostic: Diagnostic) {
+        diagnostic.message.insert_str(0, &self.about);
+        self.diagnostics.borrow_mut().push(diagnostic);
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.diagnostics.borrow().iter().any(|it| !it.warning)
+    }
+
+    /// What has been found wrong since these were last taken.
+    pub(crate) fn take_diagnostics(&self) -> Vec<Diagnostic> {
+        self.diagnostics.take()
+    }
+
+    /// Reports what is wrong with a key, of which nothing can be read.
+    pub(crate) fn refuse<T>(&self, key: &str, message: impl AsRef<str>) -> Option<T> {
+        self.error(key, message);
+        None
+    }
+
+    /// Reports that the value of a key is something else.
+    pub(crate) fn mismatch(&self, key: &str, expected: &str) {
+        let found = self.map.get(key).map_or_else(String::new, describe_value);
+        let message = format!("{}: expected {expected}, found {found}", self.name(key));
+        self.error(key, message);
+    }
+
     /// A string.
-    pub(crate) fn read_text(&self, key: &str, out: &mut Diagnostics) -> Option<&'n str> {
-        self.read(key, "a string", Value::as_str, out)
+    pub(crate) fn read_text(&self, key: &str) -> Option<&'n str> {
+        self.read(key, "a string", Value::as_str)
     }
 
     /// A whole number, 0 or more.
-    pub(crate) fn read_count(&self, key: &str, out: &mut Diagnostics) -> Option<u64> {
-        self.read(key, "a whole number, 0 or more", Value::as_u64, out)
+    pub(crate) fn read_count(&self, key: &str) -> Option<u64> {
+        self.read(key, "a whole number, 0 or more", Value::as_u64)
     }
 
     /// A whole number that is not 0.
-    pub(crate) fn at_least_one(&self, key: &str, out: &mut Diagnostics) -> Option<u64> {
-        let count = self.read_count(key, out);
+    pub(crate) fn at_least_one(&self, key: &str) -> Option<u64> {
+        let count = self.read_count(key);
         if count == Some(0) {
             let message = format!("{}: expected at least 1, found 0", self.name(key));
-            out.error(self.path_to(key), message);
+            self.error(key, message);
         }
         count
     }
 
     /// A program's exit code that is not 0.
-    pub(crate) fn read_exit_code(&self, key: &str, out: &mut Diagnostics) -> Option<i32> {
+    pub(crate) fn read_exit_code(&self, key: &str) -> Option<i32> {
         let pick = |value: &Value| i32::try_from(value.as_i64()?).ok();
         let pick = |value: &Value| pick(value).filter(|code| (1..=255).contains(code));
-        self.read(key, "an exit code from 1 to 255", pick, out)
+        self.read(key, "an exit code from 1 to 255", pick)
     }
 
     /// A number, 0 or more.
-    pub(crate) fn read_amount(&self, key: &str, out: &mut Diagnostics) -> Option<f64> {
+    pub(crate) fn read_amount(&self, key: &str) -> Option<f64> {
         let pick = |value: &Value| value.as_f64().filter(|n| *n >= 0.0 && n.is_finite());
-        self.read(key, "a number, 0 or more", pick, out)
+        self.read(key, "a number, 0 or more", pick)
     }
 
     /// True or false.
-    pub(crate) fn read_flag(&self, key: &str, out: &mut Diagnostics) -> Option<bool> {
-        self.read(key, "true or false", Value::as_bool, out)
+    pub(crate) fn read_flag(&self, key: &str) -> Option<bool> {
+        self.read(key, "true or false", Value::as_bool)
     }
 
     /// A list of anything.
-    pub(crate) fn read_list(&self, key: &str, out: &mut Diagnostics) -> Option<&'n Vec<Value>> {
-        self.read(key, "a list", Value::as_array, out)
+    pub(crate) fn read_list(&self, key: &str) -> Option<&'n Vec<Value>> {
+        self.read(key, "a list", Value::as_array)
     }
 
     /// A mapping.
-    pub(crate) fn read_mapping(
-        &self,
-        key: &str,
-        out: &mut Diagnostics,
-    ) -> Option<&'n Map<String, Value>> {
-        self.read(key, "a mapping", Value::as_object, out)
+    pub(crate) fn read_mapping(&self, key: &str) -> Option<&'n Map<String, Value>> {
+        self.read(key, "a mapping", Value::as_object)
     }
 
     /// A mapping to read in its turn; messages name its key.
-    pub(crate) fn read_section(&self, key: &str, out: &mut Diagnostics) -> Option<Self> {
-        let map = self.read_mapping(key, out)?;
-        Some(Self::new(map, self.path_to(key)).within(key))
+    pub(crate) fn read_section(&self, key: &str) -> Option<Self> {
+        let map = self.read_mapping(key)?;
+        Some(self.inner(map, self.path_to(key)).within(key))
+    }
+
+    /// The mappings in a list, each with its number.
+    pub(crate) fn read_sections(&self, key: &str) -> Vec<(usize, Self)> {
+        let mut sections = Vec::new();
+        let items = self.read_list(key).into_iter().flatten();
+        for (index, item) in items.enumerate() {
+            let at = self.path_to_item(key, index);
+            if let Some(map) = item.as_object() {
+                sections.push((index, self.inner(map, at)));
+            } else {
+                let (name, found) = (self.name(key), describe_value(item));
+                self.error_at(at, format!("{name}: expected a mapping, found {found}"));
+            }
+        }
+        sections
     }
 
     /// One of a few words, as its value.
-    pub(crate) fn read_choice<T: Copy>(
-        &self,
-        key: &str,
-        choices: &[(&str, T)],
-        out: &mut Diagnostics,
-    ) -> Option<T> {
+    pub(crate) fn read_choice<T: Copy>(&self, key: &str, choices: &[(&str, T)]) -> Option<T> {
         let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
         let expected = match words.as_slice() {
             [only] => (*only).to_owned(),
@@ -196,64 +236,55 @@ impl<'n> Section<'n> {
             let text = value.as_str()?;
             choices.iter().find(|(word, _)| *word == text).map(|c| c.1)
         };
-        self.read(key, &expected, pick, out)
+        self.read(key, &expected, pick)
     }
 
     /// A list of strings without NUL bytes; none if one of them is not.
-    pub(crate) fn read_texts(&self, key: &str, out: &mut Diagnostics) -> Option<Vec<&'n str>> {
-        if let Some(Value::String(_)) = self.map.get(key) {
-            let found = describe_value(&self.map[key]);
-            let name = self.name(key);
+    pub(crate) fn read_texts(&self, key: &str) -> Option<Vec<&'n str>> {
+        let name = self.name(key);
+        if let Some(text @ Value::String(_)) = self.map.get(key) {
+            let found = describe_value(text);
             let message = format!(
                 "{name}: expected a list of strings, found {found}; make each word an item: [a, b]"
             );
-            out.error(self.path_to(key), message);
-            return None;
+            return self.refuse(key, message);
         }
-        let items = self.read(key, "a list of strings", Value::as_array, out)?;
+        let items = self.read(key, "a list of strings", Value::as_array)?;
         let mut texts = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
-            let mut at = self.path_to(key);
-            at.push(Step::Item(index));
-            match item.as_str() {
+            let message = match item.as_str() {
                 Some(text) if text.contains('\0') => {
-                    out.error(
-                        at,
-                        format!(
-                            "{}: no program argument can hold a NUL byte",
-                            self.name(key)
-                        ),
-                    );
+                    format!("{name}: no program argument can hold a NUL byte")
                 }
-                Some(text) => texts.push(text),
-                None => out.error(
-                    at,
-                    format!(
-                        "{}: expected a list of strings, found {} in it; quote it",
-                        self.name(key),
-                        describe_value(item)
-                    ),
+                Some(text) => {
+                    texts.push(text);
+                    continue;
+                }
+                None => format!(
+                    "{name}: expected a list of strings, found {} in it; quote it",
+                    describe_value(item)
                 ),
-            }
+            };
+            self.error_at(self.path_to_item(key, index), message);
         }
         (texts.len() == items.len()).then_some(texts)
     }
 
     /// Warns of keys that are not among `known`.
-    pub(crate) fn warn_of_unknown_keys(&self, known: &[&str], out: &mut Diagnostics) {
-        for (at, message) in self.find_unknown(known) {
-            out.warn(at, message);
+    pub(crate) fn warn_of_unknown_keys(&self, known: &[&str]) {
+        for (key, message) in self.find_unknown(known) {
+            self.warn(key, message);
         }
     }
 
-    /// The same as errors.
-    pub(crate) fn refuse_unknown_keys(&self, known: &[&str], out: &mut Diagnostics) {
-        for (at, message) in self.find_unknown(known) {
-            out.error(at, message);
+    /// Reports these keys as errors.
+    pub(crate) fn refuse_unknown_keys(&self, known: &[&str]) {
+        for (key, message) in self.find_unknown(known) {
+            self.error(key, message);
         }
     }
 
-    fn find_unknown(&self, known: &[&str]) -> impl Iterator<Item = (Vec<Step>, String)> {
+    fn find_unknown(&self, known: &[&str]) -> impl Iterator<Item = (&'n String, String)> {
         let keys = self.map.keys();
         keys.filter(|key| !known.contains(&key.as_str()))
             .map(move |key| {
@@ -264,7 +295,7 @@ impl<'n> Section<'n> {
                     (None, _) => String::new(),
                 };
                 let message = format!("{}unknown key '{key}'{hint}", self.within);
-                (self.path_to(key), message)
+                (key, message)
             })
     }
 
@@ -273,17 +304,11 @@ impl<'n> Section<'n> {
         key: &str,
         expected: &str,
         pick: impl Fn(&'n Value) -> Option<T>,
-        out: &mut Diagnostics,
     ) -> Option<T> {
         let value = self.map.get(key)?;
         let picked = pick(value);
         if picked.is_none() {
-            let message = format!(
-                "{}: expected {expected}, found {}",
-                self.name(key),
-                describe_value(value)
-            );
-            out.error(self.path_to(key), message);
+            self.mismatch(key, expected);
         }
         picked
     }
@@ -310,23 +335,23 @@ mod tests {
     #[test]
     fn a_wrong_type_says_what_was_expected_and_what_was_found() {
         let value = yaml::parse("t: 3\nc: -1\nb: yes\nl: {}\nw: c\ns: [a, 2]\n").unwrap();
-        let section = Section::new(value.as_object().unwrap(), vec![]);
-        let mut out = Diagnostics::about("it");
-        assert_eq!(section.read_text("t", &mut out), None);
-        assert_eq!(section.read_count("c", &mut out), None);
-        assert_eq!(section.read_flag("b", &mut out), None);
-        assert_eq!(section.read_list("l", &mut out), None);
-        assert_eq!(
-            section.read_choice("w", &[("a", 1), ("b", 2)], &mut out),
-            None
-        );
-        assert_eq!(section.read_texts("s", &mut out), None);
-        assert_eq!(section.read_text("absent", &mut out), None);
+        let section = Section::new(value.as_object().unwrap(), vec![]).about("it");
+        assert_eq!(section.read_text("t"), None);
+        assert_eq!(section.read_count("c"), None);
+        assert_eq!(section.read_flag("b"), None);
+        assert_eq!(section.read_list("l"), None);
+        assert_eq!(section.read_choice("w", &[("a", 1), ("b", 2)]), None);
+        assert_eq!(section.read_texts("s"), None);
+        assert_eq!(section.read_text("absent"), None);
         let section = section.of("c");
-        assert_eq!(section.read_text("t", &mut out), None);
-        let section = Section::new(section.map, vec![]).within("k");
-        assert_eq!(section.read_texts("w", &mut out), None);
-        let said: Vec<String> = out.into_list().into_iter().map(|c| c.message).collect();
+        assert_eq!(section.read_text("t"), None);
+        let section = section.inner(section.map, vec![]).within("k");
+        assert_eq!(section.read_texts("w"), None);
+        let said: Vec<String> = section
+            .take_diagnostics()
+            .into_iter()
+            .map(|c| c.message)
+            .collect();
         assert_eq!(
             said,
             [
@@ -345,11 +370,10 @@ mod tests {
     #[test]
     fn an_unknown_key_is_a_warning_with_the_nearest_known_one() {
         let value = yaml::parse("nane: 3\nzzz: 1\n").unwrap();
-        let section = Section::new(value.as_object().unwrap(), vec![]);
-        let mut out = Diagnostics::about("it");
-        section.warn_of_unknown_keys(&["name", "exec"], &mut out);
-        assert!(!out.has_errors());
-        let list = out.into_list();
+        let section = Section::new(value.as_object().unwrap(), vec![]).about("it");
+        section.warn_of_unknown_keys(&["name", "exec"]);
+        assert!(!section.has_errors());
+        let list = section.take_diagnostics();
         assert_eq!(
             list[0].message,
             "it: unknown key 'nane'; did you mean 'name'?"

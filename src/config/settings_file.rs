@@ -9,7 +9,6 @@ use crate::unix::files;
 use crate::unix::locks::wait_for_lock;
 use crate::unix::signals::Signals;
 use std::fs::File;
-use std::io;
 use std::path::PathBuf;
 
 /// A variable and its value; none: the variable is removed.
@@ -38,24 +37,21 @@ pub(crate) fn save(
     files::make_dirs(dir)?;
     let lock = File::open(dir).at("open", dir)?;
     wait_for_lock(|| lock.try_lock(), dir, signals, None).map_err(|(error, _)| error)?;
-    let old = match files::read_regular(&path) {
-        Ok(bytes) => Some(bytes),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(error) => return Err(error).at("read", &path),
-    };
-    let text = std::str::from_utf8(old.as_deref().unwrap_or_default());
-    let text = text.map_err(|_| Error::failure(format!("{shown}: it is not UTF-8")))?;
+    let old = files::read_regular(&path).if_there().at("read", &path)?;
+    let text = std::str::from_utf8(old.as_deref().unwrap_or_default())
+        .map_err(|_| Error::failure(format!("{shown}: it is not UTF-8")))?;
     let new = with_settings(text, settings, kept);
     let changed = old.filter(|old| *old != new.as_bytes());
-    let aside = changed.map(|old| {
-        let later = (2_u32..).map(|number| format!("{OLD_FILE}.{number}"));
-        let mut names = [OLD_FILE.to_owned()].into_iter().chain(later);
-        let is_free = |name: &String| path.with_file_name(name).symlink_metadata().is_err();
-        let name = names.find(is_free).unwrap_or_else(|| OLD_FILE.to_owned());
-        let aside = path.with_file_name(name);
-        files::replace(&aside, &old).map(|()| aside)
-    });
-    let aside = aside.transpose()?;
+    let aside = changed
+        .map(|old| {
+            let numbered = (2_u32..).map(|number| format!("{OLD_FILE}.{number}"));
+            let mut names = [OLD_FILE.to_owned()].into_iter().chain(numbered);
+            let is_free = |name: &String| path.with_file_name(name).symlink_metadata().is_err();
+            let name = names.find(is_free).unwrap_or_else(|| OLD_FILE.to_owned());
+            let aside = path.with_file_name(name);
+            files::replace(&aside, &old).map(|()| aside)
+        })
+        .transpose()?;
     files::replace(&path, new.as_bytes())?;
     Ok((path, aside))
 }

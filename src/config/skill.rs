@@ -1,4 +1,4 @@
-//! The front matter of a SKILL.md: the name and the description of instructions that a model may read.
+//! Front matter, and that of a SKILL.md: the name and the description of instructions that a model may read.
 //!
 //! Unaware of files.
 
@@ -19,7 +19,7 @@ pub(crate) const SKIPPED: &str = "SKILL.md: skipped: ";
 /// The most characters of a name, of a description and of a compatibility.
 const LONGEST: [(&str, usize); 3] = [("name", 64), ("description", 1_024), ("compatibility", 500)];
 
-/// What the catalogue says of a skill.
+/// A skill as the catalogue shows it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Skill {
     pub name: String,
@@ -27,7 +27,7 @@ pub(crate) struct Skill {
     pub description: String,
     /// Only a person calls for it.
     pub is_unlisted: bool,
-    /// What is wrong with it, though it can be used.
+    /// Faults that do not keep it from being used.
     pub faults: Vec<String>,
 }
 
@@ -36,14 +36,14 @@ pub(crate) struct Skill {
 /// # Errors
 /// Why it cannot be used.
 pub(crate) fn read_skill(text: &str, dir: &str) -> Result<Skill, String> {
-    let (keys, repaired) = front_matter(text)?;
+    let FrontMatter { keys, fault, .. } = front_matter(text)?;
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let description = match keys.get("description") {
         Some(Value::String(text)) if !text.trim().is_empty() => one_line(text),
         Some(Value::String(_) | Value::Null) | None => return Err("it has no description".into()),
         Some(_) => return Err("its description is not a string".into()),
     };
-    let mut faults: Vec<String> = repaired.into_iter().collect();
+    let mut faults: Vec<String> = fault.into_iter().collect();
     let name = match keys.get("name") {
         Some(Value::String(name)) if !name.trim().is_empty() => one_line(name),
         _ => {
@@ -85,48 +85,71 @@ pub(crate) fn listed_in(text: &str) -> impl Iterator<Item = &str> {
     lines.filter_map(|line| line.strip_suffix(')')?.rsplit_once(" (").map(|it| it.1))
 }
 
-/// What a program that makes a catalogue says of skills that it does not list.
+/// Reports about skills that a program's catalogue does not list.
 pub(crate) fn skipped_in(stderr: &str) -> impl Iterator<Item = &str> {
     let skipped = stderr.lines().filter(|line| line.contains(SKIPPED));
     skipped.map(|line| line.strip_prefix("delta: ").unwrap_or(line))
 }
 
-/// The mapping between the first line, `---`, and the next such line; and what was wrong with it.
-fn front_matter(text: &str) -> Result<(Map<String, Value>, Option<String>), String> {
-    let text = after_mark(text);
-    let mut lines = text.split_inclusive('\n');
-    let is_fence = |line: &str| line.trim_end() == "---";
-    let first = lines.next().unwrap_or_default();
-    if !is_fence(first) {
-        return Err("it does not begin with front matter, a line ---".into());
-    }
-    let mut end = first.len();
-    for line in lines {
-        if is_fence(line) {
-            let front = &text[first.len()..end];
-            let error = match yaml::parse(front) {
-                Ok(Value::Object(keys)) => return Ok((keys, None)),
-                Ok(_) => return Err("its front matter is not a mapping of keys".into()),
-                Err(error) => error,
-            };
-            if let Ok(Value::Object(keys)) = yaml::parse(&with_quotes(front)) {
-                return Ok((keys, Some("a value with a colon in it needs quotes".into())));
-            }
-            let line = error.place.map_or(1, |(line, _)| line + 1);
-            let why = format!("line {line}: {}", error.message);
-            let keys = key_by_key(front);
-            return match keys.contains_key("description") {
-                true => Ok((keys, Some(why))),
-                false => Err(why),
-            };
-        }
-        end += line.len();
-    }
-    Err("its front matter does not end with a line ---".into())
+/// The mapping between the first line, `---`, and the next such line.
+#[derive(Debug)]
+pub(crate) struct FrontMatter<'t> {
+    pub keys: Map<String, Value>,
+    /// What was wrong with it.
+    pub fault: Option<String>,
+    /// Keys or parts of their values may be missing.
+    pub is_partial: bool,
+    /// The text of the mapping.
+    pub lines: &'t str,
+    /// The text after it.
+    pub body: &'t str,
 }
 
-/// The keys that can be read, each for itself. The first of several of one name counts.
-fn key_by_key(front: &str) -> Map<String, Value> {
+/// Reads the front matter of a text, if need be key by key.
+///
+/// # Errors
+/// There is none, or it cannot be read.
+pub(crate) fn front_matter(text: &str) -> Result<FrontMatter<'_>, String> {
+    let text = after_mark(text);
+    let mut all = text.split_inclusive('\n');
+    let is_fence = |line: &&str| line.trim_end() == "---";
+    let Some(first) = all.next().filter(is_fence) else {
+        return Err("it does not begin with front matter, a line ---".into());
+    };
+    let length: usize = all.take_while(|line| !is_fence(line)).map(str::len).sum();
+    let (lines, rest) = text[first.len()..].split_at(length);
+    if rest.is_empty() {
+        return Err("its front matter does not end with a line ---".into());
+    }
+    let mut front = FrontMatter {
+        keys: Map::new(),
+        fault: None,
+        is_partial: false,
+        lines,
+        body: rest.split_once('\n').map_or("", |(_, body)| body),
+    };
+    let error = match yaml::parse(lines) {
+        Ok(Value::Object(keys)) => return Ok(FrontMatter { keys, ..front }),
+        Ok(_) => return Err("its front matter is not a mapping of keys".into()),
+        Err(error) => error,
+    };
+    if let Ok(Value::Object(keys)) = yaml::parse(&with_quotes(lines)) {
+        front.fault = Some("a value with a colon in it needs quotes".into());
+        return Ok(FrontMatter { keys, ..front });
+    }
+    let line = error.place.map_or(1, |(line, _)| line + 1);
+    let why = format!("line {line}: {}", error.message);
+    front.keys = key_by_key(lines, true);
+    if !front.keys.contains_key("description") {
+        return Err(why);
+    }
+    front.fault = Some(why);
+    front.is_partial = true;
+    Ok(front)
+}
+
+/// The keys that can be read, each for itself, with quotes if need be. The first of several of one name counts.
+pub(crate) fn key_by_key(front: &str, may_quote: bool) -> Map<String, Value> {
     let mut parts: Vec<String> = Vec::new();
     for line in front.split_inclusive('\n') {
         match parts.last_mut() {
@@ -138,7 +161,10 @@ fn key_by_key(front: &str) -> Map<String, Value> {
     }
     let mut keys = Map::new();
     for part in parts {
-        let parsed = yaml::parse(&part).or_else(|_| yaml::parse(&with_quotes(&part)));
+        let parsed = match yaml::parse(&part) {
+            Err(_) if may_quote => yaml::parse(&with_quotes(&part)),
+            parsed => parsed,
+        };
         if let Ok(Value::Object(read)) = parsed {
             for (key, value) in read {
                 keys.entry(key).or_insert(value);
@@ -148,7 +174,8 @@ fn key_by_key(front: &str) -> Map<String, Value> {
     keys
 }
 
-/// The same with quotes around the values that have a colon and are on the line of their key.
+/// The front matter with quotes around the values that have a colon and are on the line of their key, which cannot be
+/// read without.
 fn with_quotes(front: &str) -> String {
     let line = |line: &str| match line.split_once(": ") {
         Some((key, value))
@@ -156,7 +183,8 @@ fn with_quotes(front: &str) -> String {
                 && value.contains(':')
                 && !value
                     .trim_start()
-                    .starts_with(['"', '\'', '[', '{', '|', '>']) =>
+                    .starts_with(['"', '\'', '[', '{', '|', '>'])
+                && yaml::parse(line).is_err() =>
         {
             format!("{key}: '{}'\n", value.trim().replace('\'', "''"))
         }

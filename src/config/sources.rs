@@ -2,35 +2,32 @@
 //!
 //! Unaware of what is in them.
 
-use super::acceptance::OutputSchema;
 use super::agent::Problem;
 use super::document::error_in;
 use std::path::{Path, PathBuf};
 
-/// Where everything is that makes an agent.
+/// The files that make an agent.
 #[derive(Debug, Default)]
 pub(crate) struct AgentSources {
     /// The agent's directory, with symbolic links resolved.
     pub home: PathBuf,
-    /// The same as the person wrote it.
+    /// The directory as the person wrote it.
     pub dir: PathBuf,
     /// The name of the main file in it.
     pub main_file: String,
     /// The system prompt's path below it.
     pub prompt: String,
-    /// The schema of the answer, also if the agent has other errors.
-    pub schema: Option<OutputSchema>,
     /// The tools that the model is offered.
     pub tools: Vec<ToolSource>,
 }
 
-/// Where a tool is defined.
+/// The place of a tool's definition.
 #[derive(Debug)]
 pub(crate) struct ToolSource {
     pub name: String,
     /// The file, absolute.
     pub file: PathBuf,
-    /// How messages call the file.
+    /// The file's name in messages.
     pub shown: String,
     /// Which item of its `tools:`, from 0.
     pub index: usize,
@@ -39,14 +36,14 @@ pub(crate) struct ToolSource {
 impl AgentSources {
     /// The directory of an agent whose files have not been read.
     pub(super) fn open(dir: &Path, problems: &mut Vec<Problem>) -> Option<Self> {
-        let home = match dir.canonicalize() {
+        let found = match dir.canonicalize() {
             Ok(home) if !home.is_dir() => Err("no agent here: it is not a directory".to_owned()),
             Ok(home) if home.to_str().is_none() => Err("the agent's path is not UTF-8".to_owned()),
             Ok(home) => Ok(home),
             Err(e) => Err(format!("no agent here: {}", crate::error::reason(&e))),
         };
         let shown = dir.display().to_string();
-        let home = home.map_err(|why| problems.push(error_in(&shown, why)));
+        let home = found.map_err(|why| problems.push(error_in(&shown, why)));
         Some(Self {
             home: home.ok()?,
             dir: dir.to_owned(),

@@ -12,4 +12,3 @@ pub(crate) mod effect;
 pub(crate) mod later;
 pub(crate) mod load;
 pub(crate) mod bind;
-pub(crate) mod shown;

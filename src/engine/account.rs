@@ -1,22 +1,22 @@
-//! What a start of the engine may spend, and the ledgers in which it is written: its run's own and those of
+//! The spending of a start of the engine, and the ledgers in which it is written: its run's own and those of
 //! the runs around it.
 //!
 //! Unaware of the loop and of the conversation. The ledger of a run has the spending of all runs below it,
 //! so that each run reserves in its own and in those of all runs around it, from the outermost inwards.
 
 mod outer;
-mod pot;
+mod budget_limit;
 
 #[cfg(feature = "flow")]
 pub(crate) use outer::{end_of_last, outer_runs};
 
 use crate::config::agent::Agent;
 use crate::config::pricing::{Budget, BudgetScope, GivenBudget, Pricing, unpriced};
-use crate::error::{Error, Result, may_fail};
+use crate::error::{Error, Result, ignore};
 use crate::model::ask::Expense;
 use crate::model::usage::Uncounted;
-use crate::record::event::{EventKind, ReadUsage, Tokens};
-use crate::record::reader::split_lines;
+use crate::record::event::{Recorded, Tokens};
+use crate::record::reader::counted_lines;
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, Amount, Denial, Kind, Ledger, LedgerEntry};
 use crate::text::ids::RunId;
@@ -24,10 +24,8 @@ use crate::text::timestamp::Timestamp;
 use crate::unix::procfs;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::Screen;
+use budget_limit::BudgetLimit;
 use outer::{OuterLedger, ledgers_variable, outer_ledgers};
-use pot::Pot;
-use serde::Deserialize;
-use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 /// The message while other processes' reservations fill a limit, and the interval at which they are checked.
@@ -55,7 +53,7 @@ pub(crate) fn open_tree(
     Ok(ledgers_variable(&outer, run, &budget, until))
 }
 
-/// When the seconds of a budget are over if nothing but the engine takes time from now on.
+/// End of a budget's seconds if nothing but the engine takes time from now on.
 fn end_of_seconds(budget: &Budget, journal: &[u8], run: &RunId) -> Option<Instant> {
     // In the past if more is spent than the limit.
     (Instant::now() + budget.time()?).checked_sub(engine_time(journal, run))
@@ -119,8 +117,8 @@ impl SpendingRules {
         })
     }
 
-    fn cost(&self, (input, output): (u64, u64), cached: u64, cache_written: u64) -> Option<f64> {
-        Some(self.pricing?.cost((input, output), cached, cache_written))
+    fn cost(&self, tokens: (u64, u64), cached: u64, cache_written: u64) -> Option<f64> {
+        Some(self.pricing?.cost(tokens, cached, cache_written))
     }
 }
 
@@ -140,8 +138,8 @@ pub(crate) struct Account {
     rules: SpendingRules,
     run_id: String,
     process: Option<String>,
-    pots: Vec<Pot>,
-    /// When the limit of this start's time is reached.
+    budgets: Vec<BudgetLimit>,
+    /// End of this start's time.
     start_limit: Option<Instant>,
     /// Reservations must be durable, because something is limited.
     has_limits: bool,
@@ -162,7 +160,7 @@ impl Account {
             cost, tokens, per, ..
         } = rules.budget;
         let until = end_of_seconds(&rules.budget, journal, &run.id);
-        let outer = rules.outer.iter().map(|outer| Pot {
+        let outer = rules.outer.iter().map(|outer| BudgetLimit {
             path: outer.ledger.clone(),
             ledger: None,
             is_own: false,
@@ -172,7 +170,7 @@ impl Account {
             time: None,
             until: outer.until(),
         });
-        let own = Pot {
+        let own = BudgetLimit {
             path: run.path.join(spending::FILE),
             ledger: None,
             is_own: true,
@@ -182,19 +180,19 @@ impl Account {
             time: rules.budget.time(),
             until,
         };
-        let pots: Vec<Pot> = outer.chain([own]).collect();
+        let budgets: Vec<BudgetLimit> = outer.chain([own]).collect();
         let mut account = Self {
-            has_limits: pots.iter().any(Pot::limits),
+            has_limits: budgets.iter().any(BudgetLimit::limits),
             rules,
             run_id: run.id.to_string(),
             process: procfs::process_name(std::process::id()),
-            pots,
+            budgets,
             start_limit,
             is_mentioned: false,
             is_uncounted: false,
         };
         // Children must find it. If it cannot be opened, the first expense reports why.
-        may_fail(account.open_all());
+        ignore(account.open_all());
         account.drop_twins();
         account
     }
@@ -207,7 +205,7 @@ impl Account {
     /// Adds to the run's own ledger what it lacks of the usage in the journal, if the run has a budget, and returns these
     /// tokens. A ledger that cannot be used is reported by the first expense.
     pub(crate) fn restore_lost(&mut self, signals: &Signals, journal: &[u8]) -> Option<u64> {
-        let own = self.pots.last_mut()?;
+        let own = self.budgets.last_mut()?;
         if own.cost.is_none() && own.tokens.is_none() {
             return None;
         }
@@ -239,25 +237,28 @@ impl Account {
 
     /// The value of `LEDGERS` for the run's programs.
     pub(crate) fn variable(&self, run: &RunDir) -> String {
-        let until = self.pots.last().and_then(|own| own.until);
+        let until = self.budgets.last().and_then(|own| own.until);
         ledgers_variable(&self.rules.outer, run, &self.rules.budget, until)
     }
 
     /// The instant at which the first time limit is reached, and the message for it.
     pub(crate) fn time_limit(&self) -> Option<(Instant, String)> {
-        let pots = self.pots.iter().filter(|pot| pot.until.is_some());
-        let first = pots.min_by_key(|pot| pot.until)?;
+        let budgets = self
+            .budgets
+            .iter()
+            .filter(|budget_limit| budget_limit.until.is_some());
+        let first = budgets.min_by_key(|budget_limit| budget_limit.until)?;
         Some((first.until?, first.time_words()))
     }
 
-    /// How long the engine has worked in all starts, if that is limited.
+    /// The engine's working time in all starts, if that is limited.
     pub(crate) fn worked_ms(&self) -> Option<u64> {
-        Some(self.pots.last()?.time_spent()?.as_millis() as u64)
+        Some(self.budgets.last()?.time_spent()?.as_millis() as u64)
     }
 
     /// The time that a person took does not count.
     pub(crate) fn add_wait(&mut self, time: Duration) {
-        if let Some(until) = self.pots.last_mut().and_then(|own| own.until.as_mut()) {
+        if let Some(until) = self.budgets.last_mut().and_then(|own| own.until.as_mut()) {
             *until += time;
         }
     }
@@ -276,7 +277,8 @@ impl Account {
     pub(crate) fn book(
         &mut self,
         signals: &Signals,
-        (invocation, request_bytes): (&str, usize),
+        invocation: &str,
+        request_bytes: usize,
         attempt: u64,
         expense: &Expense,
     ) -> std::result::Result<(), Denial> {
@@ -315,11 +317,12 @@ impl Account {
             process: process.as_deref(),
         };
         let is_reservation = kind == Kind::Reserve;
-        let booked = match is_reservation {
-            true => self.lock_to_spend(signals),
-            false => self.lock_all(signals, true),
+        let locked = if is_reservation {
+            self.lock_to_spend(signals)
+        } else {
+            self.lock_all(signals, true)
         };
-        let booked = booked.and_then(|()| self.append_all(&entry, kind));
+        let booked = locked.and_then(|()| self.append_all(&entry, kind));
         self.release_all();
         booked?;
         if is_reservation && self.has_limits {
@@ -335,43 +338,47 @@ impl Account {
         is_new
     }
 
-    /// What this run and the runs below it have spent over their whole lives, and whether it has a price.
+    /// Spending of this run and the runs below it over their whole lives, and whether it has a price.
     pub(crate) fn spent(&mut self, signals: &Signals) -> Option<(Amount, bool)> {
-        let pot = self.pots.last_mut()?;
+        let budget_limit = self.budgets.last_mut()?;
         let no_wait = Some(Instant::now());
         let read_on = |ledger: &mut Ledger| {
             ledger.lock(signals, no_wait, false).ok()?;
             ledger.release();
             Some(ledger.tally().all())
         };
-        let all = match pot.ledger.as_mut().and_then(read_on) {
+        let all = match budget_limit.ledger.as_mut().and_then(read_on) {
             Some(all) => all,
-            None => spending::read_tally(&pot.path).ok()??.all(),
+            None => spending::read_tally(&budget_limit.path).ok()??.all(),
         };
         Some((all, self.rules.pricing.is_some()))
     }
 
     fn ledgers(&self) -> impl Iterator<Item = &Ledger> {
-        self.pots.iter().filter_map(|pot| pot.ledger.as_ref())
+        self.budgets
+            .iter()
+            .filter_map(|budget_limit| budget_limit.ledger.as_ref())
     }
 
     fn ledgers_mut(&mut self) -> impl Iterator<Item = &mut Ledger> {
-        self.pots.iter_mut().filter_map(|pot| pot.ledger.as_mut())
+        self.budgets
+            .iter_mut()
+            .filter_map(|budget_limit| budget_limit.ledger.as_mut())
     }
 
     fn open_all(&mut self) -> std::result::Result<(), Denial> {
-        for pot in &mut self.pots {
-            pot.open()?;
+        for budget_limit in &mut self.budgets {
+            budget_limit.open()?;
         }
         Ok(())
     }
 
     /// Leaves out ledgers that are there twice: the second lock on one would never come.
     fn drop_twins(&mut self) {
-        let ledger = |pot: &Pot| pot.ledger.as_ref().map(Ledger::file_id);
-        let ids: Vec<_> = self.pots.iter().map(ledger).collect();
+        let ledger = |budget_limit: &BudgetLimit| budget_limit.ledger.as_ref().map(Ledger::file_id);
+        let ids: Vec<_> = self.budgets.iter().map(ledger).collect();
         let mut at = 0;
-        self.pots.retain(|_| {
+        self.budgets.retain(|_| {
             at += 1;
             ids[at - 1].is_none() || !ids[at..].contains(&ids[at - 1])
         });
@@ -379,13 +386,13 @@ impl Account {
 
     fn lock_all(&mut self, signals: &Signals, is_last: bool) -> std::result::Result<(), Denial> {
         let until = self.waits_end();
-        for pot in &mut self.pots {
-            pot.open()?.lock(signals, until, is_last)?;
+        for budget_limit in &mut self.budgets {
+            budget_limit.open()?.lock(signals, until, is_last)?;
         }
         Ok(())
     }
 
-    /// When the limits of time end the wait for a ledger.
+    /// End of the wait for a ledger, by the limits of time.
     fn waits_end(&self) -> Option<Instant> {
         let limits = self.time_limit().map(|(until, _)| until);
         limits.into_iter().chain(self.start_limit).min()
@@ -401,7 +408,10 @@ impl Account {
         let mut is_reported = false;
         loop {
             self.lock_all(signals, false)?;
-            let denials = self.pots.iter().filter_map(|pot| pot.check().err());
+            let denials = self
+                .budgets
+                .iter()
+                .filter_map(|budget_limit| budget_limit.check().err());
             let is_pending = |denial: &Denial| matches!(denial, Denial::Pending(_));
             let Some(denial) = denials.max_by_key(|it| !is_pending(it)) else {
                 return Ok(());
@@ -443,79 +453,52 @@ impl Account {
                 ..*entry
             };
             let before = self.ledgers_mut().take(at);
-            before.for_each(|it| may_fail(it.append(&nothing, Kind::Settle)));
+            before.for_each(|it| ignore(it.append(&nothing, Kind::Settle)));
         }
         Err(denial)
     }
 }
 
 /// The usage that a journal shows for the starts of its own run.
-fn recorded_usage(journal: &[u8], run: &str) -> Tokens {
-    #[derive(Deserialize)]
-    struct Used<'l> {
-        #[serde(rename = "type", borrow)]
-        kind: EventKind<'l>,
-        #[serde(borrow, default)]
-        run_id: Option<Cow<'l, str>>,
-        usage: Option<ReadUsage>,
-    }
+pub(crate) fn recorded_usage(journal: &[u8], run: &str) -> Tokens {
     let (mut sum, mut is_own) = (Tokens::default(), false);
-    for (_, line) in split_lines(journal) {
-        let Ok(line) = serde_json::from_slice::<Used<'_>>(line) else {
-            continue;
-        };
-        if line.kind == EventKind::EngineStart {
-            is_own = line.run_id.as_deref() == Some(run);
+    for line in counted_lines(journal) {
+        if let Recorded::EngineStart(start) = &line.event {
+            is_own = start.run_id.get() == Some(run);
         }
-        if let Some(usage) = line.usage.filter(|_| is_own) {
+        if let Some(usage) = line.usage().filter(|_| is_own) {
             sum.add(usage.tokens());
         }
     }
     sum
 }
 
-/// How long the engine of a run has run in all its starts, without waiting for a person, as far as its journal shows.
+/// The engine's working time in all starts of a run, without waits for a person, as far as its journal shows.
 pub(crate) fn engine_time(journal: &[u8], run: &RunId) -> Duration {
-    #[derive(Deserialize)]
-    struct Timed<'l> {
-        #[serde(rename = "type", borrow)]
-        kind: EventKind<'l>,
-        #[serde(borrow)]
-        timestamp: Cow<'l, str>,
-        #[serde(borrow, default)]
-        run_id: Option<Cow<'l, str>>,
-        engine_ms: Option<u64>,
-    }
     let mut sum = Duration::ZERO;
     let mut is_own = false;
     // Since when the engine has been seen running.
     let mut since: Option<Timestamp> = None;
-    for (_, line) in split_lines(journal) {
-        let Ok(line) = serde_json::from_slice::<Timed<'_>>(line) else {
-            continue;
-        };
-        let Some(at) = Timestamp::parse(&line.timestamp) else {
-            continue;
-        };
-        if line.kind == EventKind::EngineStart {
+    for line in counted_lines(journal) {
+        let Some(at) = line.time() else { continue };
+        if let Recorded::EngineStart(start) = &line.event {
             // A fork's journal begins with the starts of the run that it was made from.
-            is_own = line.run_id.as_deref() == Some(run.as_str());
+            is_own = start.run_id.get() == Some(run.as_str());
             since = is_own.then_some(at);
             continue;
         }
         if let Some(since) = since {
             sum = sum.saturating_add(at.since(since));
         }
-        if let Some(ms) = line.engine_ms
-            && is_own
-            && line.kind == EventKind::EngineEnd
-        {
-            sum = Duration::from_millis(ms);
-        }
-        let is_pause = matches!(
-            line.kind,
-            EventKind::HumanInputRequest | EventKind::EngineEnd
-        );
+        let is_pause = match &line.event {
+            Recorded::EngineEnd(end) => {
+                let recorded = end.engine_ms.filter(|_| is_own);
+                sum = recorded.map_or(sum, Duration::from_millis);
+                true
+            }
+            Recorded::HumanInputRequest(_) => true,
+            _ => false,
+        };
         since = (is_own && !is_pause).then(|| since.map_or(at, |since| since.max(at)));
     }
     sum

@@ -4,13 +4,13 @@
 
 use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::{Confirm, Tool};
-use crate::config::tool::shown::asked_for;
+use crate::text::call_line::asked_for;
 use crate::text::digest::PartsDigest;
 use crate::text::disguise::{is_unseen, mixed_words, visible};
 use crate::text::shell::shell_quoted_where;
 use crate::text::shorten::head;
 
-/// How much of a call's standard input is in its question.
+/// Limits of the standard input in the question about a call.
 const SHOWN_BYTES: usize = 2000;
 const SHOWN_LINES: usize = 40;
 
@@ -81,11 +81,13 @@ impl PlannedCall<'_> {
             Confirm::No | Confirm::Yes => None,
         };
         let guards = of_guards.iter().map(String::as_str);
-        let asked = guards.chain(own).filter(|words| !words.trim().is_empty());
-        let asked: Vec<&str> = asked.collect();
+        let asked: Vec<&str> = guards
+            .chain(own)
+            .filter(|words| !words.trim().is_empty())
+            .collect();
         text.push_str(&mixture(&(said + " " + &asked.join(" "))));
         if asked.is_empty() {
-            text.push_str(&format!("Run this call of {}?", self.tool.name));
+            text.push_str("Allow this command?");
         } else {
             let asked: Vec<String> = asked.into_iter().map(visible_lines).collect();
             text.push_str(&asked.join("\n"));
@@ -144,19 +146,24 @@ fn add_stdin(text: &mut String, stdin: &[u8]) -> String {
 
 /// Words of an agent, which may repeat those of a model: no line of them looks like one of the question's own.
 fn visible_lines(words: &str) -> String {
-    let words = words.trim_matches(|c: char| c.is_whitespace() && c != '\r');
-    let lines: Vec<String> = words.split('\n').map(visible).collect();
+    let trimmed = words.trim_matches(|c: char| c.is_whitespace() && c != '\r');
+    let lines: Vec<String> = trimmed.split('\n').map(visible).collect();
     lines.join("\n  ")
 }
 
-/// True for the one answer that lets a call run.
+/// True for the answers that let a call run.
 pub(crate) fn is_yes(answer: &str) -> bool {
-    ["y", "yes"]
-        .iter()
-        .any(|yes| answer.eq_ignore_ascii_case(yes))
+    let is_it = |yes: &&str| answer.eq_ignore_ascii_case(yes);
+    ["y", "yes"].iter().any(is_it) || is_always(answer)
 }
 
-/// What the model reads of a call that a person did not confirm.
+/// True for the answer that lets the same call run without a question for the rest of the run, too.
+pub(crate) fn is_always(answer: &str) -> bool {
+    let is_it = |always: &&str| answer.eq_ignore_ascii_case(always);
+    ["a", "always"].iter().any(is_it)
+}
+
+/// The result of a call that a person did not confirm.
 pub(crate) fn refusal(answer: &str) -> String {
     let answered = match answer {
         "" => "gave no answer".to_owned(),

@@ -2,12 +2,12 @@
 //!
 //! Architecture invariant: the tool itself puts it back, in its wrapper, so that the engine writes nothing where a tool chose.
 
-use super::attached;
+use super::outbox;
 use super::run_context::RunContext;
 use crate::config::tool::definition::Tool;
-use crate::config::tool::shown::OWN_TOOLS;
-use crate::error::may_fail;
-use crate::unix::files::{read_below, unnamed};
+use crate::error::ignore;
+use crate::text::call_line::OWN_TOOLS;
+use crate::unix::files::{in_memory, read_below};
 use crate::unix::process::{Command, Ended, run_to_the_end};
 use std::fs::File;
 use std::path::Path;
@@ -36,13 +36,13 @@ pub(crate) fn restore(
     if !["edit", "write"].contains(&name.as_str()) {
         return None;
     }
-    let kept = Path::new(attached::DIR).join(BEFORE);
+    let kept = Path::new(outbox::DIR).join(BEFORE);
     let former = read_below(dir, &kept, LIMIT).ok()?;
     let words = [&argv[..after], &["write".to_owned(), path.clone()]].concat();
     let written = write(ctx, tool, &words, &former);
     Some(match written {
         Some(Ended::Exited(0)) => {
-            may_fail(std::fs::remove_file(dir.join(&kept)));
+            ignore(std::fs::remove_file(dir.join(&kept)));
             format!("[it was killed while it wrote; {path} has its former content again]")
         }
         _ => {
@@ -62,7 +62,7 @@ fn write(ctx: &RunContext<'_>, tool: &Tool, argv: &[String], bytes: &[u8]) -> Op
         dir: &ctx.workspace.root,
         env: &ctx.tool_variables(tool),
         call_id: &RunContext::new_call_id(),
-        stdin: Some(unnamed(bytes).ok()?),
+        stdin: Some(in_memory(bytes).ok()?),
         stdout: null()?,
         stderr: null()?,
         timeout: Some(Duration::from_secs(60)),

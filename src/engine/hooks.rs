@@ -5,20 +5,20 @@
 
 use crate::config::agent::{Hook, HookEvent};
 use crate::config::environment::Secret;
-use crate::engine::attached;
 use crate::engine::observation::last_words;
+use crate::engine::outbox;
 use crate::engine::run_context::RunContext;
 use crate::error::{At, Result};
 use crate::model::response;
 use crate::record::engine_log::Level;
 use crate::record::execution::{self, ExecutionRecord, Stdin};
 use crate::record::run_dir::reference;
-use crate::text::json::{self, Object, parser_message};
+use crate::text::json::{self, parser_message};
 use crate::text::shorten::head;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, Outcome, SpawnError};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) const LONGEST_RESULT: usize = 32 << 10;
 /// One execution of a hook.
 #[derive(Debug)]
 pub(crate) struct Execution {
-    /// Why it failed, if it did. Its output counts for nothing then.
+    /// The reason of a failure. Its output counts for nothing then.
     pub failure: Option<String>,
     /// The replacement that the hook wants, in the form that belongs to its event.
     pub payload: Option<Vec<u8>>,
@@ -142,7 +142,7 @@ pub(crate) fn run_hook(
         files::make_dir(&dir.join(part))?;
     }
     if hook.event == HookEvent::PostToolExecution {
-        files::make_dir(&dir.join(attached::DIR))?;
+        files::make_dir(&dir.join(outbox::DIR))?;
     }
     for name in input.names {
         files::write(&dir.join("input").join(name), input.payload)?;
@@ -155,7 +155,7 @@ pub(crate) fn run_hook(
     let meta = dir.join("execution_meta");
     let stdin = Stdin::Recorded(dir.join("input").join(input.names[0]));
     let record = execution::begin_record(&meta, &argv, stdin, None)?;
-    let how = execute_hook(ctx, hook, &argv, (&dir, record), input);
+    let how = execute_hook(ctx, hook, &argv, &dir, record, input);
     let (code, took) = match &how {
         Ok(outcome) => (outcome.how.code(), outcome.duration),
         Err(error) => (error.code(), Duration::ZERO),
@@ -221,15 +221,16 @@ fn execute_hook(
     ctx: &RunContext<'_>,
     hook: &Hook,
     argv: &[String],
-    (dir, record): (&Path, ExecutionRecord),
+    dir: &Path,
+    record: ExecutionRecord,
     input: &Input<'_>,
 ) -> std::result::Result<Outcome, SpawnError> {
     let mut env = ctx.run_variables(input.iteration);
     let path = dir.to_string_lossy().into_owned();
     env.push(("DELTA_HOOK_IO_PATH".to_owned(), Some(path)));
     if hook.event == HookEvent::PostToolExecution {
-        let path = dir.join(attached::DIR).to_string_lossy().into_owned();
-        env.push((attached::VARIABLE.to_owned(), Some(path)));
+        let path = dir.join(outbox::DIR).to_string_lossy().into_owned();
+        env.push((outbox::VARIABLE.to_owned(), Some(path)));
     }
     for (name, value) in input.variables {
         env.push(((*name).to_owned(), Some(shorten_variable(value))));
@@ -258,20 +259,17 @@ fn execute_hook(
 }
 
 fn context_json(ctx: &RunContext<'_>, event: &str, number: u64, iteration: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut object = Object::begin(&mut out);
-    object
-        .put("hook_name", event)
-        .put("step", &number)
-        .put("step_index", &number)
-        .put("run_id", ctx.run.id.as_str())
-        .put("iteration", &iteration)
-        .put("timestamp", &Timestamp::now().to_string())
-        .put("work_dir", ctx.cwd())
-        .put("agent_home", ctx.home());
-    object.end();
-    out.push(b'\n');
-    out
+    let context = json!({
+        "hook_name": event,
+        "step": number,
+        "step_index": number,
+        "run_id": ctx.run.id.as_str(),
+        "iteration": iteration,
+        "timestamp": Timestamp::now().to_string(),
+        "work_dir": ctx.cwd(),
+        "agent_home": ctx.home(),
+    });
+    format!("{}\n", json::text(&context)).into_bytes()
 }
 
 /// A hook's output, without the secrets. A file that cannot be understood makes the hook a failure.

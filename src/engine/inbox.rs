@@ -2,7 +2,7 @@
 //!
 //! Unaware of the journal. A file that another user, or a link, could have put there is left where it is.
 
-use crate::error::{At, Result, may_fail};
+use crate::error::{At, Result, ignore};
 use crate::record::run_dir::RunDir;
 use crate::text::ids::hex;
 use crate::unix::files;
@@ -17,7 +17,7 @@ pub(crate) const LONGEST: usize = 64 << 10;
 /// The most messages that are taken at once.
 const MOST: usize = 100;
 
-/// How long another process may keep the inbox from being closed.
+/// Limit of the time for which another process may keep the inbox from being closed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The inbox in the run's directory.
@@ -50,8 +50,9 @@ pub(crate) fn arrived(run: &RunDir) -> Result<Vec<ArrivedMessage>> {
     if dir.symlink_metadata().is_err() || !files::is_dir_below(&run.path, Path::new(BELOW)) {
         return Ok(Vec::new());
     }
-    let names = files::names(&dir)?.into_iter();
-    let names = names.filter(|name| !name.starts_with('.'));
+    let names = files::names(&dir)?
+        .into_iter()
+        .filter(|name| !name.starts_with('.'));
     let messages = names.filter_map(|id| {
         let path = dir.join(&id);
         let text = read(&path)?;
@@ -68,10 +69,14 @@ fn read(path: &Path) -> Option<String> {
     String::from_utf8(bytes).ok().filter(|_| is_own)
 }
 
-/// Puts a message into the inbox, which the caller holds. Returns its file.
-pub(crate) fn put(run: &RunDir, text: &str) -> Result<PathBuf> {
+/// A name for a message that is put into the inbox now.
+pub(crate) fn new_name() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let name = format!("{:020}_{}", since.unwrap_or_default().as_nanos(), hex(8));
+    format!("{:020}_{}", since.unwrap_or_default().as_nanos(), hex(8))
+}
+
+/// Puts a message into the inbox, which the caller holds. Returns its file.
+pub(crate) fn put(run: &RunDir, name: &str, text: &str) -> Result<PathBuf> {
     let dir = files::make_dirs_below(&run.path, Path::new(BELOW))?;
     let path = dir.join(name);
     files::replace_durably(&path, text.as_bytes())?;
@@ -102,6 +107,6 @@ fn remove_unfinished(run: &RunDir) -> Result<()> {
     let names = files::names(&dir)?.into_iter();
     let is_unfinished = |name: &str| name.strip_suffix(".tmp")?.strip_prefix('.').map(drop);
     let unfinished = names.filter(|name| is_unfinished(name).is_some());
-    unfinished.for_each(|name| may_fail(files::remove(&dir.join(name))));
+    unfinished.for_each(|name| ignore(files::remove(&dir.join(name))));
     Ok(())
 }

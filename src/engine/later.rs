@@ -5,7 +5,8 @@
 
 use crate::config::environment::Secret;
 use crate::config::tool::definition::{HANDLE_BYTES, LONGEST_WAIT, LaterRule};
-use crate::engine::attached;
+use crate::engine::outbox;
+use crate::error::At;
 use crate::record::state::Deferred;
 use crate::text::json::{parser_message, without_mark};
 use crate::text::timestamp::Timestamp;
@@ -29,7 +30,7 @@ pub(crate) const HANDLE: &str = "DELTA_HANDLE";
 /// Set during the last look.
 pub(crate) const LAST: &str = "DELTA_LATER_LAST";
 
-/// As much of the end of the output is searched for the handle.
+/// Bytes at the end of the output that are searched for the handle.
 const SEARCHED: usize = 64 << 10;
 
 /// The most bytes of a file with times.
@@ -50,7 +51,7 @@ pub(crate) struct ChosenTimes {
 }
 
 fn times_file(dir: &Path) -> PathBuf {
-    dir.join(attached::DIR).join(".later.json")
+    dir.join(outbox::DIR).join(".later.json")
 }
 
 /// The variables of an execution in this directory, which may choose times. Those of a run around this one are taken
@@ -60,8 +61,9 @@ pub(crate) fn variables(
     dir: &Path,
     look: Option<LookInput<'_>>,
 ) -> [Variable; 3] {
-    let times = may_choose.then(|| times_file(dir));
-    let times = times.and_then(|file| file.to_str().map(str::to_owned));
+    let times = may_choose
+        .then(|| times_file(dir))
+        .and_then(|file| file.to_str().map(str::to_owned));
     let handle = look.map(|look| look.handle.to_owned());
     let last = look.filter(|look| look.is_last).map(|_| "1".to_owned());
     let of = |name: &str, value| (name.to_owned(), value);
@@ -71,7 +73,7 @@ pub(crate) fn variables(
 /// The handle that a program has printed: the last line of its output that is not empty.
 ///
 /// # Errors
-/// Why there is none.
+/// The reason why it has printed no handle.
 pub(crate) fn handle_in(secrets: &[Secret], dir: &Path) -> Result<String, String> {
     let unreadable = |e: io::Error| format!("its output cannot be read: {e}");
     let file = files::open_unlinked(&dir.join("stdout.log")).map_err(unreadable)?;
@@ -79,9 +81,10 @@ pub(crate) fn handle_in(secrets: &[Secret], dir: &Path) -> Result<String, String
     let start = length.saturating_sub(SEARCHED as u64);
     let end = files::read_part(&file, start, SEARCHED).map_err(unreadable)?;
     let mut lines = end.split(|byte| *byte == b'\n').rev();
-    let line = lines.find(|line| !line.trim_ascii().is_empty());
-    let line = line.ok_or("it printed no handle")?;
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let last = lines
+        .find(|line| !line.trim_ascii().is_empty())
+        .ok_or("it printed no handle")?;
+    let line = last.strip_suffix(b"\r").unwrap_or(last);
     if line.len() > HANDLE_BYTES {
         return Err(format!(
             "its last line is no handle: it has more than {HANDLE_BYTES} bytes"
@@ -89,16 +92,17 @@ pub(crate) fn handle_in(secrets: &[Secret], dir: &Path) -> Result<String, String
     }
     let handle = std::str::from_utf8(line)
         .ok()
-        .filter(|it| !it.contains('\0'));
-    let handle = handle.ok_or("its last line is no handle: it is not text in UTF-8")?;
+        .filter(|it| !it.contains('\0'))
+        .ok_or("its last line is no handle: it is not text in UTF-8")?;
     let mut shown = handle.to_owned();
-    match secrets.iter().any(|secret| secret.redact_text(&mut shown)) {
-        true => Err("its last line is no handle: it holds an API key".to_owned()),
-        false => Ok(handle.to_owned()),
+    if secrets.iter().any(|secret| secret.redact_text(&mut shown)) {
+        Err("its last line is no handle: it holds an API key".to_owned())
+    } else {
+        Ok(handle.to_owned())
     }
 }
 
-/// When what has just begun is looked at first, and when for the last time.
+/// The times of the first look at a call that has just begun, and of the last one.
 pub(crate) fn first_times(rule: &LaterRule, chosen: ChosenTimes) -> (Timestamp, Timestamp) {
     let now = Timestamp::now();
     let expires_at = now.plus(chosen.expires.unwrap_or(rule.expires));
@@ -106,7 +110,7 @@ pub(crate) fn first_times(rule: &LaterRule, chosen: ChosenTimes) -> (Timestamp, 
     (due_at.min(expires_at), expires_at)
 }
 
-/// The same after a look that has not found an end.
+/// The times of the next look and of the last one, after a look that has not found an end.
 pub(crate) fn next_times(deferred: &Deferred, chosen: ChosenTimes) -> (Timestamp, Timestamp) {
     let now = Timestamp::now();
     let expires = chosen.expires.map(|time| now.plus(time));
@@ -127,9 +131,9 @@ pub(crate) fn times_in(dir: &Path) -> Result<ChosenTimes, String> {
         expires_s: Option<u64>,
     }
     let refused = |why: &str| Err(format!("the times in {TIMES} do not count: {why}"));
-    let file = match files::open_unlinked(&times_file(dir)) {
-        Ok(file) => file,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(ChosenTimes::default()),
+    let file = match files::open_unlinked(&times_file(dir)).if_there() {
+        Ok(Some(file)) => file,
+        Ok(None) => return Ok(ChosenTimes::default()),
         Err(e) => return refused(&e.to_string()),
     };
     let Ok(bytes) = files::read_limited(file, TIMES_BYTES) else {
@@ -140,15 +144,16 @@ pub(crate) fn times_in(dir: &Path) -> Result<ChosenTimes, String> {
         Err(e) => return refused(&parser_message(&e)),
     };
     let is_wrong = |seconds: &u64| !(1..=LONGEST_WAIT).contains(seconds);
-    match [written.every_s, written.expires_s]
+    if [written.every_s, written.expires_s]
         .iter()
         .flatten()
         .any(is_wrong)
     {
-        true => refused(&format!("every_s and expires_s are 1 to {LONGEST_WAIT}")),
-        false => Ok(ChosenTimes {
+        refused(&format!("every_s and expires_s are 1 to {LONGEST_WAIT}"))
+    } else {
+        Ok(ChosenTimes {
             every: written.every_s.map(Duration::from_secs),
             expires: written.expires_s.map(Duration::from_secs),
-        }),
+        })
     }
 }

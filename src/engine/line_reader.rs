@@ -2,7 +2,7 @@
 //!
 //! Unaware of who is talked to.
 
-use crate::error::{Error, Result, may_fail, reason};
+use crate::error::{Error, Result, ignore, reason};
 use crate::unix::line_editor::{Completion, LineEditor};
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::typed::{Reply, read_line};
@@ -11,7 +11,7 @@ use std::io::{self, IsTerminal, Write};
 /// Begins and ends a message of several lines.
 const QUOTES: &str = "\"\"\"";
 
-/// What comes from the person next.
+/// The next input of the person.
 pub(crate) enum Typed {
     Message(String),
     End,
@@ -47,14 +47,14 @@ impl LineReader {
         let mut block: Option<Vec<String>> = None;
         loop {
             let prompt = if block.is_some() { "… " } else { "> " };
-            let reply = match &mut self.editor {
+            let read = match &mut self.editor {
                 Some(editor) => editor.read_line(signals, prompt),
                 None => {
                     self.print(prompt);
                     read_line(signals)
                 }
             };
-            let reply = reply.map_err(|error| {
+            let reply = read.map_err(|error| {
                 Error::usage(format!("cannot read from stdin: {}", reason(&error)))
             })?;
             let line = match reply {
@@ -110,7 +110,7 @@ impl LineReader {
 
     fn print(&self, text: &str) {
         if self.is_typed {
-            may_fail(io::stderr().write_all(text.as_bytes()));
+            ignore(io::stderr().write_all(text.as_bytes()));
         }
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Unaware of command lines and of which run it is.
 
+pub(crate) mod due;
 pub(crate) mod observation;
-pub(crate) mod attached;
+pub(crate) mod outbox;
 pub(crate) mod run_context;
+pub(crate) mod start_options;
 pub(crate) mod former_content;
 pub(crate) mod account;
 pub(crate) mod hooks;
@@ -17,6 +19,5 @@ pub(crate) mod inbox;
 pub(crate) mod later;
 pub(crate) mod tool_call;
 pub(crate) mod confirmation;
-pub(crate) mod validator;
 pub(crate) mod acceptance;
 pub(crate) mod run_loop;

@@ -1,4 +1,4 @@
-//! What the model is shown of a tool's output: the head and the tail of each stream, as text.
+//! The part of a tool's output that the model is shown: the head and the tail of each stream, as text.
 //!
 //! Unaware of processes. Files of any size are read only at their two ends. Secrets are replaced in what is read.
 
@@ -137,7 +137,7 @@ fn last_drawn(line: &str) -> String {
     cells.concat().trim_end_matches(' ').to_owned() + &end
 }
 
-/// The length of the control sequence (CSI) at the beginning of a text; 0 if there is none.
+/// The length of the control sequence (CSI) at the beginning of a text, or 0.
 fn escape_length(text: &str) -> usize {
     let parameters = text.strip_prefix("\x1b[").unwrap_or_default();
     let last = parameters.find(|c: char| ('\x40'..='\x7e').contains(&c));
@@ -168,7 +168,7 @@ pub(crate) fn last_words(file: &File, secrets: &[Secret]) -> io::Result<String> 
     })
 }
 
-/// How many bytes at the end are the beginning of a character that goes on behind them.
+/// Number of bytes at the end that begin a character without ending it.
 fn cut_character(bytes: &[u8]) -> usize {
     for back in 1..=3.min(bytes.len()) {
         let byte = bytes[bytes.len() - back];

@@ -3,13 +3,13 @@
 //! Unaware of the journal; the loop records what is asked and answered.
 
 use crate::config::tool::definition::{Inject, Parameter, ParameterType, Tool, Word};
-use crate::error::{At, Result, may_fail};
-use crate::record::attachments::Attachment;
+use crate::engine::outbox::Collected;
+use crate::error::{At, Error, Result, ignore, reason};
 use crate::record::event::InputType;
 use crate::record::run_dir::RunDir;
 use crate::record::state;
 use crate::text::disguise::{indented, printable};
-use crate::text::json::Object;
+use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::line_editor::LineEditor;
@@ -74,16 +74,17 @@ pub(crate) struct Question {
     /// The call that would run, if it is one that a person must confirm; see
     /// [`confirmation`](crate::engine::confirmation).
     pub fingerprint: Option<String>,
-    /// How many hooks have been run for it.
+    /// Number of hooks that have been run for it.
     pub announced: usize,
 }
 
 /// An answer, and the question that it is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct HumanAnswer {
     pub request_id: String,
     pub text: String,
-    pub attachments: Vec<Attachment>,
+    /// Attachments of the answer.
+    pub handed: Collected,
 }
 
 impl Question {
@@ -109,9 +110,10 @@ impl Question {
 pub(crate) fn ask_here(signals: &Signals, question: &Question) -> io::Result<Reply> {
     let is_short = question.is_secret() || question.input_type == InputType::Confirmation;
     // Started before, so that nothing typed in between is lost. No answer can be recalled.
-    let editor = match is_short {
-        true => None,
-        false => LineEditor::begin(Vec::new(), Vec::new()),
+    let editor = if is_short {
+        None
+    } else {
+        LineEditor::begin(Vec::new(), Vec::new())
     };
     discard_typed(signals);
     let reply = match editor {
@@ -120,6 +122,34 @@ pub(crate) fn ask_here(signals: &Signals, question: &Question) -> io::Result<Rep
     };
     discard_typed(signals);
     reply
+}
+
+/// Asks a question of a command line, which is recorded nowhere. The answer has no blanks at its ends.
+pub(crate) fn ask_person(
+    signals: &Signals,
+    prompt: &str,
+    input_type: InputType<'static>,
+    sensitive: bool,
+) -> Result<String> {
+    let question = Question {
+        request_id: String::new(),
+        prompt: prompt.to_owned(),
+        input_type,
+        sensitive,
+        fingerprint: None,
+        announced: 0,
+    };
+    let reply = ask_here(signals, &question);
+    match reply.map_err(|e| Error::usage(format!("cannot read from stdin: {}", reason(&e))))? {
+        Reply::Answer(answer) => Ok(answer.trim().to_owned()),
+        ended => {
+            ignore(io::stderr().write_all(b"\n"));
+            Err(match ended {
+                Reply::Stopped(stop) => stop.into(),
+                _ => Error::failure("the input has ended"),
+            })
+        }
+    }
 }
 
 /// The question at a terminal. A further line must not look like one of ours.
@@ -132,7 +162,7 @@ fn ask_until_answered(signals: &Signals, question: &Question) -> io::Result<Repl
     let is_confirmation = question.input_type == InputType::Confirmation;
     let is_about_call = question.fingerprint.is_some();
     let mut hint = match (is_confirmation, is_about_call) {
-        (true, true) => " [y/n, or what to do instead] ",
+        (true, true) => " [y/n, a: always this very command, or what to do instead] ",
         (true, false) => " [y/n] ",
         (false, _) => " ",
     };
@@ -143,13 +173,16 @@ fn ask_until_answered(signals: &Signals, question: &Question) -> io::Result<Repl
                 .is_secret()
                 .then(|| ModesOff::begin(LocalModes::ECHO))
                 .flatten();
-            may_fail(io::stderr().write_all(format!("{prompt}{hint}").as_bytes()));
+            ignore(io::stderr().write_all(format!("{prompt}{hint}").as_bytes()));
             read_line(signals)?
         };
         if question.is_secret() && io::stdin().is_terminal() {
-            may_fail(io::stderr().write_all(b"\n"));
+            ignore(io::stderr().write_all(b"\n"));
         }
         let Reply::Answer(answer) = reply else {
+            if io::stdin().is_terminal() {
+                ignore(io::stderr().write_all(b"\n"));
+            }
             return Ok(reply);
         };
         if !is_confirmation {
@@ -158,7 +191,9 @@ fn ask_until_answered(signals: &Signals, question: &Question) -> io::Result<Repl
         match answer.trim().to_lowercase().as_str() {
             "y" | "yes" => return Ok(Reply::Answer("yes".to_owned())),
             "n" | "no" => return Ok(Reply::Answer("no".to_owned())),
+            "a" | "always" if is_about_call => return Ok(Reply::Answer("always".to_owned())),
             words if is_about_call && !words.is_empty() => return Ok(Reply::Answer(answer)),
+            _ if is_about_call => {}
             _ => hint = " (please answer y or n) ",
         }
     }
@@ -191,17 +226,15 @@ fn read_left(run: &RunDir, name: &str) -> io::Result<Vec<u8>> {
 /// Writes a question that is answered later. An older answer has been moved away.
 pub(crate) fn leave_question(run: &RunDir, question: &Question) -> Result<()> {
     let dir = make_dir(run)?;
-    let mut out = Vec::new();
-    let mut object = Object::begin(&mut out);
-    object
-        .put("request_id", &question.request_id)
-        .put("timestamp", &Timestamp::now().to_string())
-        .put("prompt", &question.prompt)
-        .put("input_type", question.input_type.name())
-        .put("sensitive", &question.sensitive);
-    object.end();
-    out.push(b'\n');
-    files::replace(&dir.join("request.json"), &out)
+    let request = json::line(|object| {
+        object
+            .put("request_id", &question.request_id)
+            .put("timestamp", &Timestamp::now().to_string())
+            .put("prompt", &question.prompt)
+            .put("input_type", question.input_type.name())
+            .put("sensitive", &question.sensitive);
+    });
+    files::replace(&dir.join("request.json"), &request)
 }
 
 /// Leaves an answer where the engine looks for it. Returns whether there was none yet: one that is there has not
@@ -268,20 +301,17 @@ pub(crate) fn left_answer(run: &RunDir, request_id: &str) -> Result<Option<Strin
         return Ok(None);
     }
     let path = run.interaction().join("response.txt");
-    match read_left(run, "response.txt") {
-        Ok(bytes) => {
-            let mut answer = String::from_utf8_lossy(&bytes).into_owned();
-            if answer.ends_with('\n') {
+    let left = read_left(run, "response.txt").if_there();
+    Ok(left.at("read", &path)?.map(|bytes| {
+        let mut answer = String::from_utf8_lossy(&bytes).into_owned();
+        if answer.ends_with('\n') {
+            answer.pop();
+            if answer.ends_with('\r') {
                 answer.pop();
-                if answer.ends_with('\r') {
-                    answer.pop();
-                }
             }
-            Ok(Some(answer))
         }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e).at("read", &path),
-    }
+        answer
+    }))
 }
 
 /// True if the question is in its file, so that it need not be written again. An empty id matches any question.
@@ -301,6 +331,6 @@ pub(crate) fn clear(run: &RunDir) -> Result<()> {
     files::remove(&dir.join("response.txt"))?;
     files::remove(&dir.join("request.json"))?;
     // It is not empty if other programs put files there.
-    may_fail(fs::remove_dir(&dir));
+    ignore(fs::remove_dir(&dir));
     Ok(())
 }

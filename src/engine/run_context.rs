@@ -1,11 +1,13 @@
-//! What every program that the engine starts for a run has in common: where it runs, which
+//! Surroundings of every program that the engine starts for a run: where it runs, which
 //! variables it sees, how its processes are named.
 
 use crate::config::agent::Agent;
 use crate::config::environment::{DEPTH, Environment};
 use crate::config::tool::bind::{BaseDirs, fill_words};
 use crate::config::tool::definition::{Tool, Word};
-use crate::engine::attached;
+use crate::engine::outbox;
+use crate::error::Result;
+use crate::mcp::servers::read_servers;
 use crate::record::engine_log::Log;
 use crate::record::execution::EXECUTION_DIR;
 use crate::record::run_dir::RunDir;
@@ -13,7 +15,7 @@ use crate::record::workspace::Workspace;
 use crate::text::ids::hex;
 use crate::text::timestamp::Timestamp;
 use crate::unix::process::{GRACE, Variable};
-use crate::unix::procfs::CALL_ID;
+use crate::unix::procfs::{self, CALL_ID};
 use crate::unix::signals::Signals;
 use std::cell::RefCell;
 use std::path::Path;
@@ -21,7 +23,7 @@ use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How deep runs may nest unless `DELTA_MAX_DEPTH` says otherwise.
+/// Limit of the nesting of runs unless `DELTA_MAX_DEPTH` says otherwise.
 const DEFAULT_MAX_DEPTH: u32 = 8;
 
 /// Within this time after it was asked to end, the engine has run its last hooks.
@@ -48,24 +50,24 @@ pub(crate) struct RunContext<'a> {
     pub signals: Arc<Signals>,
     /// The agent.
     pub agent: &'a Agent,
-    /// Where programs run.
+    /// The directory of programs.
     pub workspace: &'a Workspace,
     /// The run.
     pub run: RunDir,
     /// The variables of `.env` files, and the key.
     pub environment: &'a Environment,
-    /// How deep this run is nested; 0 for one that a person started.
+    /// Depth of this run; 0 for one that a person started.
     pub depth: u32,
     /// The run's engine.log.
     pub log: Rc<Log>,
-    /// What [`LEDGERS`] is for the run's programs; none: nothing is spent here.
+    /// The value of [`LEDGERS`] for the run's programs. None if nothing is spent here.
     pub ledgers: RefCell<Option<String>>,
 }
 
 impl RunContext<'_> {
-    /// The agent's directory.
+    /// The value of `AGENT_HOME`.
     pub(crate) fn home(&self) -> &str {
-        text(&self.agent.home)
+        text(&self.agent.visible_home)
     }
 
     /// The workspace.
@@ -86,9 +88,13 @@ impl RunContext<'_> {
         fill_words(words, &self.places())
     }
 
-    /// A word without parameters as text.
+    /// A path of context.yaml, which may be that of one of the agent's files.
     pub(crate) fn place(&self, word: &Word) -> String {
-        self.argv(std::slice::from_ref(word)).concat()
+        let dirs = BaseDirs {
+            home: text(&self.agent.home),
+            ..self.places()
+        };
+        fill_words(std::slice::from_ref(word), &dirs).concat()
     }
 
     /// The variables that a program sees beside those of this process.
@@ -96,7 +102,7 @@ impl RunContext<'_> {
         self.with_own(self.environment.for_child(pass_key))
     }
 
-    /// The same for a tool.
+    /// The variables of a tool.
     pub(crate) fn tool_variables(&self, tool: &Tool) -> Vec<Variable> {
         let command: Vec<&str> = tool.command.iter().map_while(Word::as_fixed).collect();
         let server = match command.as_slice() {
@@ -109,7 +115,7 @@ impl RunContext<'_> {
         self.with_own(self.environment.for_tool(tool.pass_api_key, server))
     }
 
-    /// The same for a program that is the model.
+    /// The variables of a program that is the model.
     pub(crate) fn model_variables(&self) -> Vec<Variable> {
         self.with_own(self.environment.for_model())
     }
@@ -137,7 +143,7 @@ impl RunContext<'_> {
         // That of the call that this run is part of; a tool gets its own.
         variables.push((EXECUTION_DIR.to_owned(), None));
         // That of a run around this one is for its own tool alone.
-        variables.push((attached::VARIABLE.to_owned(), None));
+        variables.push((outbox::VARIABLE.to_owned(), None));
         if let Some(ledgers) = &*self.ledgers.borrow() {
             variables.push((LEDGERS.to_owned(), Some(ledgers.clone())));
         }
@@ -181,16 +187,16 @@ impl RunContext<'_> {
 
     /// An id for the processes of one call.
     pub(crate) fn new_call_id() -> String {
-        format!("{}{}", Self::call_prefix(), hex(12))
+        procfs::new_call_id()
     }
 
-    /// How long a program has after SIGTERM when this engine is asked to end. An engine that is nested
+    /// Time that a program has after SIGTERM when this engine is asked to end. An engine that is nested
     /// gives less than the one around it, which would kill it before it could write its last events.
     pub(crate) fn grace(&self) -> Duration {
         grace(self.depth)
     }
 
-    /// How much time is left for hooks once this engine has been asked to end; never nothing at all,
+    /// Time that is left for hooks once this engine has been asked to end; never nothing at all,
     /// so that even the last one gets its chance.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         let all = LAST_HOOKS / 2u32.pow(self.depth.min(8));
@@ -199,7 +205,17 @@ impl RunContext<'_> {
     }
 }
 
-/// How long a program has between SIGTERM and SIGKILL, so deep in nested runs.
+/// Keeps the variables of an agent's servers from all tools but theirs.
+pub(crate) fn reserve_server_variables(home: &Path, environment: &mut Environment) -> Result<()> {
+    for server in read_servers(home)? {
+        for variable in server.variables() {
+            environment.reserve(&server.name, variable);
+        }
+    }
+    Ok(())
+}
+
+/// Time of a program between SIGTERM and SIGKILL, at a depth of nested runs.
 pub(crate) fn grace(depth: u32) -> Duration {
     (GRACE * 9 / 10) / 2u32.pow(depth.min(8))
 }
@@ -210,7 +226,7 @@ pub(crate) fn earlier_deadline(deadline: Timestamp) -> Timestamp {
     Timestamp::from_millis(deadline.millis().saturating_sub(10_000))
 }
 
-/// How deep this process is nested, and how deep it may be.
+/// Depth of this process, and its limit.
 pub(crate) fn depth() -> (u32, u32) {
     let number = |name: &str| std::env::var(name).ok()?.trim().parse().ok();
     (

@@ -10,32 +10,33 @@
 mod outcome;
 mod run_log;
 mod limits;
-mod sizes;
 mod hook_points;
-mod chain;
+mod fallback;
 mod attachments;
 mod conversation;
-mod refused_attachments;
-mod fallback;
 mod executed;
 mod open_call;
+mod changed_files;
+mod file_states;
 mod results;
 mod deferred;
 mod on_question;
+mod sandbox_note;
+mod written_call;
+mod compaction;
+mod points;
 mod questions;
 mod confirmations;
 mod recovery;
-mod sandbox_note;
 mod group;
 mod calls;
-mod written_call;
 mod judge;
 mod inbox;
-mod compaction;
 mod think;
 
-pub(crate) use attachments::foresee;
-pub(crate) use chain::{Chain, FallbackModel};
+pub(crate) use attachments::{foresee, settled};
+pub(crate) use changed_files::diff_lines;
+pub(crate) use fallback::chain::{Chain, FallbackModel};
 pub(crate) use outcome::{EndedRun, Ending};
 
 use crate::VERSION;
@@ -43,94 +44,108 @@ use crate::config::agent::{Agent, HookEvent};
 use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::Tool;
 use crate::engine::account::SpendingRules;
+use crate::engine::due::Registration;
 use crate::engine::question::{self, HumanAnswer};
-use crate::engine::request::Builder;
+use crate::engine::request::{Builder, form};
 use crate::engine::run_context::RunContext;
+use crate::engine::start_options::StartOptions;
 use crate::engine::streamed::StreamedText;
-use crate::error::{Error, Result, may_fail};
+use crate::engine::tool_call::Done;
+use crate::error::{Error, Result};
 use crate::model::ask::Model;
-use crate::record::due::Registration;
+use crate::model::wire::Wire;
 use crate::record::engine_log::Level;
-use crate::record::event::Event;
-use crate::record::feed::Feed;
+use crate::record::event::{ErrorEvent, RawJson, decoded};
+use crate::record::invocations::Invocations;
 use crate::record::journal::Journal;
+use crate::record::message_cache::MessageCache;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::state::{self, Reading, Run, Turn, Unreadable};
 use crate::record::stop_reason::StopReason;
 use crate::text::answers::after_thoughts;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::Screen;
+use crate::unix::terminal::stderr_is_terminal;
+use attachments::Attachments;
 use calls::run_calls;
-use conversation::Conversation;
-use executed::report_executed_files;
-use fallback::recall_models;
-use hook_points::{Hooks, has_hook, on_error, on_run_end};
+use changed_files::ChangedFiles;
+use compaction::sizes::Sizes;
+use file_states::FileStates;
+use hook_points::{Hooks, has_hook, on_error};
 use inbox::{take_last_messages, take_messages};
 use judge::{judge, refused_for_good};
 use limits::Limits;
 use open_call::OpenCall;
 use outcome::{Halt, Step, halt_on};
+use points::{at_end, at_start};
 use run_log::RunLog;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::rc::Rc;
 use think::{ThoughtOutcome, think};
 
-/// What a start does about calls that end later.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum DeferralMode {
-    /// It ends, and another start looks at them.
-    #[default]
-    End,
-    /// It waits for them.
-    Wait,
-    /// They have failed.
-    GiveUp,
-}
-
-/// How one start of the engine is to behave.
-pub(crate) struct Options {
-    /// Ask people at the terminal.
-    pub interactive: bool,
-    /// The limit of iterations of this start.
-    pub max_iterations: u64,
-    /// Where progress is printed.
-    pub screen: Screen,
-    /// Pass over damaged lines of the journal.
-    pub lenient: bool,
+/// All that an engine works on, beside the run's files.
+pub(crate) struct EngineStart<'a> {
+    pub options: &'a StartOptions,
     /// The answer to a question that is open.
     pub answer: Option<HumanAnswer>,
     /// True if processes that carry this run's calls are this run's, and not those of a directory that
     /// it is a copy of.
     pub is_ours: bool,
-    /// A final answer counts only once it has been checked. False where a person reads each answer.
-    pub checks_answers: bool,
     /// None: nothing is spent, as in a replay.
     pub spending: Option<SpendingRules>,
-    /// Shorten the conversation before the next request, however long it is.
-    pub compacts: bool,
-    pub patience: DeferralMode,
     /// Words that the command which answers its questions needs.
     pub resume_words: Vec<String>,
-    /// The run's place in the registry of those that wait; none: it is not registered.
+    /// The run's place in the registry of those that wait, if it is registered.
     pub registration: Option<Registration>,
-    /// Print the text of answers on the terminal as it arrives, where it is streamed and no hook may change it.
-    pub shows_text: bool,
-    /// A program that follows the run.
-    pub feed: Option<Rc<Feed>>,
+    pub known_calls: Rc<KnownCalls>,
+}
+
+/// Calls of which something is known beforehand, by iteration and id.
+pub(crate) type KnownCalls = HashMap<(u64, String), KnownCall>;
+
+/// Knowledge of a call before the model asks for it.
+pub(crate) struct KnownCall {
+    /// Result of the call if it is not run.
+    pub result: Done,
+    /// True if it is run, unless a person would have to confirm it.
+    pub is_repeated: bool,
+    /// Directory of the whole output, from that of the run that it is known from.
+    pub output_ref: Option<String>,
 }
 
 /// One start of the engine on one run.
 pub(crate) struct Engine<'a> {
-    /// Where everything runs.
+    /// The surroundings.
     ctx: &'a RunContext<'a>,
-    options: Options,
+    options: &'a StartOptions,
+    start: EngineStart<'a>,
     log: RunLog<'a>,
     limits: Limits<'a>,
     hooks: Hooks,
-    talk: Conversation<'a>,
-    /// What the journal held when the engine was made, until the run's state has been read from it.
+    /// The agent with the model that is asked.
+    asked: &'a Agent,
+    model: Model<'a>,
+    /// The models that are asked in its place.
+    chain: Chain<'a>,
+    /// The form in which the model is asked.
+    wire: Wire,
+    builder: Builder,
+    invocations: Invocations,
+    /// The messages, as far as the journal has been read.
+    transcript: MessageCache,
+    /// The text that the terminal shows already.
+    streamed: StreamedText,
+    /// Sizes of requests, counted and estimated.
+    sizes: Sizes,
+    attachments: Attachments,
+    files: FileStates<'a>,
+    /// The journal when the engine was made, until the run's state has been read from it.
     record: Vec<u8>,
     ask_human: Option<Tool>,
+    /// Calls that a person has let run for the rest of the run, by their fingerprints.
+    always: HashSet<String>,
+    /// The files that tools have reported as changed.
+    changed: ChangedFiles,
     /// The files that other programs execute are remembered.
     executed_known: bool,
     /// Room to record the end on a full disk.
@@ -142,29 +157,53 @@ impl<'a> Engine<'a> {
     /// the journal holds.
     pub(crate) fn new(
         ctx: &'a RunContext<'a>,
-        (journal, record): (Journal, Vec<u8>),
+        journal: Journal,
+        record: Vec<u8>,
         metadata: Metadata,
-        mut options: Options,
-        (model, chain): (Model<'a>, Chain<'a>),
+        mut start: EngineStart<'a>,
+        model: Model<'a>,
+        chain: Chain<'a>,
     ) -> Result<Self> {
-        let (rules, screen) = (options.spending.take(), options.screen);
+        let options = start.options;
+        let (rules, screen) = (start.spending.take(), options.screen);
         let is_final = !has_hook(ctx, HookEvent::PostLlmResponse);
-        let heard = options.feed.take();
-        let heard = heard.filter(|feed| feed.has_deltas && is_final);
-        let streamed = StreamedText::new(options.shows_text && is_final, screen, heard);
-        let reading = (options.lenient, options.compacts);
-        let talk = Conversation::new(ctx, (model, chain), reading, streamed)?;
-        let hooks = Hooks::new(ctx)?;
+        let heard = options
+            .feed
+            .clone()
+            .filter(|feed| feed.has_deltas && is_final);
+        let is_shown = options.shows_text && is_final && stderr_is_terminal();
+        let streamed = StreamedText::new(is_shown, screen, heard);
+        let agent = ctx.agent;
+        let reading = Reading {
+            lenient: options.force,
+            window: agent.context.window(),
+        };
+        let form = form(&agent.llm, ctx.environment, None);
+        let invocations = ctx.run.io("invocations");
+        let most = options.max_iterations.unwrap_or(agent.max_iterations);
         let log = RunLog::new(ctx, journal, metadata, screen);
         Ok(Self {
-            limits: Limits::new(ctx, (&log, &record), options.max_iterations, rules),
+            files: FileStates::new(ctx, rules.is_none()),
+            limits: Limits::new(ctx, &log, &record, most, rules),
+            hooks: Hooks::new(ctx)?,
+            asked: agent,
+            model,
+            chain,
+            wire: Wire::of_agent(agent, ctx.environment),
+            builder: builder(agent),
+            invocations: Invocations::open(&invocations, agent.keep_requests as usize)?,
+            transcript: MessageCache::new(form, reading),
+            streamed,
+            sizes: Sizes::new(agent, options.compacts),
+            attachments: Attachments::of(&ctx.run),
             ctx,
             options,
+            start,
             log,
-            hooks,
-            talk,
             record,
             ask_human: ctx.agent.ask_human.then(question::ask_human_tool),
+            always: HashSet::new(),
+            changed: ChangedFiles::default(),
             executed_known: false,
             reserve: ctx.run.reserve(),
         })
@@ -184,11 +223,12 @@ impl<'a> Engine<'a> {
             Err(Halt::Ended(ending)) => ending,
             Err(Halt::Failed(error)) => self.after_failure(error),
         };
-        may_fail(report_executed_files(&mut self));
-        self.finish(&ending);
-        let level = match ending.is_error() {
-            true => Level::Error,
-            false => Level::Info,
+        at_end(&mut self, &ending);
+        self.log.record_end(&ending, self.limits.worked_ms());
+        let level = if ending.is_error() {
+            Level::Error
+        } else {
+            Level::Info
         };
         let text = format!(
             "engine ended: pid {pid}, {} ({}), exit code {}: {}",
@@ -200,10 +240,11 @@ impl<'a> Engine<'a> {
         self.ctx.log.line(level, &text);
         EndedRun {
             spent: self.limits.spent(),
-            is_shown: ending.status == Status::Completed
-                && self.talk.streamed.is_shown(&ending.text),
+            window_share: self.sizes.window_share(),
+            changed: self.files.changed().unwrap_or(&self.changed).listed(),
+            is_shown: ending.status == Status::Completed && self.streamed.is_shown(&ending.text),
             ending,
-            registration: self.options.registration,
+            registration: self.start.registration,
             metadata: self.log.metadata,
             run: self.ctx.run.clone(),
             journal: self.log.journal,
@@ -224,50 +265,45 @@ impl<'a> Engine<'a> {
                     }
                 }
             }
-            halt_on(self.must_end())?;
+            self.go_on()?;
             halt_on(self.limits.no_progress())?;
-            halt_on(self.talk.limit_reached(&mut self.limits))?;
+            self.may_ask()?;
             take_messages(self)?;
             next = think(self)?;
         }
     }
 
-    /// What an earlier process left to do: the calls that it left open, an answer that it did not report,
+    /// Finishes the work of an earlier process: the calls that it left open, an answer that it did not report,
     /// or the end that it could not record.
     fn recover(&mut self) -> Step<ThoughtOutcome> {
         let mut journal = std::mem::take(&mut self.record);
         self.log.journal.read_gained(&mut journal)?;
         self.limits.restore_ledger(&mut self.log, &journal)?;
-        let reading = Reading {
-            lenient: self.options.lenient,
-            window: None,
-        };
-        let run = state::read(&journal, reading).map_err(|e| unreadable(&e, &self.log.journal))?;
-        self.limits.recall_calls(&run);
-        recall_models(&mut self.talk, &run);
-        self.talk.wire.recall(&run.remedies, &run.pauses);
-        self.talk.sizes.recall(&run, self.ctx.agent);
-        self.talk.transcript.start(&run, &journal);
+        let run = self.read_run(&journal)?;
+        at_start(self, &run);
+        self.transcript.start(&run, &journal);
         let ending = match run.turns.last() {
             Some(Turn::Thought(thought)) if run.has_final_answer() => {
-                let content = state::decoded(thought.content);
+                let content = decoded(thought.content);
                 let text = after_thoughts(&content).to_owned();
                 return Ok(ThoughtOutcome::Answer(text));
             }
             Some(Turn::Thought(thought)) => thought
                 .cut_off()
-                .map(|reason| think::cut_off(reason, None, self.talk.wire.api())),
+                .map(|reason| think::cut_off(reason, None, self.wire.api())),
             _ => refused_for_good(self, &run),
         };
         let thought = run.last_thought();
         let cut_off = thought.is_some_and(|thought| thought.cut_off().is_some());
         let calls = thought.map_or(&[][..], |thought| &thought.calls);
-        let open = calls.iter().enumerate();
-        let open = open.filter(|(_, call)| call.result.is_none());
-        let open = open.map(|(before, call)| OpenCall::from_journal(call, cut_off, before));
-        let open = open.collect();
+        let open = calls
+            .iter()
+            .enumerate()
+            .filter(|(_, call)| call.result.is_none())
+            .map(|(before, call)| OpenCall::from_journal(call, cut_off, before))
+            .collect();
         if let Some(thought) = thought {
-            self.talk.note_other_api(&mut self.log, &thought.api())?;
+            self.note_other_api(&thought.api())?;
         }
         let Some(ending) = ending else {
             return Ok(ThoughtOutcome::Calls(open));
@@ -277,12 +313,44 @@ impl<'a> Engine<'a> {
         Err(ending.into())
     }
 
+    /// The state that a journal adds up to.
+    fn read_run<'j>(&self, journal: &'j [u8]) -> Result<Run<'j>> {
+        state::read(journal, Reading::all(self.options.force))
+            .map_err(|e| unreadable(&e, &self.log.journal))
+    }
+
+    /// Knowledge of a call of this iteration.
+    fn known(&self, call: &OpenCall) -> Option<&KnownCall> {
+        let calls = &self.start.known_calls;
+        calls.get(&(self.log.iteration, call.id.clone()))
+    }
+
     /// The end that a signal, a hook or a changed journal demands.
     fn must_end(&self) -> Option<Ending> {
         self.log.must_end().or_else(|| self.hooks.stop())
     }
 
-    /// How a run ends whose next step has failed.
+    /// Stops the work if something demands its end.
+    fn go_on(&self) -> Step<()> {
+        halt_on(self.must_end())
+    }
+
+    /// Stops the work before a request, also if a limit has been reached.
+    fn may_ask(&mut self) -> Step<()> {
+        self.go_on()?;
+        halt_on(self.limits.reached(self.invocations.has_open()))
+    }
+
+    /// Stops the work before a program is run, also if the time is over. Events that wait reach the file.
+    fn may_run(&mut self) -> Step<()> {
+        let ending = self.must_end().or_else(|| self.limits.time_is_over());
+        if ending.is_some() {
+            self.log.journal.flush()?;
+        }
+        halt_on(ending)
+    }
+
+    /// The end of a run whose next step has failed.
     fn after_failure(&mut self, error: Error) -> Ending {
         drop(self.reserve.take());
         let reason = if !self.log.journal.is_in_place() {
@@ -295,21 +363,10 @@ impl<'a> Engine<'a> {
         Ending::new(reason, error.message)
     }
 
-    /// Records how this start ended. Hooks come first.
-    fn finish(&mut self, ending: &Ending) {
-        if ending.is_error() {
-            may_fail(self.record_error(&ending.text));
-        }
-        if ending.status != Status::WaitingForInput {
-            may_fail(on_run_end(self, ending));
-        }
-        self.log.record_end(ending, self.limits.worked_ms());
-    }
-
     fn record_error(&mut self, message: &str) -> Result<()> {
-        self.log.add(&Event::Error {
+        self.log.add(&ErrorEvent {
             error_message: message,
-            error_details: b"{}",
+            error_details: RawJson(b"{}"),
         });
         self.log.journal.flush()?;
         on_error(self, message)
@@ -324,36 +381,29 @@ pub(crate) fn builder(agent: &Agent) -> Builder {
 
 /// Reads something from the state that the journal adds up to.
 fn from_journal<T>(engine: &mut Engine<'_>, read: impl FnOnce(&Run<'_>) -> T) -> Result<T> {
-    let mut bytes = Vec::new();
-    let journal = &mut engine.log.journal;
-    journal.flush()?;
-    journal.read_into(&mut bytes)?;
-    let reading = Reading {
-        lenient: engine.options.lenient,
-        window: None,
-    };
-    let run = state::read(&bytes, reading).map_err(|e| unreadable(&e, journal))?;
-    Ok(read(&run))
+    let journal = engine.log.whole_journal()?;
+    Ok(read(&engine.read_run(&journal)?))
 }
 
-/// Why a journal cannot be read, for a person.
+/// The error of a journal that cannot be read, for a person.
 pub(crate) fn unreadable(error: &Unreadable, journal: &Journal) -> Error {
     unreadable_at(error, journal.path())
 }
 
-/// Why the journal at a path cannot be read, for a person.
+/// The error of the journal at a path that cannot be read, for a person.
 pub(crate) fn unreadable_at(error: &Unreadable, path: &std::path::Path) -> Error {
     match error {
         Unreadable::Rewritten(form) => form.error(path),
         Unreadable::Damaged(damage) => {
-            let path = path.display();
-            let place = match damage.column {
-                0 => format!("{path}:{}", damage.line),
-                column => format!("{path}:{}:{column}", damage.line),
+            let column = match damage.column {
+                0 => String::new(),
+                column => format!(":{column}"),
             };
             Error::failure(format!(
-                "{place}: damaged: {}; nothing has been changed; mend the line, or pass over it with \
+                "{}:{}{column}: damaged: {}; nothing has been changed; mend the line, or pass over it with \
                  `delta continue --force`",
+                path.display(),
+                damage.line,
                 damage.message
             ))
         }

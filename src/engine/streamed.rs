@@ -6,6 +6,7 @@ use crate::model::wire::Heard;
 use crate::record::feed::Feed;
 use crate::text::answers::after_thoughts;
 use crate::text::disguise::printable;
+use crate::text::markdown::Scanner;
 use crate::unix::terminal::{Screen, end_text, print_piece};
 use std::rc::Rc;
 
@@ -15,6 +16,8 @@ pub(crate) struct StreamedText {
     is_on: bool,
     screen: Screen,
     text: String,
+    /// Finds the roles of its parts.
+    scanner: Scanner,
     /// A program that gets the text, too.
     feed: Option<Rc<Feed>>,
     iteration: u64,
@@ -30,6 +33,7 @@ impl StreamedText {
             is_on,
             screen,
             text: String::new(),
+            scanner: Scanner::default(),
             feed,
             iteration: 0,
             attempt: 1,
@@ -47,7 +51,7 @@ impl StreamedText {
         }
     }
 
-    /// What was heard of the iteration's answer is void.
+    /// Begins another attempt at the iteration's answer.
     fn begin_attempt(&mut self) {
         self.attempt += u64::from(std::mem::take(&mut self.has_text));
     }
@@ -64,10 +68,10 @@ impl StreamedText {
                     self.print(words);
                 }
             }
-            Heard::Reasoning(_) | Heard::Call(_) => end_text(),
+            Heard::Reasoning(_) | Heard::Call(_) => self.end(),
             Heard::Anew => {
                 self.begin_attempt();
-                end_text();
+                self.end();
                 if !std::mem::take(&mut self.text).is_empty() {
                     self.screen
                         .warn("the answer broke off; it begins once more:");
@@ -76,14 +80,21 @@ impl StreamedText {
         }
     }
 
+    /// Prints what is left of the text, and ends its line.
+    pub(crate) fn end(&mut self) {
+        print_piece(&std::mem::take(&mut self.scanner).end());
+        end_text();
+    }
+
     fn print(&mut self, words: &str) {
         // A text begins with its first line.
-        let words = match self.text.is_empty() {
-            true => words.trim_start_matches(['\n', '\r']),
-            false => words,
+        let words = if self.text.is_empty() {
+            words.trim_start_matches(['\n', '\r'])
+        } else {
+            words
         };
         if !words.is_empty() {
-            print_piece(words);
+            print_piece(&self.scanner.read(words));
             self.text.push_str(words);
         }
     }

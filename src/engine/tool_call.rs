@@ -4,21 +4,21 @@
 //! when nothing but the program itself can fail any more.
 
 use crate::config::tool::bind::BoundCall;
-use crate::config::tool::definition::{EffectCheck, LaterRule, Tool};
-use crate::engine::attached::{self, Store, collect};
+use crate::config::tool::definition::{TimedCommand, Tool, Word};
 use crate::engine::former_content;
 use crate::engine::later::{self, LookInput};
-use crate::engine::observation::{Ends, ends_of, observation, on_new_line, read_ends_below};
+use crate::engine::observation::{Ends, ends_of, observation, read_ends_below};
+use crate::engine::outbox::{self, Collected, Store, collect};
 use crate::engine::run_context::RunContext;
 use crate::error::{At, Result};
-use crate::record::attachments::Attachment;
 use crate::record::event::{ActionStatus, CheckFinding};
 use crate::record::execution::{self, ExecutionRecord, Stdin};
 use crate::record::run_dir::reference;
 use crate::text::ids::RunId;
+use crate::text::names::last_part;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::process::{self, Children, Command, Ended, Outcome, SpawnError, Token, Variable};
+use crate::unix::process::{self, Command, Ended, Outcome, SpawnError, Variable};
 use serde_json::Value;
 use std::fs::File;
 use std::io::Write;
@@ -37,20 +37,22 @@ pub(crate) struct Prepared {
     pub reference: String,
     /// Beside those of the tool.
     variables: [Variable; 3],
+    timeout: Option<Duration>,
+    /// The message if the system does not take the command.
+    too_long: String,
 }
 
 /// The outcome of a call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Done {
-    /// How it ended.
+    /// The way in which it ended.
     pub status: ActionStatus,
     /// The exit code, if one is known.
     pub exit_code: Option<i32>,
     /// The text for the model.
     pub observation: String,
-    pub attachments: Vec<Attachment>,
-    /// A line of the observation for each file that it has put where attachments are taken from.
-    pub attachment_lines: Vec<String>,
+    /// Attachments from its program's outbox.
+    pub handed: Collected,
     /// From start to end.
     pub duration: Duration,
     /// The engine was asked to end, and ended the call.
@@ -64,42 +66,10 @@ impl Done {
             status: ActionStatus::Error,
             exit_code: None,
             observation,
-            attachments: Vec::new(),
-            attachment_lines: Vec::new(),
+            handed: Collected::default(),
             duration: Duration::ZERO,
             is_interrupted: false,
         }
-    }
-
-    /// Applies the changes of a hook to what a call brought, and adds what the hook has attached. Each attachment has its
-    /// line in the text.
-    pub(crate) fn change(&mut self, new: &Value, (hook, store): (&Path, Store<'_>)) -> Result<()> {
-        if let Some(kept) = new["attachments"].as_array() {
-            let is_kept =
-                |it: &Attachment| kept.iter().any(|kept| kept["sha256"] == it.sha256.as_str());
-            let (kept, removed): (Vec<_>, Vec<_>) = self.attachments.drain(..).partition(is_kept);
-            self.attachments = kept;
-            for line in removed.iter().map(Attachment::line) {
-                let rest = self.observation.replace(&line, "");
-                rest.trim_end().clone_into(&mut self.observation);
-            }
-        }
-        if let Some(observation) = new["observation"].as_str() {
-            observation.clone_into(&mut self.observation);
-            for secret in store.secrets {
-                secret.redact_text(&mut self.observation);
-            }
-        }
-        let collected = collect(hook, self.attachments.len(), store)?;
-        self.attachments.extend(collected.attachments);
-        let lines = self.attachments.iter().map(Attachment::line);
-        for line in lines.chain(collected.lines) {
-            if !self.observation.contains(&line) {
-                on_new_line(&mut self.observation);
-                self.observation.push_str(&line);
-            }
-        }
-        Ok(())
     }
 }
 
@@ -123,7 +93,7 @@ pub(crate) fn wrapper_argv(ctx: &RunContext<'_>, tool: &Tool) -> Vec<String> {
 pub(crate) fn subagent_run(tool: &str, call_id: &str) -> Option<RunId> {
     const OF_TOOL: usize = 40;
     const OF_CALL: usize = 20;
-    let own = call_id.rsplit('.').next().unwrap_or_default();
+    let own = last_part(call_id, '.');
     let tool: String = tool.chars().take(OF_TOOL).collect();
     let own: String = own.chars().take(OF_CALL).collect();
     RunId::parse(&format!("{tool}-{own}")).ok()
@@ -145,68 +115,64 @@ pub(crate) fn prepare_call(
     bound: &BoundCall,
 ) -> Result<Prepared> {
     let argv = full_argv(ctx, tool, bound);
-    prepare(ctx, (tool, &tool.name), argv, bound.stdin.as_deref(), None)
+    let prepared = prepare(ctx, tool, "", argv, bound.stdin.as_deref(), None)?;
+    Ok(Prepared {
+        too_long: explain_too_long(bound),
+        ..prepared
+    })
 }
 
 /// Makes the directory of records for a check whether a call has happened. `arguments` are the call's, as JSON.
 pub(crate) fn prepare_check(
     ctx: &RunContext<'_>,
     tool: &Tool,
-    check: &EffectCheck,
+    check: &TimedCommand,
     arguments: &[u8],
 ) -> Result<Prepared> {
     let mut argv = wrapper_argv(ctx, tool);
     argv.extend(ctx.argv(&check.command));
-    let name = format!("{}_check", tool.name);
-    prepare(ctx, (tool, &name), argv, Some(arguments), None)
+    let prepared = prepare(ctx, tool, "_check", argv, Some(arguments), None)?;
+    Ok(Prepared {
+        timeout: timeout(ctx, check.timeout_ms.or(tool.timeout_ms)),
+        ..prepared
+    })
 }
 
 /// Makes the directory of records for a look at a call that ends later. `arguments` are the call's, as JSON.
 pub(crate) fn prepare_look(
     ctx: &RunContext<'_>,
-    (tool, later): (&Tool, &LaterRule),
+    tool: &Tool,
+    check: &[Word],
     look: LookInput<'_>,
     arguments: &[u8],
 ) -> Result<Prepared> {
     let mut argv = wrapper_argv(ctx, tool);
-    argv.extend(ctx.argv(&later.check));
-    let name = format!("{}_look", tool.name);
-    prepare(ctx, (tool, &name), argv, Some(arguments), Some(look))
+    argv.extend(ctx.argv(check));
+    prepare(ctx, tool, "_look", argv, Some(arguments), Some(look))
 }
 
 fn prepare(
     ctx: &RunContext<'_>,
-    (tool, name): (&Tool, &str),
+    tool: &Tool,
+    purpose: &str,
     argv: Vec<String>,
     stdin: Option<&[u8]>,
     look: Option<LookInput<'_>>,
 ) -> Result<Prepared> {
     let parent = ctx.run.io("tool_executions");
-    let name = format!("{}_{name}", Timestamp::now().compact());
+    let name = format!("{}_{}{purpose}", Timestamp::now().basic(), tool.name);
     let name = files::make_unique_dir(&parent, &name)?;
     let dir = parent.join(&name);
-    files::make_dir(&dir.join(attached::DIR))?;
-    let stdin = stdin.map_or(Stdin::Nothing, Stdin::Bytes);
+    files::make_dir(&dir.join(outbox::DIR))?;
+    let given = stdin.map_or(Stdin::Nothing, Stdin::Bytes);
     Ok(Prepared {
-        record: execution::begin_record(&dir, &argv, stdin, None)?,
+        record: execution::begin_record(&dir, &argv, given, None)?,
         argv,
         reference: reference("tool_executions", &name),
         variables: later::variables(tool.later.is_some(), &dir, look),
+        timeout: timeout(ctx, tool.timeout_ms),
+        too_long: "the command of the check is too long for the system".to_owned(),
         dir,
-    })
-}
-
-/// Runs a call to its end.
-pub(crate) fn run_tool(
-    ctx: &RunContext<'_>,
-    tool: &Tool,
-    bound: &BoundCall,
-    prepared: Prepared,
-    call_id: &str,
-) -> Result<Done> {
-    let timeout = timeout(ctx, tool.timeout_ms);
-    execute(ctx, tool, (prepared, timeout), call_id, || {
-        explain_too_long(bound)
     })
 }
 
@@ -214,15 +180,12 @@ pub(crate) fn run_tool(
 pub(crate) fn run_check(
     ctx: &RunContext<'_>,
     tool: &Tool,
-    check: &EffectCheck,
     prepared: Prepared,
     call_id: &str,
 ) -> Result<(CheckFinding, Done)> {
     const ABSENT: i32 = 10;
-    let timeout = timeout(ctx, check.timeout_ms.or(tool.timeout_ms));
     let reference = prepared.reference.clone();
-    let too_long = || "the command of the check is too long for the system".to_owned();
-    let mut done = execute(ctx, tool, (prepared, timeout), call_id, too_long)?;
+    let mut done = execute(ctx, tool, prepared, call_id)?;
     let finding = match done.exit_code {
         Some(0) => CheckFinding::Happened,
         Some(ABSENT) => CheckFinding::Absent,
@@ -230,7 +193,7 @@ pub(crate) fn run_check(
         _ => CheckFinding::Unknown,
     };
     if finding == CheckFinding::Happened {
-        done.observation = shown_stdout(ctx, tool, &reference, &done.attachment_lines)?;
+        done.observation = shown_stdout(ctx, tool, &reference, &done.handed.lines)?;
     }
     Ok((finding, done))
 }
@@ -242,14 +205,12 @@ pub(crate) fn run_look(
     prepared: Prepared,
     call_id: &str,
 ) -> Result<Done> {
-    let timeout = timeout(ctx, tool.timeout_ms);
     let reference = prepared.reference.clone();
-    let too_long = || "the command of the check is too long for the system".to_owned();
-    let mut done = execute(ctx, tool, (prepared, timeout), call_id, too_long)?;
+    let mut done = execute(ctx, tool, prepared, call_id)?;
     match done.exit_code {
-        Some(0) => done.observation = shown_stdout(ctx, tool, &reference, &done.attachment_lines)?,
+        Some(0) => done.observation = shown_stdout(ctx, tool, &reference, &done.handed.lines)?,
         Some(later::ENDED_BADLY) => {
-            done.observation = show_output(ctx, tool, &reference, &done.attachment_lines)?;
+            done.observation = show_output(ctx, tool, &reference, &done.handed.lines)?;
         }
         _ => {}
     }
@@ -282,17 +243,15 @@ fn timeout(ctx: &RunContext<'_>, ms: Option<u64>) -> Option<Duration> {
 }
 
 /// Runs a program with a tool's environment to its end.
-fn execute(
+pub(crate) fn execute(
     ctx: &RunContext<'_>,
     tool: &Tool,
-    (prepared, timeout): (Prepared, Option<Duration>),
+    prepared: Prepared,
     call_id: &str,
-    too_long: impl Fn() -> String,
 ) -> Result<Done> {
-    let (call, ended) = start(ctx, tool, (prepared, timeout), call_id, |command| {
-        process::run(&ctx.signals, command, ctx.grace())
-    })?;
-    end(ctx, tool, call, ended, too_long)
+    let run = |command: Command<'_>| process::run(&ctx.signals, command, ctx.grace());
+    let (call, ended) = start(ctx, tool, prepared, call_id, run)?;
+    end(ctx, tool, call, ended)
 }
 
 /// A call whose program has been started.
@@ -302,37 +261,14 @@ pub(crate) struct StartedProgram {
     stdout: File,
     stderr: File,
     timeout: Option<Duration>,
-}
-
-/// Starts a call among others.
-pub(crate) fn start_tool(
-    ctx: &RunContext<'_>,
-    tool: &Tool,
-    prepared: Prepared,
-    call_id: &str,
-    children: &mut Children<'_>,
-) -> Result<(StartedProgram, std::result::Result<Token, SpawnError>)> {
-    let timeout = timeout(ctx, tool.timeout_ms);
-    start(ctx, tool, (prepared, timeout), call_id, |command| {
-        children.spawn(command)
-    })
-}
-
-/// The outcome of a call that [`start_tool`] has started.
-pub(crate) fn end_tool(
-    ctx: &RunContext<'_>,
-    tool: &Tool,
-    (call, bound): (StartedProgram, &BoundCall),
-    ended: std::result::Result<Outcome, SpawnError>,
-) -> Result<Done> {
-    end(ctx, tool, call, ended, || explain_too_long(bound))
+    too_long: String,
 }
 
 /// Starts a program with a tool's environment, as `run` does it.
-fn start<T>(
+pub(crate) fn start<T>(
     ctx: &RunContext<'_>,
     tool: &Tool,
-    (prepared, timeout): (Prepared, Option<Duration>),
+    prepared: Prepared,
     call_id: &str,
     run: impl FnOnce(Command<'_>) -> T,
 ) -> Result<(StartedProgram, T)> {
@@ -347,9 +283,12 @@ fn start<T>(
     let dir = prepared.dir.to_string_lossy().into_owned();
     env.push((execution::EXECUTION_DIR.to_owned(), Some(dir)));
     env.extend(prepared.variables);
-    let attach = prepared.dir.join(attached::DIR);
-    let attach = attach.to_string_lossy().into_owned();
-    env.push((attached::VARIABLE.to_owned(), Some(attach)));
+    let attach = prepared
+        .dir
+        .join(outbox::DIR)
+        .to_string_lossy()
+        .into_owned();
+    env.push((outbox::VARIABLE.to_owned(), Some(attach)));
     // What the program makes of the files' names does not matter: these are the files.
     let record = prepared.record;
     let (stdout, stderr) = (
@@ -364,7 +303,7 @@ fn start<T>(
         stdin: record.stdin,
         stdout: record.stdout,
         stderr: record.stderr,
-        timeout,
+        timeout: prepared.timeout,
     };
     let ran = run(command);
     let call = StartedProgram {
@@ -372,18 +311,18 @@ fn start<T>(
         dir: prepared.dir,
         stdout,
         stderr,
-        timeout,
+        timeout: prepared.timeout,
+        too_long: prepared.too_long,
     };
     Ok((call, ran))
 }
 
 /// The result of a call that has ended or could not be started.
-fn end(
+pub(crate) fn end(
     ctx: &RunContext<'_>,
     tool: &Tool,
     call: StartedProgram,
     ended: std::result::Result<Outcome, SpawnError>,
-    too_long: impl Fn() -> String,
 ) -> Result<Done> {
     let StartedProgram {
         argv,
@@ -391,6 +330,7 @@ fn end(
         stdout,
         mut stderr,
         timeout,
+        too_long,
     } = call;
     let (how, duration) = match ended {
         Ok(outcome) => {
@@ -399,7 +339,7 @@ fn end(
         }
         Err(error) => {
             let message = match &error {
-                SpawnError::TooLong => too_long(),
+                SpawnError::TooLong => too_long,
                 other => other.message(argv.first().map_or("", String::as_str)),
             };
             stderr
@@ -428,8 +368,7 @@ fn end(
     notes.extend(restored);
     notes.extend(notes_of(how, exit_code, timeout, &stderr));
     Ok(Done {
-        attachments: collected.attachments,
-        attachment_lines: collected.lines,
+        handed: collected,
         status: ActionStatus::of(how == Ended::Exited(0)),
         exit_code: Some(exit_code),
         observation: observation(&stdout, &stderr, &notes),
@@ -462,7 +401,7 @@ fn notes_of(how: Ended, exit_code: i32, timeout: Option<Duration>, stderr: &Ends
     notes
 }
 
-/// How much of each of a tool's streams the model is shown.
+/// Bytes of each of a tool's streams that the model is shown.
 fn shown_bytes(ctx: &RunContext<'_>, tool: &Tool) -> u64 {
     tool.max_output_bytes.unwrap_or(ctx.agent.max_output_bytes)
 }

@@ -13,6 +13,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+const AGENTS: &str = "AGENTS.md";
+const CLAUDE: &str = "CLAUDE.md";
+
 /// The files that were found.
 #[derive(Debug, Default)]
 pub(super) struct UpwardFiles {
@@ -22,6 +25,8 @@ pub(super) struct UpwardFiles {
     pub files: Vec<GivenFile>,
     /// Files and parts of files that were left out, and why.
     pub left_out: Vec<String>,
+    /// Files that were read in place of others.
+    pub replaced: Vec<String>,
 }
 
 /// Reads the files of a name, at most `max` bytes of them all. The nearest come first when there is not
@@ -34,12 +39,12 @@ pub(super) fn read_upward(workspace: &Path, name: &str, max: u64) -> io::Result<
     let mut parts: Vec<String> = Vec::new();
     let mut seen: Vec<PathBuf> = Vec::new();
     let mut room = max;
-    let mut shown = name.to_owned();
-    for dir in workspace.ancestors() {
-        let path = dir.join(name);
+    for (depth, dir) in workspace.ancestors().enumerate() {
+        let file = name_in(dir, name);
+        let shown = "../".repeat(depth) + file;
+        let path = dir.join(file);
         let above = (dir != workspace).then_some(&*trusted);
-        let beyond = beyond.as_ref().filter(|_| !dir.starts_with(&root));
-        let read = match beyond {
+        let read = match beyond.as_ref().filter(|_| !dir.starts_with(&root)) {
             Some((_, why)) if path.symlink_metadata().is_ok() => Err(io::Error::other(why.clone())),
             Some(_) => Ok(None),
             None => read_one(&path, &root, above, room, &mut seen),
@@ -52,6 +57,11 @@ pub(super) fn read_upward(workspace: &Path, name: &str, max: u64) -> io::Result<
                     let omitted = bytes - sent;
                     let why = format!("{omitted} bytes of {shown}: max_bytes is {max}");
                     found.left_out.push(why);
+                }
+                if file != name {
+                    let missing = "../".repeat(depth) + name;
+                    let text = format!("there is no {missing}: {shown} is read in its place");
+                    found.replaced.push(text);
                 }
                 if !read.is_utf8 {
                     let why = format!("characters of {shown}: it is not UTF-8");
@@ -71,7 +81,6 @@ pub(super) fn read_upward(workspace: &Path, name: &str, max: u64) -> io::Result<
         if dir == farthest {
             break;
         }
-        shown = format!("../{shown}");
     }
     for part in parts.iter().rev() {
         if !found.text.is_empty() {
@@ -85,7 +94,17 @@ pub(super) fn read_upward(workspace: &Path, name: &str, max: u64) -> io::Result<
     Ok(found)
 }
 
-/// Where the search ends.
+/// The name of the file in a directory. Where there is no AGENTS.md, the instructions for another program take its place.
+fn name_in<'n>(dir: &Path, name: &'n str) -> &'n str {
+    let has = |name: &str| dir.join(name).symlink_metadata().is_ok();
+    if name == AGENTS && !has(AGENTS) && has(CLAUDE) {
+        CLAUDE
+    } else {
+        name
+    }
+}
+
+/// The end of the search.
 struct Root {
     /// The directory with the `.git` that the workspace belongs to, else the workspace.
     dir: PathBuf,
@@ -112,9 +131,10 @@ fn repository_root(workspace: &Path, trusted: &[u32]) -> Root {
         };
     }
     let is_empty = fs::read_dir(&git).is_ok_and(|mut entries| entries.next().is_none());
-    let why = match is_empty {
-        true => format!("{shown} is empty, and ends the search"),
-        false => format!("{shown} begins a repository of its own"),
+    let why = if is_empty {
+        format!("{shown} is empty, and ends the search")
+    } else {
+        format!("{shown} begins a repository of its own")
     };
     let outer = repositories.filter(is_trusted).last();
     Root {
@@ -126,7 +146,7 @@ fn repository_root(workspace: &Path, trusted: &[u32]) -> Root {
 /// A file as far as there is room for it.
 struct Read {
     text: String,
-    /// Of the whole file.
+    /// Length of the whole file.
     len: u64,
     is_utf8: bool,
 }

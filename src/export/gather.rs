@@ -3,20 +3,23 @@
 mod line_parts;
 mod flow_steps;
 
-use super::recorded::{ExportedAnswer, ExportedCall, ExportedStep, RecordedRun, What};
+use super::content::Content;
+use super::recorded::{CallResult, ExportedAnswer, ExportedCall, ExportedStep, RecordedRun, What};
 use super::records::{read_head, read_invocation};
 use crate::error::Result;
-use crate::record::event::{EventKind, Line, ReadUsage};
+use crate::record::event::recorded::{
+    Acceptance, ActionRequest, ActionResult, Compaction, EngineStart, Thought,
+};
+use crate::record::event::{EventTrait, Line, ReadUsage, Recorded, Text};
+use crate::record::history::{History, NOT_SHOWN};
 use crate::record::reader::{JournalReader, Stopped, read_event};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::record::{invocations, legacy, metadata};
 use crate::text::ids::RunId;
+use crate::text::json;
 use crate::text::timestamp::Timestamp;
-use crate::view::shown_answers::{NOT_SHOWN, ShownAnswers};
-use line_parts::{
-    agent_of, attachments_of, calls_of, end_of, reasoning_of, result_of, text_of, unique_id,
-};
+use line_parts::{agent_of, calls_of, end_of, reasoning_of, unique_id};
 use serde_json::{Map, Value, json};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -71,18 +74,24 @@ fn outermost(run: &RunDir) -> (String, Option<String>) {
             break;
         };
         let Ok(id) = RunId::parse(&parent) else { break };
-        let around = at.workspace().into_iter().flat_map(|it| it.ancestors());
-        let mut dirs = around.map(|dir| dir.join(".delta").join(id.as_str()));
-        let Some(path) = dirs.find(|path| path.is_dir() && *path != at.path) else {
+        let Some(path) = at
+            .workspace()
+            .into_iter()
+            .flat_map(|it| it.ancestors())
+            .map(|dir| dir.join(".delta").join(id.as_str()))
+            .find(|path| path.is_dir() && *path != at.path)
+        else {
             return (parent, None);
         };
         at = RunDir { id, path };
     }
-    let first = crate::unix::files::read_line(&at.journal());
-    let traceparent = first.and_then(|line| {
-        let line = read_event(line.as_bytes(), 0).ok()?;
-        line.traceparent.as_deref().map(str::to_owned)
-    });
+    let traceparent =
+        crate::unix::files::read_line(&at.journal()).and_then(|line| {
+            match read_event(line.as_bytes(), 0).ok()?.event {
+                Recorded::EngineStart(start) => start.traceparent.owned(),
+                _ => None,
+            }
+        });
     (at.id.to_string(), traceparent)
 }
 
@@ -90,7 +99,7 @@ fn gather_run(run: &RunDir, root: &str, tree: &mut ExportedRuns) -> Result<Recor
     let mut gathering = Gathering {
         run,
         open: OpenActions::default(),
-        shown: ShownAnswers::default(),
+        history: History::default(),
         child_at: HashMap::new(),
         referenced: HashSet::new(),
         unsaid: None,
@@ -101,7 +110,7 @@ fn gather_run(run: &RunDir, root: &str, tree: &mut ExportedRuns) -> Result<Recor
         },
     };
     let mut lines = JournalReader::open(&run.journal())?;
-    while let Stopped::AtDamage(damage) = lines.read_while(|_, line| {
+    while let Stopped::AtDamage(damage) = lines.read_while(|line| {
         gathering.event(line, tree);
         Ok(true)
     })? {
@@ -116,7 +125,7 @@ fn gather_run(run: &RunDir, root: &str, tree: &mut ExportedRuns) -> Result<Recor
 struct Gathering<'r> {
     run: &'r RunDir,
     open: OpenActions,
-    shown: ShownAnswers,
+    history: History,
     /// The index of a run among the children, by its directory.
     child_at: HashMap<PathBuf, usize>,
     /// Invocations that an answer names.
@@ -132,61 +141,55 @@ impl Gathering<'_> {
         self.out.began = self.out.began.or(at);
         self.out.ended = at.or(self.out.ended);
         let started = tree.family.of_event(&mut self.open, self.run, line);
-        if line.kind != EventKind::HookAudit {
+        if !matches!(line.event, Recorded::HookAudit(_)) {
             // Something has happened since.
             self.out.end = None;
         }
-        match line.kind {
-            EventKind::EngineStart => self.start(line),
-            EventKind::UserMessage => {
+        self.history.add(line);
+        match &line.event {
+            Recorded::EngineStart(start) => self.start(line, start),
+            Recorded::UserMessage(message) => {
                 self.unsaid = None;
-                let text = line.content.map_or_else(String::new, text_of);
-                self.push(at, What::User(text));
-                let attachments = attachments_of(line, self.run);
-                if let Some(step) = self.out.steps.last_mut() {
-                    step.attachments = attachments;
-                }
+                let text = message.content.text().into_owned();
+                self.push(at, What::User(Content::of(text, line, self.run)));
             }
-            EventKind::Thought => self.thought(line),
-            EventKind::Compaction if line.summary.is_some() => self.thought(line),
-            EventKind::Compaction => self.note(line, line.compaction(), &[]),
-            EventKind::ActionRequest => self.request(line),
-            EventKind::ActionResult => self.result(line),
-            EventKind::Acceptance => self.acceptance(line),
-            EventKind::HumanInputRequest => {
-                self.shown.note_question(line);
-                let prompt = line.prompt.as_deref().unwrap_or_default();
-                self.note(line, prompt.to_owned(), &["action_id", "request_id"]);
+            Recorded::Thought(thought) => self.thought(line, thought),
+            Recorded::Compaction(event) if event.summary.is_some() => self.summary(line, event),
+            Recorded::ActionRequest(request) => self.request(line, request),
+            Recorded::ActionResult(result) => self.result(line, result),
+            Recorded::Acceptance(check) => self.acceptance(line, check),
+            Recorded::HumanInputRequest(question) => {
+                let ids = [("request_id", &question.request_id)];
+                self.note(line, question.prompt.to_string(), &ids);
             }
-            EventKind::HumanInputReceived => {
-                let text = line.response.as_deref().unwrap_or_default();
-                let shown = self.shown.has_answer(line);
-                let text = if shown { text } else { NOT_SHOWN };
-                self.note(line, text.to_owned(), &["action_id", "request_id"]);
+            Recorded::HumanInputReceived(answer) => {
+                let text = self.history.answer(answer).unwrap_or(NOT_SHOWN).to_owned();
+                self.note(line, text, &[("request_id", &answer.request_id)]);
             }
-            EventKind::SystemMessage => {
-                let text = line.content.map_or_else(String::new, text_of);
-                self.note(line, text, &["level"]);
+            Recorded::SystemMessage(note) => {
+                let text = note.content.text().into_owned();
+                self.note(line, text, &[("level", &note.level)]);
             }
-            EventKind::AttachmentsLeftOut => self.note(line, line.attachments_left_out(), &[]),
-            EventKind::ModelChanged => {
-                let from = line.from.as_deref().unwrap_or_default();
-                let text = format!("the model changes from {from} to {}", line.changed_to());
+            Recorded::ModelChanged(change) => {
+                let (from, to) = (&*change.from, &*change.to);
+                let text = format!("the model changes from {from} to {to}");
                 self.note(line, text, &[]);
             }
-            EventKind::Error => {
-                let text = line.error_message.as_deref().or(line.message.as_deref());
-                self.note(
-                    line,
-                    text.unwrap_or_default().to_owned(),
-                    &["node_id", "task_id"],
-                );
+            Recorded::Error(error) => {
+                let text = error
+                    .error_message
+                    .owned()
+                    .or_else(|| error.message.owned());
+                let step = [("node_id", &line.node_id), ("task_id", &line.task_id)];
+                self.note(line, text.unwrap_or_default(), &step);
             }
-            EventKind::EngineEnd => self.out.end = Some(end_of(line)),
-            EventKind::Flow(event) => self.flow_event(event, line),
-            _ => {}
+            Recorded::EngineEnd(end) => self.out.end = Some(end_of(end)),
+            _ => match line.note() {
+                Some(text) if !line.kind.is(EventTrait::OfAnswer) => self.note(line, text, &[]),
+                _ => self.flow_event(line),
+            },
         }
-        self.children(started, tree, line.action_id.as_deref());
+        self.children(started, tree, line.action_id.get());
     }
 
     fn push(&mut self, at: Option<Timestamp>, what: What) {
@@ -194,7 +197,6 @@ impl Gathering<'_> {
             at,
             is_copied: false,
             what,
-            attachments: Vec::new(),
         });
     }
 
@@ -213,28 +215,25 @@ impl Gathering<'_> {
         self.push(at, what);
     }
 
-    /// A step of the engine's, with some fields of its event.
-    fn note(&mut self, line: &Line<'_>, text: String, fields: &[&str]) {
+    /// A step of the engine's, with some members of its event.
+    fn note(&mut self, line: &Line<'_>, text: String, members: &[(&str, &Text<'_>)]) {
         let mut extra = Map::new();
         extra.insert("event".to_owned(), line.kind.name().into());
-        for field in fields {
-            let value = match *field {
-                "action_id" => &line.action_id,
-                "request_id" => &line.request_id,
-                "level" => &line.level,
-                "node_id" => &line.node_id,
-                "task_id" => &line.task_id,
-                _ => &None,
-            };
-            if let Some(value) = value {
-                extra.insert((*field).to_owned(), value.as_ref().into());
+        let is_person = matches!(
+            line.event,
+            Recorded::HumanInputRequest(_) | Recorded::HumanInputReceived(_)
+        );
+        let call = [("action_id", &line.place.action_id)];
+        for (name, value) in call.iter().filter(|_| is_person).chain(members) {
+            if let Some(value) = value.owned() {
+                extra.insert((*name).to_owned(), value.into());
             }
         }
         self.push_note(line.time(), text, false, extra);
     }
 
-    fn start(&mut self, line: &Line<'_>) {
-        let fork = line.forked_from.as_ref().map(|it| it.run_id.clone());
+    fn start(&mut self, line: &Line<'_>, start: &EngineStart<'_>) {
+        let fork = start.forked_from.as_ref().map(|it| it.run_id.clone());
         if fork.is_some() && fork != self.out.forked_from {
             // What comes before was another run.
             for step in &mut self.out.steps {
@@ -245,52 +244,66 @@ impl Gathering<'_> {
         }
         let out = &mut self.out;
         out.forked_from = fork.or(out.forked_from.take());
-        let task = line.task.filter(|json| json.get().starts_with('"'));
-        if line.call_id.is_none() && out.steps.is_empty() {
+        if !start.call_id.is_some() && out.steps.is_empty() {
             // Older engines record it nowhere else.
-            self.unsaid = task.map(text_of);
+            self.unsaid = start.task.read();
         }
-        if let Some(parent) = &line.parent_run_id {
-            let call = line.parent_call_id.as_deref().map(str::to_owned);
-            out.parent = Some((parent.to_string(), call));
+        if let Some(parent) = start.parent_run_id.owned() {
+            out.parent = Some((parent, start.parent_call_id.owned()));
         }
-        let text = |from: &Option<std::borrow::Cow<'_, str>>| from.as_deref().map(str::to_owned);
-        out.traceparent = out.traceparent.take().or_else(|| text(&line.traceparent));
-        out.hostname = text(&line.hostname).or(out.hostname.take());
-        out.delta_version = text(&line.delta_version).or(out.delta_version.take());
-        let config = line
-            .config
-            .and_then(|it| serde_json::from_str(it.get()).ok());
-        out.agent = agent_of(&config.unwrap_or_default(), text(&line.agent_home));
+        out.traceparent = out.traceparent.take().or(start.traceparent.owned());
+        out.hostname = start.hostname.owned().or(out.hostname.take());
+        out.delta_version = start.delta_version.owned().or(out.delta_version.take());
+        out.agent = agent_of(&start.config(), start.agent_home.owned());
     }
 
-    fn thought(&mut self, line: &Line<'_>) {
+    fn thought(&mut self, line: &Line<'_>, thought: &Thought<'_>) {
         if let Some(task) = self.unsaid.take() {
-            self.push(line.time(), What::User(task));
+            self.push(line.time(), What::User(task.into()));
         }
-        let name = line.llm_invocation_ref.as_deref();
-        let name = name.and_then(|it| it.strip_prefix("io/invocations/"));
+        let text = thought.content.text();
+        let answer = ExportedAnswer {
+            text: (!text.is_empty()).then(|| text.into_owned()),
+            reasoning: reasoning_of(thought),
+            finish_reason: thought
+                .finish_reason
+                .as_ref()
+                .map(|it| it.name().to_owned()),
+            calls: calls_of(thought),
+            ..self.answer(line, &thought.llm_invocation_ref, thought.usage)
+        };
+        self.push(line.time(), What::Answer(Box::new(answer)));
+    }
+
+    fn summary(&mut self, line: &Line<'_>, event: &Compaction<'_>) {
+        let answer = ExportedAnswer {
+            is_summary: true,
+            text: event.summary.owned(),
+            ..self.answer(line, &event.llm_invocation_ref, event.usage)
+        };
+        self.push(line.time(), What::Answer(Box::new(answer)));
+    }
+
+    /// An answer of the model, without what it says.
+    fn answer(
+        &mut self,
+        line: &Line<'_>,
+        reference: &Text<'_>,
+        usage: Option<ReadUsage>,
+    ) -> ExportedAnswer {
+        let name = reference.strip_prefix("io/invocations/");
         let invocation = name.map(|name| {
             self.referenced.insert(name.to_owned());
             read_invocation(self.run, name)
         });
-        let text = line.content.map(text_of).filter(|it| !it.is_empty());
-        let text = text.filter(|_| line.content.is_some_and(|it| it.get() != "null"));
-        let summary = line.summary.as_deref().map(str::to_owned);
-        let answer = ExportedAnswer {
+        ExportedAnswer {
             seq: line.seq.unwrap_or(self.out.steps.len() as u64),
-            is_compaction: line.kind == EventKind::Compaction,
-            text: text.or(summary),
-            reasoning: reasoning_of(line),
-            model: invocation.as_ref().and_then(|it| it.model.clone()),
-            finish_reason: line.finish_reason.as_ref().map(|it| it.name().to_owned()),
-            usage: line.usage.map(ReadUsage::tokens),
+            usage: usage.map(ReadUsage::tokens),
             invocation,
             llm: self.out.agent.llm.clone(),
             pricing: self.out.agent.pricing,
-            calls: calls_of(line),
-        };
-        self.push(line.time(), What::Answer(Box::new(answer)));
+            ..ExportedAnswer::default()
+        }
     }
 
     /// The calls of the newest answer.
@@ -305,61 +318,64 @@ impl Gathering<'_> {
             })
     }
 
-    fn request(&mut self, line: &Line<'_>) {
+    fn request(&mut self, line: &Line<'_>, request: &ActionRequest<'_>) {
         let seq = line.seq.unwrap_or_default();
-        let id = line.action_id.as_deref().unwrap_or_default();
+        let id = &*line.action_id;
         let Some(calls) = self.last_calls() else {
             return;
         };
         let place = calls
             .iter()
-            .position(|call| call.action_id == id && call.result.is_none());
-        let place = place.or_else(|| {
-            let old = legacy::call(line, seq)?;
-            calls.push(ExportedCall {
-                id: unique_id(calls, &old.id),
-                action_id: old.id.into_owned(),
-                name: old.name.into_owned(),
-                arguments: serde_json::from_str(&old.arguments).unwrap_or_default(),
-                ..ExportedCall::default()
+            .position(|call| call.action_id == id && call.result.is_none())
+            .or_else(|| {
+                let old = legacy::call(line, seq)?;
+                calls.push(ExportedCall {
+                    id: unique_id(calls, &old.id),
+                    action_id: old.id.into_owned(),
+                    name: old.name.into_owned(),
+                    arguments: json::read_or_default(&*old.arguments),
+                    ..ExportedCall::default()
+                });
+                Some(calls.len() - 1)
             });
-            Some(calls.len() - 1)
-        });
         if let Some(call) = place.map(|place| &mut calls[place]) {
-            call.call_id = line.call_id.as_deref().map(str::to_owned);
+            call.call_id = request.call_id.owned();
             call.began = call.began.or_else(|| line.time());
         }
     }
 
-    fn result(&mut self, line: &Line<'_>) {
-        let text = match self.shown.has_result(line) {
-            true => line.observation_content.map_or_else(String::new, text_of),
-            false => NOT_SHOWN.to_owned(),
-        };
-        let attachments = attachments_of(line, self.run);
-        let id = line.action_id.as_deref().unwrap_or_default();
-        let calls = self.last_calls().into_iter().flatten();
-        let mut open = calls.filter(|call| call.result.is_none());
-        if let Some(call) = open.find(|call| call.action_id == id) {
-            call.result = Some(result_of(line, text));
-            if let Some(result) = &mut call.result {
-                result.attachments = attachments;
-            }
+    fn result(&mut self, line: &Line<'_>, result: &ActionResult<'_>) {
+        let text = self.history.observation(line, result).into_owned();
+        let content = Content::of(text, line, self.run);
+        let mut open = self
+            .last_calls()
+            .into_iter()
+            .flatten()
+            .filter(|call| call.result.is_none());
+        if let Some(call) = open.find(|call| call.action_id == *line.action_id) {
+            call.result = Some(CallResult {
+                at: line.time(),
+                content,
+                is_success: result.is_success(),
+                status: result.status.owned(),
+                exit_code: result.exit_code,
+                duration_ms: result.duration_ms,
+            });
         }
     }
 
-    fn acceptance(&mut self, line: &Line<'_>) {
-        let what = line.what.as_deref().unwrap_or_default();
-        let refusal = line.content.map(text_of);
+    fn acceptance(&mut self, line: &Line<'_>, check: &Acceptance<'_>) {
+        let what = &*check.what;
+        let refusal = check.content.get().map(|_| check.content.text());
         let extra = json!({
             "event": line.kind.name(),
             "what": what,
-            "exit_code": line.exit_code,
-            "thought_seq": line.thought_seq,
+            "exit_code": check.exit_code,
+            "thought_seq": check.thought_seq,
         });
         let text = match &refusal {
-            Some(text) => text.clone(),
-            None if line.exit_code == Some(0) => format!("{what}: accepted"),
+            Some(text) => text.to_string(),
+            None if check.exit_code == Some(0) => format!("{what}: accepted"),
             None => format!("{what}: could not be run"),
         };
         let Value::Object(extra) = extra else { return };
@@ -373,8 +389,10 @@ impl Gathering<'_> {
             let Some(place) = self.child(&run, tree) else {
                 continue;
             };
-            let named = self.out.children[place].parent.as_ref();
-            let named = named.and_then(|(_, call)| call.clone());
+            let named = self.out.children[place]
+                .parent
+                .as_ref()
+                .and_then(|(_, call)| call.clone());
             let is_it = |call: &ExportedCall| match (&call.call_id, &named) {
                 (Some(own), Some(named)) => {
                     let rest = named.strip_prefix(own.as_str());
@@ -382,12 +400,16 @@ impl Gathering<'_> {
                 }
                 _ => ended == Some(&call.action_id) || node.as_deref() == Some(&call.name),
             };
-            let steps = self.out.steps.iter_mut().rev();
-            let mut calls = steps.filter_map(|step| match &mut step.what {
-                What::Answer(answer) => answer.calls.iter_mut().find(|call| is_it(call)),
-                What::Node(calls) => calls.iter_mut().find(|call| is_it(call)),
-                _ => None,
-            });
+            let mut calls =
+                self.out
+                    .steps
+                    .iter_mut()
+                    .rev()
+                    .filter_map(|step| match &mut step.what {
+                        What::Answer(answer) => answer.calls.iter_mut().find(|call| is_it(call)),
+                        What::Node(calls) => calls.iter_mut().find(|call| is_it(call)),
+                        _ => None,
+                    });
             if let Some(call) = calls.next()
                 && !call.started.contains(&place)
             {
@@ -405,9 +427,9 @@ impl Gathering<'_> {
             return None;
         }
         tree.seen.insert(run.path.clone());
-        let child = gather_run(run, &self.out.root, tree);
+        let gathered = gather_run(run, &self.out.root, tree);
         tree.family.leave();
-        let mut child = child.ok().filter(|child| !child.steps.is_empty())?;
+        let mut child = gathered.ok().filter(|child| !child.steps.is_empty())?;
         self.out.damaged.append(&mut child.damaged);
         self.out.children.push(child);
         let place = self.out.children.len() - 1;
@@ -418,10 +440,15 @@ impl Gathering<'_> {
     /// The head of the first request, and the requests without an answer.
     fn requests(&mut self) -> Result<()> {
         let names = invocations::in_order(&self.run.io("invocations"))?;
-        let heads = names.first().and_then(|name| read_head(self.run, name));
-        self.out.head = heads.unwrap_or_default();
-        let left = names.iter().filter(|name| !self.referenced.contains(*name));
-        self.out.unanswered = left.map(|name| read_invocation(self.run, name)).collect();
+        self.out.head = names
+            .first()
+            .and_then(|name| read_head(self.run, name))
+            .unwrap_or_default();
+        self.out.unanswered = names
+            .iter()
+            .filter(|name| !self.referenced.contains(*name))
+            .map(|name| read_invocation(self.run, name))
+            .collect();
         Ok(())
     }
 }

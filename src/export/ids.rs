@@ -5,11 +5,13 @@ use crate::text::digest::sha256;
 
 /// A trace: 32 hexadecimal digits.
 pub(super) fn trace_id(run: &RecordedRun) -> String {
-    let outside = run.traceparent.as_deref().and_then(span_outside);
-    outside.map_or_else(
-        || sha256(run.root.as_bytes())[..32].to_owned(),
-        |(trace, _)| trace,
-    )
+    run.traceparent
+        .as_deref()
+        .and_then(span_outside)
+        .map_or_else(
+            || sha256(run.root.as_bytes())[..32].to_owned(),
+            |(trace, _)| trace,
+        )
 }
 
 /// A span of a run: 16 hexadecimal digits. `number` distinguishes those of one kind.
@@ -26,8 +28,10 @@ pub(super) fn span_outside(header: &str) -> Option<(String, String)> {
         return None;
     };
     let is_hex = |text: &str, len| {
-        let digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-        text.len() == len && text.bytes().all(digit)
+        text.len() == len
+            && text
+                .bytes()
+                .all(|byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
     };
     let is_well = is_hex(version, 2) && is_hex(trace, 32) && is_hex(span, 16) && is_hex(flags, 2);
     let is_known = *version != "ff" && (*version != "00" || parts.len() == 4);

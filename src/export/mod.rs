@@ -4,6 +4,7 @@
 //! directory, or is not read.
 
 mod records;
+mod content;
 mod recorded;
 mod gather;
 mod ids;
@@ -11,6 +12,7 @@ mod conversation;
 pub(crate) mod atif;
 pub(crate) mod otlp;
 pub(crate) mod chat;
+pub(crate) mod cases;
 
 pub(crate) use gather::read_run;
 pub(crate) use recorded::RecordedRun;

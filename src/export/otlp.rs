@@ -6,17 +6,18 @@
 mod attributes;
 mod batch;
 
+use super::content::PartForm;
 use super::conversation::messages_of;
 use super::ids::{span_id, span_outside, trace_id};
-use super::recorded::{ExportedAnswer, ExportedAttachment, ExportedCall, RecordedRun, What};
+use super::recorded::{ExportedAnswer, ExportedCall, ExportedStep, RecordedRun, What};
 use super::records::RecordedInvocation;
 use crate::error::Result;
+use crate::record::invocations::InvocationStatus;
 use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use attributes::{Attributes, provider, request_attributes};
 use batch::{Batch, Emit};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 /// Most bytes of a conversation in one span; the oldest messages are left out.
 const SPAN_BYTES: usize = 1_000_000;
@@ -32,23 +33,22 @@ const CLIENT: u8 = 3;
 /// Those of `emit`.
 pub(crate) fn write(
     run: &RecordedRun,
-    (has_content, has_old_names): (bool, bool),
+    has_content: bool,
+    has_old_names: bool,
     emit: &mut Emit<'_>,
 ) -> Result<()> {
-    let outside = run.traceparent.as_deref().and_then(span_outside);
-    let by_call = |(id, call): &(String, Option<String>)| {
-        let call = call.as_ref()?;
-        Some(span_id(id, "execute_tool", call))
+    let parent = match &run.parent {
+        Some((id, call)) => call.as_ref().map(|call| span_id(id, "execute_tool", call)),
+        None => run
+            .traceparent
+            .as_deref()
+            .and_then(span_outside)
+            .map(|(_, span)| span),
     };
-    let parent = run.parent.as_ref().and_then(by_call);
     let trace = Trace {
         id: trace_id(run),
         has_content,
         has_old_names,
-    };
-    let parent = match &run.parent {
-        Some(_) => parent,
-        None => outside.map(|(_, span)| span),
     };
     trace.write(run, parent, emit).map(|_| ())
 }
@@ -68,41 +68,21 @@ impl Trace {
     ) -> Result<bool> {
         let own = span_id(&run.id, "invoke_agent", "0");
         let mut batch = Batch::new(run);
-        let texts = match self.has_content {
-            true => message_texts(run),
-            false => vec![String::new(); run.steps.len()],
+        let texts = if self.has_content {
+            message_texts(run)
+        } else {
+            vec![String::new(); run.steps.len()]
         };
-        let mut spans = vec![self.run_span(run, &own, parent)];
-        spans.extend(
-            run.unanswered
-                .iter()
-                .map(|it| self.failed_span(run, &own, it)),
-        );
-        for (at, step) in run
-            .steps
-            .iter()
-            .enumerate()
-            .filter(|(_, step)| !step.is_copied)
-        {
-            match &step.what {
-                What::Answer(answer) => {
-                    let before = at.checked_sub(1).and_then(|at| run.steps[at].at);
-                    let span = self.answer_span(run, &own, answer, (before, step.at), &texts[..at]);
-                    spans.push(span);
-                    let calls = answer.calls.iter();
-                    spans.extend(calls.filter_map(|it| self.call_span(run, &own, it)));
-                }
-                What::Node(calls) => {
-                    spans.extend(calls.iter().filter_map(|it| self.call_span(run, &own, it)));
-                }
-                What::User(_) | What::System { .. } => {}
-            }
-            for span in spans.drain(..) {
-                if !batch.add(span, emit)? {
-                    return Ok(false);
-                }
-            }
-        }
+        let unanswered = run.unanswered.iter();
+        let steps = run.steps.iter().enumerate();
+        let spans = [self.run_span(run, &own, parent)]
+            .into_iter()
+            .chain(unanswered.map(|it| self.failed_span(run, &own, it)))
+            .chain(
+                steps
+                    .filter(|(_, step)| !step.is_copied)
+                    .flat_map(|(at, _)| self.step_spans(run, &own, at, &texts[..at])),
+            );
         for span in spans {
             if !batch.add(span, emit)? {
                 return Ok(false);
@@ -112,8 +92,8 @@ impl Trace {
             return Ok(false);
         }
         for (place, child) in run.children.iter().enumerate() {
-            let parent = call_that_started(run, place).map(|call| call_span_id(run, call));
-            let parent = parent.unwrap_or_else(|| own.clone());
+            let parent = call_that_started(run, place)
+                .map_or_else(|| own.clone(), |call| call_span_id(run, call));
             if !self.write(child, Some(parent), emit)? {
                 return Ok(false);
             }
@@ -121,25 +101,52 @@ impl Trace {
         Ok(true)
     }
 
+    /// The spans of a step: of an answer, and of each call.
+    fn step_spans(
+        &self,
+        run: &RecordedRun,
+        own: &str,
+        at: usize,
+        said_before: &[String],
+    ) -> Vec<Value> {
+        let step = &run.steps[at];
+        let answer = match &step.what {
+            What::Answer(answer) => {
+                let before = at.checked_sub(1).and_then(|at| run.steps[at].at);
+                Some(self.answer_span(run, own, answer, [before, step.at], said_before))
+            }
+            _ => None,
+        };
+        let calls = step
+            .calls()
+            .iter()
+            .filter_map(|call| self.call_span(run, own, call));
+        answer.into_iter().chain(calls).collect()
+    }
+
     fn span(
         &self,
-        (id, parent): (String, Option<&str>),
-        (name, kind): (String, u8),
-        (began, ended): (Option<Timestamp>, Option<Timestamp>),
-        attributes: Vec<Value>,
+        id: String,
+        parent: Option<&str>,
+        name: String,
+        kind: u8,
+        times: [Option<Timestamp>; 2],
+        attributes: Attributes,
     ) -> Value {
-        let began = began.or(ended).unwrap_or(Timestamp::from_millis(0));
-        let ended = ended.unwrap_or(began).max(began);
-        let mut span = json!({"traceId": self.id, "spanId": id});
-        if let Some(parent) = parent {
-            span["parentSpanId"] = parent.into();
-        }
-        span["name"] = name.into();
-        span["kind"] = kind.into();
-        span["startTimeUnixNano"] = nanos(began).into();
-        span["endTimeUnixNano"] = nanos(ended).into();
-        span["attributes"] = attributes.into();
-        span
+        let [first, last] = times;
+        let began = first.or(last).unwrap_or(Timestamp::from_millis(0));
+        let ended = last.unwrap_or(began).max(began);
+        let span = json!({
+            "traceId": self.id,
+            "spanId": id,
+            "parentSpanId": parent,
+            "name": name,
+            "kind": kind,
+            "startTimeUnixNano": nanos(began),
+            "endTimeUnixNano": nanos(ended),
+            "attributes": attributes.0,
+        });
+        json::without_nulls(span).into()
     }
 
     fn run_span(&self, run: &RecordedRun, own: &str, parent: Option<String>) -> Value {
@@ -176,14 +183,10 @@ impl Trace {
         if self.has_content && !run.head.system.is_empty() {
             attributes.json("gen_ai.system_instructions", &system_parts(run));
         }
-        let times = (run.began, run.ended);
-        let ids = (own.to_owned(), parent.as_deref());
-        let mut span = self.span(
-            ids,
-            (format!("{operation} {name}"), INTERNAL),
-            times,
-            attributes.0,
-        );
+        let (id, parent) = (own.to_owned(), parent.as_deref());
+        let name = format!("{operation} {name}");
+        let times = [run.began, run.ended];
+        let mut span = self.span(id, parent, name, INTERNAL, times, attributes);
         if let Some(status) = status {
             span["status"] = status;
         }
@@ -195,12 +198,13 @@ impl Trace {
         run: &RecordedRun,
         parent: &str,
         answer: &ExportedAnswer,
-        (before, at): (Option<Timestamp>, Option<Timestamp>),
+        [before, at]: [Option<Timestamp>; 2],
         said_before: &[String],
     ) -> Value {
-        let record = answer.invocation.clone().unwrap_or_default();
+        let none = RecordedInvocation::default();
+        let record = answer.invocation.as_ref().unwrap_or(&none);
         let mut attributes = request_attributes(&answer.llm);
-        let model = answer.model.as_deref().or(record.model.as_deref());
+        let model = record.metadata.model_id.as_deref();
         attributes.maybe_text("gen_ai.response.model", model);
         attributes.maybe_text("gen_ai.response.id", record.response_id.as_deref());
         if let Some(reason) = &answer.finish_reason {
@@ -209,7 +213,7 @@ impl Trace {
         if let Some(spent) = answer.spent() {
             attributes.number("gen_ai.usage.input_tokens", Some(spent.prompt));
             attributes.number("gen_ai.usage.output_tokens", Some(spent.completion));
-            let cached = record.cached.map(|_| spent.cached);
+            let cached = record.cached().map(|_| spent.cached);
             attributes.number("gen_ai.usage.cache_read.input_tokens", cached);
         }
         let written = record.cache_written;
@@ -223,21 +227,19 @@ impl Trace {
         if self.has_content {
             self.put_messages(&mut attributes, run, answer, said_before);
         }
-        let ended = record
-            .began
-            .map(|at| at.plus(Duration::from_millis(record.duration_ms)));
-        let times = match ended {
-            Some(ended) if record.duration_ms > 0 => (record.began, Some(ended)),
-            _ => (record.began.or(before), at),
+        let times = match record.ended() {
+            Some(ended) if record.metadata.duration_ms > 0 => [record.began, Some(ended)],
+            _ => [record.began.or(before), at],
         };
         let number = match record.name.as_str() {
             "" => format!("thought {}", answer.seq),
             name => name.to_owned(),
         };
-        let ids = (span_id(&run.id, "chat", &number), Some(parent));
-        let mut span = self.span(ids, (chat_name(&answer.llm), CLIENT), times, attributes.0);
-        let failed = record.attempts.len().saturating_sub(1);
-        put_attempts(&mut span, &record, failed);
+        let id = span_id(&run.id, "chat", &number);
+        let name = chat_name(&answer.llm);
+        let mut span = self.span(id, Some(parent), name, CLIENT, times, attributes);
+        let failed = record.metadata.attempts.len().saturating_sub(1);
+        put_attempts(&mut span, record, failed);
         span["status"] = status(None);
         span
     }
@@ -246,26 +248,22 @@ impl Trace {
     fn failed_span(&self, run: &RecordedRun, parent: &str, record: &RecordedInvocation) -> Value {
         let llm = &run.agent.llm;
         let mut attributes = request_attributes(llm);
-        let code = record.http_status.map(|code| code.to_string());
+        let code = record.metadata.http_status.map(|code| code.to_string());
         // The engine may have died before it was answered, or before the answer was in the journal.
-        let kind = if record.is_success {
+        let kind = if record.metadata.has(InvocationStatus::Success) {
             "not_recorded"
         } else {
             "no_answer"
         };
         attributes.text("error.type", code.as_deref().unwrap_or(kind));
-        let ended = record
-            .began
-            .map(|at| at.plus(Duration::from_millis(record.duration_ms)));
-        let ids = (span_id(&run.id, "chat", &record.name), Some(parent));
-        let mut span = self.span(
-            ids,
-            (chat_name(llm), CLIENT),
-            (record.began, ended),
-            attributes.0,
-        );
-        put_attempts(&mut span, record, record.attempts.len());
-        let last = record.attempts.last().map(|(_, outcome)| outcome.as_str());
+        let id = span_id(&run.id, "chat", &record.name);
+        let times = [record.began, record.ended()];
+        let mut span = self.span(id, Some(parent), chat_name(llm), CLIENT, times, attributes);
+        let attempts = &record.metadata.attempts;
+        put_attempts(&mut span, record, attempts.len());
+        let last = attempts
+            .last()
+            .and_then(|attempt| attempt.outcome.as_deref());
         span["status"] = status(Some(last.unwrap_or(kind)));
         span
     }
@@ -284,19 +282,22 @@ impl Trace {
             .filter(|it| !it.is_success)
             .map(|it| match it.exit_code {
                 Some(code) => code.to_string(),
-                None if it.text.contains("[timed out") => "timeout".to_owned(),
+                None if it.content.text.contains("[timed out") => "timeout".to_owned(),
                 None => it.status.clone().unwrap_or_else(|| "ERROR".to_owned()),
             });
         attributes.maybe_text("error.type", failure.as_deref());
         if self.has_content {
             let arguments = Value::from(call.arguments.clone());
             attributes.json("gen_ai.tool.call.arguments", &arguments);
-            attributes.maybe_text("gen_ai.tool.call.result", result.map(|it| it.text.as_str()));
+            attributes.maybe_text(
+                "gen_ai.tool.call.result",
+                result.map(|it| it.content.text.as_str()),
+            );
         }
-        let ids = (call_span_id(run, call), Some(parent));
+        let id = call_span_id(run, call);
         let name = format!("execute_tool {}", call.name);
-        let times = (Some(began), ended.or(run.ended));
-        let mut span = self.span(ids, (name, INTERNAL), times, attributes.0);
+        let times = [Some(began), ended.or(run.ended)];
+        let mut span = self.span(id, Some(parent), name, INTERNAL, times, attributes);
         if result.is_some() {
             span["status"] = status(failure.as_deref());
         }
@@ -311,8 +312,10 @@ impl Trace {
         said_before: &[String],
     ) {
         let mut length = 0;
-        let newest_first = said_before.iter().rev().filter(|texts| !texts.is_empty());
-        let mut kept: Vec<&str> = newest_first
+        let mut kept: Vec<&str> = said_before
+            .iter()
+            .rev()
+            .filter(|texts| !texts.is_empty())
             .map(String::as_str)
             .take_while(|texts| {
                 length += texts.len();
@@ -331,12 +334,16 @@ impl Trace {
 
 /// The messages of each step in the form of the conventions, as JSON with commas between them.
 fn message_texts(run: &RecordedRun) -> Vec<String> {
-    let texts = run.steps.iter().map(|step| {
-        let messages = messages_of(step, &|it| Some(by_digest(it))).into_iter();
-        let texts: Vec<String> = messages.map(|it| json::text(&in_parts(&it))).collect();
-        texts.join(",")
-    });
-    texts.collect()
+    run.steps
+        .iter()
+        .map(|step| {
+            let texts: Vec<String> = messages_of(step, PartForm::Digest)
+                .into_iter()
+                .map(|it| json::text(&in_parts(&it)))
+                .collect();
+            texts.join(",")
+        })
+        .collect()
 }
 
 fn messages_of_answer(answer: &ExportedAnswer) -> Vec<Value> {
@@ -348,11 +355,11 @@ fn messages_of_answer(answer: &ExportedAnswer) -> Vec<Value> {
         _ => "stop",
     };
     let mut parts = Vec::new();
-    if let Some(text) = &answer.reasoning {
-        parts.push(json!({"type": "reasoning", "content": text}));
-    }
-    if let Some(text) = &answer.text {
-        parts.push(json!({"type": "text", "content": text}));
+    for (kind, text) in [("reasoning", &answer.reasoning), ("text", &answer.text)] {
+        parts.extend(
+            text.as_ref()
+                .map(|text| json!({"type": kind, "content": text})),
+        );
     }
     let calls = answer.calls.iter();
     parts.extend(calls.map(|call| {
@@ -385,40 +392,28 @@ fn in_parts(message: &Value) -> Value {
     for call in message["tool_calls"].as_array().into_iter().flatten() {
         let function = &call["function"];
         let arguments = function["arguments"].as_str().unwrap_or("{}");
-        let arguments: Value = serde_json::from_str(arguments).unwrap_or_default();
+        let arguments: Value = json::read_or_default(arguments);
         let (id, name) = (&call["id"], &function["name"]);
         parts.push(json!({"type": "tool_call", "id": id, "name": name, "arguments": arguments}));
     }
     json!({"role": message["role"], "parts": parts})
 }
 
-/// An attachment without its bytes.
-fn by_digest(exported: &ExportedAttachment) -> Value {
-    let attachment = &exported.attachment;
-    json!({
-        "type": "file",
-        "mime_type": attachment.facts.media_type,
-        "name": attachment.name,
-        "file_id": format!("sha256:{}", attachment.sha256),
-    })
-}
-
 fn system_parts(run: &RecordedRun) -> Value {
-    let texts = run.head.system.iter();
-    texts
+    run.head
+        .system
+        .iter()
         .map(|text| json!({"type": "text", "content": text}))
         .collect()
 }
 
 /// The call that has started a child.
 fn call_that_started(run: &RecordedRun, child: usize) -> Option<&ExportedCall> {
-    let calls = run.steps.iter().flat_map(|step| match &step.what {
-        What::Answer(answer) => answer.calls.as_slice(),
-        What::Node(calls) => calls.as_slice(),
-        What::User(_) | What::System { .. } => &[],
-    });
-    let mut calls = calls.filter(|call| call.began.is_some());
-    calls.find(|call| call.started.contains(&child))
+    run.steps
+        .iter()
+        .flat_map(ExportedStep::calls)
+        .filter(|call| call.began.is_some())
+        .find(|call| call.started.contains(&child))
 }
 
 /// A child finds it by its own record, too, if the call has an id of its own.
@@ -439,14 +434,19 @@ fn chat_name(llm: &serde_json::Map<String, Value>) -> String {
 }
 
 fn put_attempts(span: &mut Value, record: &RecordedInvocation, count: usize) {
-    let failed = record.attempts.iter().take(count);
-    let events = failed.map(|(at, outcome)| {
-        let mut attributes = Attributes::default();
-        attributes.text("error.message", outcome);
-        let at = at.or(record.began).unwrap_or(Timestamp::from_millis(0));
-        json!({"timeUnixNano": nanos(at), "name": "attempt_failed", "attributes": attributes.0})
-    });
-    let events: Vec<Value> = events.collect();
+    let events: Vec<Value> = record
+        .metadata
+        .attempts
+        .iter()
+        .take(count)
+        .map(|attempt| {
+            let mut attributes = Attributes::default();
+            attributes.maybe_text("error.message", attempt.outcome.as_deref());
+            let began = attempt.began().or(record.began);
+            let at = began.unwrap_or(Timestamp::from_millis(0));
+            json!({"timeUnixNano": nanos(at), "name": "attempt_failed", "attributes": attributes.0})
+        })
+        .collect();
     if !events.is_empty() {
         span["events"] = events.into();
     }

@@ -2,9 +2,9 @@
 //!
 //! Unaware of journals and of the forms in which it leaves.
 
+use super::content::Content;
 use super::records::{RecordedInvocation, RequestHead};
 use crate::config::pricing::Pricing;
-use crate::record::attachments::Attachment;
 use crate::record::event::Tokens;
 use crate::record::reader::Damage;
 use crate::text::timestamp::Timestamp;
@@ -54,7 +54,7 @@ pub(crate) struct RecordedAgent {
     pub pricing: Option<Pricing>,
 }
 
-/// How the engine ended.
+/// The way the engine ended.
 #[derive(Debug)]
 pub(crate) struct RunEnd {
     pub status: String,
@@ -70,21 +70,12 @@ pub(crate) struct ExportedStep {
     /// It happened in the run that this one is a fork of.
     pub is_copied: bool,
     pub what: What,
-    /// Of a message of a person.
-    pub attachments: Vec<ExportedAttachment>,
-}
-
-/// A picture or a document, and the directory of the run that has its bytes.
-#[derive(Debug)]
-pub(crate) struct ExportedAttachment {
-    pub attachment: Attachment,
-    pub run: PathBuf,
 }
 
 #[derive(Debug)]
 pub(crate) enum What {
     /// A message of a person.
-    User(String),
+    User(Content),
     /// The engine noted something.
     System {
         text: String,
@@ -103,10 +94,9 @@ pub(crate) struct ExportedAnswer {
     /// The number of its event.
     pub seq: u64,
     /// It is a summary, which shortens the conversation.
-    pub is_compaction: bool,
+    pub is_summary: bool,
     pub text: Option<String>,
     pub reasoning: Option<String>,
-    pub model: Option<String>,
     pub finish_reason: Option<String>,
     pub usage: Option<Tokens>,
     pub invocation: Option<RecordedInvocation>,
@@ -129,7 +119,7 @@ pub(crate) struct ExportedCall {
     pub invalid_arguments: Option<String>,
     /// `DELTA_CALL_ID` of its processes.
     pub call_id: Option<String>,
-    /// When the action was started.
+    /// Time when the action was started.
     pub began: Option<Timestamp>,
     pub result: Option<CallResult>,
     /// The runs that it has started: places in the list of children.
@@ -140,12 +130,11 @@ pub(crate) struct ExportedCall {
 #[derive(Debug, Default)]
 pub(crate) struct CallResult {
     pub at: Option<Timestamp>,
-    pub text: String,
+    pub content: Content,
     pub is_success: bool,
     pub status: Option<String>,
     pub exit_code: Option<i64>,
     pub duration_ms: Option<u64>,
-    pub attachments: Vec<ExportedAttachment>,
 }
 
 /// Tokens and money.
@@ -161,14 +150,27 @@ pub(crate) struct Spent {
 impl RecordedRun {
     /// What the run's own answers have used; with `below`, those of the runs that it has started, too.
     pub(super) fn spent(&self, below: bool) -> Spent {
-        let own = self.steps.iter().filter(|step| !step.is_copied);
-        let own = own.filter_map(|step| match &step.what {
-            What::Answer(answer) => answer.spent(),
-            _ => None,
-        });
+        let own = self
+            .steps
+            .iter()
+            .filter(|step| !step.is_copied)
+            .filter_map(|step| match &step.what {
+                What::Answer(answer) => answer.spent(),
+                _ => None,
+            });
         let children = self.children.iter().filter(|_| below);
-        let all = own.chain(children.map(|child| child.spent(true)));
-        all.fold(Spent::default(), Spent::plus)
+        own.chain(children.map(|child| child.spent(true)))
+            .fold(Spent::default(), Spent::plus)
+    }
+}
+
+impl ExportedStep {
+    pub(super) fn calls(&self) -> &[ExportedCall] {
+        match &self.what {
+            What::Answer(answer) => &answer.calls,
+            What::Node(calls) => calls,
+            What::User(_) | What::System { .. } => &[],
+        }
     }
 }
 
@@ -194,7 +196,10 @@ impl ExportedAnswer {
         let (prompt, completion) = (usage.prompt_tokens, usage.completion_tokens);
         let record = self.invocation.as_ref();
         // They are part of the request's.
-        let cached = record.and_then(|it| it.cached).unwrap_or(0).min(prompt);
+        let cached = record
+            .and_then(RecordedInvocation::cached)
+            .unwrap_or(0)
+            .min(prompt);
         let written = record.and_then(|it| it.cache_written).unwrap_or(0);
         let cost = self
             .pricing

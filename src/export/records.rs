@@ -1,14 +1,15 @@
 //! The records beside a journal: the head of the first request, and what is known of each request.
 //!
-//! A file is read only if it lies in the run's directory once all links are followed. Any part of a record
+//! A file is read only if it lies in the run's directory, and no link leads to it. Any part of a record
 //! may be missing or anything else than it should be.
 
-use crate::record::invocations::InvocationStatus;
+use crate::record::invocations::{self, AttemptRecord, InvocationMetadata};
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use serde_json::{Value, json};
-use std::path::{Component, Path};
+use std::path::Path;
+use std::time::Duration;
 
 /// A larger record is not read.
 const LARGEST: u64 = 64 << 20;
@@ -37,40 +38,38 @@ pub(crate) struct RequestHead {
 }
 
 /// A request to the model.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct RecordedInvocation {
     /// The directory's name.
     pub name: String,
     pub began: Option<Timestamp>,
-    pub duration_ms: u64,
-    pub is_success: bool,
-    pub http_status: Option<u64>,
-    /// When each began, and how it ended.
-    pub attempts: Vec<(Option<Timestamp>, String)>,
-    /// As the answer names it.
-    pub model: Option<String>,
-    /// Of the request's tokens, from a cache.
-    pub cached: Option<u64>,
-    /// Of the request's tokens, put into a cache.
+    pub metadata: InvocationMetadata,
+    /// Tokens of the request that were put into a cache.
     pub cache_written: Option<u64>,
-    /// Of the answer's tokens.
+    /// Tokens of the answer.
     pub reasoning_tokens: Option<u64>,
     pub response_id: Option<String>,
+}
+
+impl RecordedInvocation {
+    pub(super) fn ended(&self) -> Option<Timestamp> {
+        let took = Duration::from_millis(self.metadata.duration_ms);
+        self.began.map(|at| at.plus(took))
+    }
+
+    /// Tokens of the request that came from a cache.
+    pub(super) fn cached(&self) -> Option<u64> {
+        self.metadata.token_usage.as_ref()?.cached
+    }
 }
 
 /// A file of a run that a record names.
 pub(super) fn read_file(run: &RunDir, reference: &str) -> Option<Vec<u8>> {
     let below = Path::new(reference);
-    let is_below = |part| matches!(part, Component::Normal(_));
-    if !below.starts_with("io") || !below.components().all(is_below) {
-        return None;
-    }
-    let path = run.path.join(below).canonicalize().ok()?;
-    if !path.starts_with(run.path.canonicalize().ok()?) {
-        return None;
-    }
-    let file = files::open_unlinked(&path).ok()?;
-    files::read_limited(file, LARGEST).ok()
+    let is_record = below.starts_with("io");
+    files::read_below(&run.path, below, LARGEST)
+        .ok()
+        .filter(|_| is_record)
 }
 
 fn read_json(run: &RunDir, reference: &str) -> Option<Value> {
@@ -92,9 +91,12 @@ fn system_texts(request: &Value) -> Vec<String> {
     let messages = request["messages"].as_array().into_iter().flatten();
     let of_system =
         |message: &&Value| matches!(message["role"].as_str(), Some("system" | "developer"));
-    let said = messages.filter(of_system).map(|it| &it["content"]);
-    let texts = said.chain([&request["instructions"], &request["system"]]);
-    texts.filter_map(text_of).collect()
+    messages
+        .filter(of_system)
+        .map(|it| &it["content"])
+        .chain([&request["instructions"], &request["system"]])
+        .filter_map(text_of)
+        .collect()
 }
 
 /// A text, or a list of parts with texts.
@@ -102,8 +104,10 @@ fn text_of(content: &Value) -> Option<String> {
     match content {
         Value::String(text) => Some(text.clone()),
         Value::Array(parts) => {
-            let texts = parts.iter().filter_map(|part| part["text"].as_str());
-            let texts: Vec<_> = texts.collect();
+            let texts: Vec<_> = parts
+                .iter()
+                .filter_map(|part| part["text"].as_str())
+                .collect();
             (!texts.is_empty()).then(|| texts.join("\n"))
         }
         _ => None,
@@ -116,8 +120,8 @@ fn in_chat_form(tool: &Value) -> Option<Value> {
         return Some(tool.clone());
     }
     let name = tool["name"].as_str()?;
-    let parameters = [&tool["parameters"], &tool["input_schema"]];
-    let parameters = parameters.into_iter().find(|it| it.is_object())?;
+    let schemas = [&tool["parameters"], &tool["input_schema"]];
+    let parameters = schemas.into_iter().find(|it| it.is_object())?;
     let mut function = json!({"name": name});
     if let Some(description) = tool["description"].as_str() {
         function["description"] = description.into();
@@ -129,34 +133,20 @@ fn in_chat_form(tool: &Value) -> Option<Value> {
 /// What is known of a request.
 pub(super) fn read_invocation(run: &RunDir, name: &str) -> RecordedInvocation {
     let dir = format!("io/invocations/{name}");
-    let record = read_json(run, &format!("{dir}/metadata.json")).unwrap_or_default();
+    let metadata = invocations::metadata(&run.path.join(&dir)).unwrap_or_default();
     let answer = read_json(run, &format!("{dir}/response.json")).unwrap_or_default();
-    let attempts = record["attempts"].as_array().into_iter().flatten();
-    let attempts = attempts.map(|attempt| {
-        let outcome = attempt["outcome"].as_str().unwrap_or_default();
-        (time_of(&attempt["started_at"]), outcome.to_owned())
-    });
-    let attempts: Vec<_> = attempts.collect();
-    let in_name = || Timestamp::parse_compact(name.split('_').next()?);
-    let began = attempts.first().and_then(|(at, _)| *at).or_else(in_name);
+    let in_name = || Timestamp::parse_basic(name.split('_').next()?);
+    let first = metadata.attempts.first();
+    let began = first.and_then(AttemptRecord::began).or_else(in_name);
     let usage = &answer["usage"];
     RecordedInvocation {
         name: name.to_owned(),
         began,
-        duration_ms: record["duration_ms"].as_u64().unwrap_or(0),
-        is_success: record["status"] == InvocationStatus::Success.name(),
-        http_status: record["http_status"].as_u64(),
-        attempts,
-        model: record["model_id"].as_str().map(str::to_owned),
-        cached: record["token_usage"]["cached"].as_u64(),
+        metadata,
         cache_written: CACHE_WRITTEN
             .iter()
             .find_map(|it| usage.pointer(it)?.as_u64()),
         reasoning_tokens: REASONING.iter().find_map(|it| usage.pointer(it)?.as_u64()),
         response_id: answer["id"].as_str().map(str::to_owned),
     }
-}
-
-fn time_of(value: &Value) -> Option<Timestamp> {
-    value.as_str().and_then(Timestamp::parse)
 }

@@ -4,7 +4,6 @@
 //! each uses only those above it.
 
 pub mod graph;
-pub(crate) mod schema;
 pub mod manifest;
 pub(crate) mod record;
 pub(crate) mod context;

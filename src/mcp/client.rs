@@ -1,32 +1,27 @@
 //! A client of one server: how it is reached, which revision it speaks, and what is asked of it.
 
-use super::headers::Headers;
 use super::http::HttpServer;
 use super::protocol::{
-    CALL, INVALID_PARAMS, INVALID_REQUEST, LEGACY, METHOD_NOT_FOUND, Outgoing, Revision, RpcError,
-    RpcOutcome, RpcResponse, TASKS, UNSUPPORTED_VERSION, chosen_revision, effect_of, initialize,
-    initialized, meta, other_offers, request, speaks_modern,
+    CALL, INVALID_PARAMS, INVALID_REQUEST, LEGACY, METHOD_NOT_FOUND, Outgoing, Reply, Revision,
+    RpcError, TASKS, UNSUPPORTED_VERSION, chosen_revision, effect_of, initialize, initialized,
+    meta, other_offers, request, speaks_modern,
 };
-use super::servers::{Reach, Secrets, Server};
+use super::servers::{Launch, Reach, Secrets, Transport};
 use super::stdio::StdioServer;
 use super::task::offers_tasks;
-use crate::config::environment::Environment;
 use crate::error::{Error, Result};
 use crate::text::disguise::indented;
 use crate::text::json::{self, Members};
-use crate::unix::signals::Signals;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long a program may be silent when it is asked for the revision without sessions, which an older
+/// The longest silence of a program that is asked for the revision without sessions, which an older
 /// one may not answer at all.
 const PROBE: Duration = Duration::from_secs(5);
 
-/// How long a server may be silent when anything but a call is asked of it.
+/// The longest silence of a server that is asked for anything but a call.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The most pages of a list of tools.
@@ -37,7 +32,7 @@ const MOST_TOOLS: usize = 10_000;
 
 /// A connection to a server.
 pub(crate) struct Client<'s> {
-    transport: Transport<'s>,
+    transport: Box<dyn Transport + 's>,
     launch: Launch<'s>,
     pub revision: Revision,
     /// Offers of the server beside tools.
@@ -46,88 +41,50 @@ pub(crate) struct Client<'s> {
     pub offers_tasks: bool,
     /// Every request says that a task will do.
     pub declares_tasks: bool,
+    /// Headers of calls beside those of every request.
+    pub call_headers: Vec<(String, String)>,
     next_id: u64,
     /// The server has been asked for the revision without sessions, which may have ended it.
     was_probed: bool,
 }
 
-/// A server, and what it is started with.
-#[derive(Clone)]
-pub(crate) struct Launch<'s> {
-    pub server: Server,
-    /// Where its program is found from, if it is a path.
-    pub home: PathBuf,
-    /// Where it works.
-    pub dir: PathBuf,
-    pub signals: &'s Arc<Signals>,
-}
-
-/// What a server says of a task.
+/// A server's answer about a task.
 #[derive(Debug)]
 pub(crate) enum TaskAnswer {
     Task(Members),
-    /// It has none of this name any more.
+    /// No task has this name any more.
     Unknown(String),
-    /// It cannot say for now.
-    Broken(String),
-    /// It does not answer such a request.
+    /// Such requests are not answered.
     Refused(String),
 }
 
-enum Transport<'s> {
-    Stdio(Box<StdioServer<'s>>),
-    Http(Box<HttpServer>),
-}
-
-impl Transport<'_> {
-    fn end(self) {
-        match self {
-            Self::Stdio(server) => server.end(),
-            Self::Http(server) => server.end(),
-        }
-    }
-}
-
-impl<'s> Launch<'s> {
-    fn start(&self) -> Result<Transport<'s>> {
-        let (server, signals) = (&self.server, self.signals);
-        Ok(match &server.reach {
-            Reach::Command(argv) => {
-                let mut argv = argv.clone();
-                if argv[0].contains('/') {
-                    argv[0] = self.home.join(&argv[0]).display().to_string();
-                }
-                let own = server.program_variables()?;
-                let mut env = Environment::default().for_child(false);
-                env.retain(|(name, _)| own.iter().all(|(other, _)| other != name));
-                env.extend(own);
-                let cwd = server.cwd.as_ref().map(|cwd| self.home.join(cwd));
-                let place = (cwd.as_deref().unwrap_or(&self.dir), &*env);
-                let started = StdioServer::start(signals, &argv, place, server.secrets())?;
-                Transport::Stdio(Box::new(started))
-            }
-            Reach::Url(url) => {
-                let headers = Headers::of(server, &self.home, signals)?;
-                Transport::Http(Box::new(HttpServer::new(url, headers, signals)?))
-            }
-        })
-    }
+fn start<'s>(launch: &Launch<'s>) -> Result<Box<dyn Transport + 's>> {
+    Ok(match &launch.server.reach {
+        Reach::Command(argv) => Box::new(StdioServer::start(argv, launch)?),
+        Reach::Url(url) => Box::new(HttpServer::new(url, launch)?),
+    })
 }
 
 impl<'s> Client<'s> {
     /// Connects to a server. Without a pinned revision it is asked which it speaks.
     pub(crate) fn connect(launch: Launch<'s>, pinned: Option<Revision>) -> Result<Self> {
         let mut client = Self {
-            transport: launch.start()?,
+            transport: start(&launch)?,
             launch,
             revision: Revision::Modern,
             other_offers: Vec::new(),
             offers_tasks: false,
             declares_tasks: false,
+            call_headers: Vec::new(),
             next_id: 1,
             was_probed: false,
         };
-        match client.begin(client.launch.server.revision.or(pinned)) {
+        let begun = match client.launch.server.revision.or(pinned) {
+            Some(Revision::Modern) => Ok(()),
+            Some(Revision::Legacy(version)) => client.begin_legacy(version),
+            None => client.probe(),
+        };
+        match begun {
             Ok(()) => Ok(client),
             Err(error) => {
                 client.close();
@@ -136,49 +93,44 @@ impl<'s> Client<'s> {
         }
     }
 
-    fn begin(&mut self, pinned: Option<Revision>) -> Result<()> {
-        match pinned {
-            Some(Revision::Modern) => Ok(()),
-            Some(Revision::Legacy(version)) => self.begin_legacy(version),
-            None => self.probe(),
-        }
-    }
-
     /// Secrets of the server, those that its header commands have printed included.
     pub(crate) fn secrets(&self) -> Secrets {
-        match &self.transport {
-            Transport::Stdio(_) => self.launch.server.secrets(),
-            Transport::Http(server) => server.headers.secrets.clone(),
-        }
+        self.transport.secrets().clone()
     }
 
     /// All tools of the server, as it describes them, each as JSON; and what is odd about the list.
     pub(crate) fn list_tools(&mut self) -> Result<(Vec<Box<RawValue>>, Option<String>)> {
-        let mut tools = Vec::new();
-        let mut cursors = BTreeSet::new();
-        let mut params = Vec::new();
+        const LIST: &str = "tools/list";
+        let (mut tools, mut cursors) = (Vec::new(), BTreeSet::new());
+        let mut cursor: Option<String> = None;
         for _ in 0..MOST_PAGES {
-            let borrowed: Vec<(&str, &str)> = params
-                .iter()
-                .map(|cursor: &String| ("cursor", &**cursor))
-                .collect();
-            let page = self.ask("tools/list", &borrowed)?;
+            let params = cursor.as_deref().map(|cursor| ("cursor", cursor));
+            let reply = self.exchange(LIST, params.as_slice(), Some(PATIENCE))?;
+            let page = expect_result(LIST, reply)?;
             let items: Option<Vec<Box<RawValue>>> =
                 serde_json::from_str(page.get("tools").unwrap_or("null"))
                     .map_err(|_| Error::failure("tools/list: the server's tools are not a list"))?;
             tools.extend(items.into_iter().flatten());
             if tools.len() > MOST_TOOLS {
-                let message = format!("the server lists more than {MOST_TOOLS} tools");
-                return Err(Error::failure(message));
+                return Err(Error::failure(format!(
+                    "the server lists more than {MOST_TOOLS} tools"
+                )));
             }
-            let Some(cursor) = page.get("nextCursor").filter(|json| *json != "null") else {
+            cursor = page
+                .get("nextCursor")
+                .filter(|json| *json != "null")
+                .map(str::to_owned);
+            let Some(next) = &cursor else {
                 return Ok((tools, None));
             };
-            if !cursors.insert(cursor.to_owned()) {
-                let odd = format!("the server's list of tools is cut: its cursor {cursor} repeats");
-                return Ok((tools, Some(odd)));
+            if !cursors.insert(next.clone()) {
+                return Ok((
+                    tools,
+                    Some(format!(
+                        "the server's list of tools is cut: its cursor {next} repeats"
+                    )),
+                ));
             }
-            params = vec![cursor.to_owned()];
         }
         Err(Error::failure(format!(
             "the server lists more than {MOST_PAGES} pages of tools"
@@ -191,14 +143,9 @@ impl<'s> Client<'s> {
         &mut self,
         tool: &str,
         arguments: &str,
-        headers: &[(String, String)],
         limit: Option<Duration>,
     ) -> Result<Members> {
-        let name = json::text(tool);
-        let params = [("name", &*name), ("arguments", arguments)];
-        if let Transport::Http(server) = &mut self.transport {
-            server.set_headers(headers);
-        }
+        let params = [("name", &*json::text(tool)), ("arguments", arguments)];
         let mut reply = self.exchange(CALL, &params, limit)?;
         let pinned = self.revision;
         if self.is_refusal(&reply) {
@@ -207,36 +154,30 @@ impl<'s> Client<'s> {
         if self.revision != pinned {
             reply = self.exchange(CALL, &params, limit)?;
         }
-        self.expect_result(CALL, reply)
+        expect_result(CALL, reply)
     }
 
     /// Asks for the state of a task.
     ///
     /// # Errors
-    /// The server cannot be reached, or a signal came.
+    /// The server cannot say for now.
     pub(crate) fn task(&mut self, name: &str) -> Result<TaskAnswer> {
-        let name = json::text(name);
-        let reply = self.exchange("tasks/get", &[("taskId", &name)], Some(PATIENCE))?;
-        Ok(match reply {
-            RpcOutcome::Answer(RpcResponse::Result(task)) => TaskAnswer::Task(task),
-            RpcOutcome::Answer(RpcResponse::Error(error)) => {
-                let why = format!("tasks/get: {}", error.words());
-                match (error.code, self.status()) {
-                    (INVALID_PARAMS, _) => TaskAnswer::Unknown(why),
-                    (_, Some(500..)) => TaskAnswer::Broken(why),
-                    _ => TaskAnswer::Refused(why),
+        const GET: &str = "tasks/get";
+        let reply = self.exchange(GET, &[("taskId", &json::text(name))], Some(PATIENCE))?;
+        match reply {
+            Reply::Error(error) => {
+                let why = format!("{GET}: {}", error.words());
+                match (error.code, self.transport.status()) {
+                    (INVALID_PARAMS, _) => Ok(TaskAnswer::Unknown(why)),
+                    (_, Some(500..)) => Err(Error::failure(why)),
+                    _ => Ok(TaskAnswer::Refused(why)),
                 }
             }
-            RpcOutcome::Status(status @ 400..=499, text) => {
-                TaskAnswer::Refused(refused(status, &text).message)
+            Reply::Status(status @ 400..=499, text) => {
+                Ok(TaskAnswer::Refused(refused(status, &text).message))
             }
-            reply => match self.expect_result("tasks/get", reply) {
-                Err(error) if self.launch.signals.stop().is_none() => {
-                    TaskAnswer::Broken(error.message)
-                }
-                other => return Err(other.err().unwrap_or_else(|| Error::failure("tasks/get"))),
-            },
-        })
+            reply => expect_result(GET, reply).map(TaskAnswer::Task),
+        }
     }
 
     /// Asks the server to end a task.
@@ -248,33 +189,22 @@ impl<'s> Client<'s> {
 
     /// True if an answer to a call may come from a server that does not speak the revision. A modern one
     /// gives some of them, too, to a name or arguments that it does not know.
-    fn is_refusal(&self, reply: &RpcOutcome) -> bool {
+    fn is_refusal(&self, reply: &Reply) -> bool {
         let is_modern = self.revision == Revision::Modern;
-        match (reply, self.status()) {
-            (RpcOutcome::Answer(RpcResponse::Error(error)), _) if error.is_modern() => {
-                error.code == UNSUPPORTED_VERSION
-            }
-            (RpcOutcome::Answer(RpcResponse::Error(error)), None) => {
+        match (reply, self.transport.status()) {
+            (Reply::Error(error), _) if error.is_modern() => error.code == UNSUPPORTED_VERSION,
+            (Reply::Error(error), None) => {
                 is_modern && [INVALID_REQUEST, INVALID_PARAMS].contains(&error.code)
             }
-            (RpcOutcome::Status(..) | RpcOutcome::Answer(RpcResponse::Error(_)), status) => {
-                is_modern && status == Some(400)
-            }
+            (Reply::Status(..) | Reply::Error(_), status) => is_modern && status == Some(400),
             _ => false,
-        }
-    }
-
-    /// The status of the last answer over HTTP.
-    fn status(&self) -> Option<u16> {
-        match &self.transport {
-            Transport::Stdio(_) => None,
-            Transport::Http(server) => Some(server.status),
         }
     }
 
     /// True for what only a modern server answers.
     fn is_modern(&self, error: &RpcError) -> bool {
-        error.is_modern() || error.code == METHOD_NOT_FOUND && self.status() == Some(404)
+        let is_not_found = self.transport.status() == Some(404);
+        error.is_modern() || error.code == METHOD_NOT_FOUND && is_not_found
     }
 
     /// Ends the connection. Of a program nothing is left.
@@ -290,28 +220,27 @@ impl<'s> Client<'s> {
         self.begin_legacy(LEGACY[0])
     }
 
+    fn is_program(&self) -> bool {
+        matches!(self.launch.server.reach, Reach::Command(_))
+    }
+
     /// True if the server speaks the revision without sessions. An older one may answer anything, or end.
     fn discover(&mut self) -> Result<bool> {
-        let patience = match self.transport {
-            Transport::Stdio(_) => PROBE,
-            Transport::Http(_) => PATIENCE,
-        };
+        let patience = if self.is_program() { PROBE } else { PATIENCE };
         self.revision = Revision::Modern;
         self.was_probed = true;
         match self.exchange("server/discover", &[], Some(patience))? {
-            RpcOutcome::Answer(RpcResponse::Result(result)) => {
+            Reply::Result(result) => {
                 self.other_offers = other_offers(&result);
                 self.offers_tasks = offers_tasks(&result);
                 Ok(speaks_modern(&result))
             }
-            RpcOutcome::Answer(RpcResponse::Error(error)) => {
+            Reply::Error(error) => {
                 let is_other = error.code == UNSUPPORTED_VERSION && !error.offers_modern();
                 Ok(self.is_modern(&error) && !is_other)
             }
-            RpcOutcome::Status(status @ (300..=399 | 401 | 403), text) => {
-                Err(refused(status, &text))
-            }
-            RpcOutcome::Lost(_) => self.restart().map(|()| false),
+            Reply::Status(status @ (300..=399 | 401 | 403), text) => Err(refused(status, &text)),
+            Reply::Lost(_) => self.restart().map(|()| false),
             _ => Ok(false),
         }
     }
@@ -319,10 +248,9 @@ impl<'s> Client<'s> {
     /// Starts the program anew.
     fn restart(&mut self) -> Result<()> {
         self.was_probed = false;
-        if matches!(self.transport, Transport::Stdio(_)) {
-            let started = self.launch.start()?;
-            let ended = std::mem::replace(&mut self.transport, started);
-            ended.end();
+        if self.is_program() {
+            let started = start(&self.launch)?;
+            std::mem::replace(&mut self.transport, started).end();
         }
         Ok(())
     }
@@ -332,35 +260,25 @@ impl<'s> Client<'s> {
     fn begin_legacy(&mut self, version: &'static str) -> Result<()> {
         self.revision = Revision::Legacy(version);
         let mut reply = self.initialize(version)?;
-        let is_program = matches!(self.transport, Transport::Stdio(_));
-        if matches!(reply, RpcOutcome::Lost(_)) && is_program && self.was_probed {
+        if matches!(reply, Reply::Lost(_)) && self.is_program() && self.was_probed {
             self.restart()?;
             reply = self.initialize(version)?;
         }
-        if let RpcOutcome::Answer(RpcResponse::Error(error)) = &reply
+        if let Reply::Error(error) = &reply
             && (error.code == METHOD_NOT_FOUND || error.is_modern())
             && self.discover()?
         {
             return Ok(());
         }
-        let result = self.expect_result("initialize", reply)?;
-        self.revision = chosen_revision(&result).map_err(Error::failure)?;
+        let result = expect_result("initialize", reply)?;
+        self.revision = chosen_revision(&result)?;
         self.other_offers = other_offers(&result);
-        let until = Some(Instant::now() + PATIENCE);
-        match &mut self.transport {
-            Transport::Stdio(server) => server.send(&initialized().to_string(), until),
-            Transport::Http(server) => server.notify(&initialized().into(), self.revision),
-        }
+        self.transport.notify(&initialized().into(), self.revision)
     }
 
-    fn initialize(&mut self, version: &str) -> Result<RpcOutcome> {
+    fn initialize(&mut self, version: &str) -> Result<Reply> {
         let id = self.take_id();
         self.deliver(id, &initialize(id, version).into(), Some(PATIENCE))
-    }
-
-    fn ask(&mut self, method: &str, params: &[(&str, &str)]) -> Result<Members> {
-        let reply = self.exchange(method, params, Some(PATIENCE))?;
-        self.expect_result(method, reply)
     }
 
     fn exchange(
@@ -368,7 +286,7 @@ impl<'s> Client<'s> {
         method: &str,
         params: &[(&str, &str)],
         patience: Option<Duration>,
-    ) -> Result<RpcOutcome> {
+    ) -> Result<Reply> {
         let id = self.take_id();
         let about = (self.revision == Revision::Modern).then(|| {
             let mut about = meta();
@@ -379,7 +297,10 @@ impl<'s> Client<'s> {
             }
             about
         });
-        let message = request(id, method, params, about.as_ref());
+        let mut message = request(id, method, params, about.as_ref());
+        if method == CALL {
+            message.headers.clone_from(&self.call_headers);
+        }
         self.deliver(id, &message, patience)
     }
 
@@ -392,14 +313,10 @@ impl<'s> Client<'s> {
         id: u64,
         message: &Outgoing,
         patience: Option<Duration>,
-    ) -> Result<RpcOutcome> {
-        let until = patience.and_then(|patience| Instant::now().checked_add(patience));
-        let reply = match &mut self.transport {
-            Transport::Http(server) => server.exchange(id, message, self.revision, patience),
-            Transport::Stdio(server) => server
-                .exchange(id, message, until)
-                .or_else(|error| Ok(RpcOutcome::Lost(error))),
-        };
+    ) -> Result<Reply> {
+        let reply = self
+            .transport
+            .exchange(id, message, self.revision, patience);
         match self.launch.signals.stop() {
             Some(stop) => Err(stop.into()),
             None => reply,
@@ -407,28 +324,25 @@ impl<'s> Client<'s> {
     }
 
     fn take_id(&mut self) -> u64 {
-        let id = self.next_id;
         self.next_id += 1;
-        id
+        self.next_id - 1
     }
+}
 
-    fn expect_result(&self, method: &str, reply: RpcOutcome) -> Result<Members> {
-        let effect = effect_of(method);
-        let why = match reply {
-            RpcOutcome::Answer(RpcResponse::Result(result)) => return Ok(result),
-            RpcOutcome::Answer(RpcResponse::Error(error)) => error.words(),
-            RpcOutcome::Answer(RpcResponse::Unreadable(text)) => {
-                format!("the answer cannot be read{effect}: {text}")
-            }
-            RpcOutcome::Silence => format!("the server does not answer{effect}"),
-            RpcOutcome::Lost(error) => return Err(error),
-            RpcOutcome::Status(status @ ..300, _) => {
-                format!("the server answered with HTTP status {status} and no message{effect}")
-            }
-            RpcOutcome::Status(status, text) => return Err(refused(status, &text)),
-        };
-        Err(Error::failure(indented(&format!("{method}: {why}"))))
-    }
+fn expect_result(method: &str, reply: Reply) -> Result<Members> {
+    let effect = effect_of(method);
+    let why = match reply {
+        Reply::Result(result) => return Ok(result),
+        Reply::Error(error) => error.words(),
+        Reply::Unreadable(text) => format!("the answer cannot be read{effect}: {text}"),
+        Reply::Silence => format!("the server does not answer{effect}"),
+        Reply::Lost(error) => return Err(error),
+        Reply::Status(status @ ..300, _) => {
+            format!("the server answered with HTTP status {status} and no message{effect}")
+        }
+        Reply::Status(status, text) => return Err(refused(status, &text)),
+    };
+    Err(Error::failure(indented(&format!("{method}: {why}"))))
 }
 
 /// Passes on the trace that this process is a part of.
@@ -442,12 +356,9 @@ fn put_trace(meta: &mut Value) {
 }
 
 fn refused(status: u16, text: &str) -> Error {
-    let said = if text.is_empty() {
-        String::new()
-    } else {
-        format!(": {}", indented(text))
-    };
+    let colon = if text.is_empty() { "" } else { ": " };
+    let said = indented(text);
     Error::failure(format!(
-        "the server answered with HTTP status {status}{said}"
+        "the server answered with HTTP status {status}{colon}{said}"
     ))
 }

@@ -3,11 +3,12 @@
 use super::protocol::{member, parsed};
 use super::servers::Secrets;
 use crate::error::{Error, Result};
-use crate::record::attachments::LARGEST;
 use crate::record::attachments::head::recognize;
+use crate::record::blobs::LARGEST;
+use crate::text::amounts::grouped;
 use crate::text::disguise::indented;
 use crate::text::ids::hex;
-use crate::text::json::{self, Members, Object};
+use crate::text::json::{self, Members};
 use crate::unix::files;
 use crate::unix::procfs::CALL_ID;
 use base64::Engine;
@@ -39,7 +40,7 @@ pub(crate) fn read_result(
 ) -> Result<CallOutput> {
     match member(result, "resultType").as_str() {
         None | Some("complete") => {}
-        Some("input_required") => return Err(input_required(result)),
+        Some("input_required") => return Err(Error::failure(indented(&input_wanted(result)))),
         Some(other) => {
             return Err(Error::failure(format!(
                 "the server answered with a result of type {other:?}"
@@ -48,14 +49,15 @@ pub(crate) fn read_result(
     }
     let is_error = member(result, "isError") == true;
     let some = |key| result.get(key).filter(|json| *json != "null");
-    let structured = some("structuredContent").map(json::compact);
+    let structured = some("structuredContent").map(json::minified);
     let output = |text| Ok(CallOutput { text, is_error });
     if let Some(text) = structured.clone().filter(|_| structured_only) {
         return output(text);
     }
     let mut files = BlobFiles {
+        dir: None,
+        count: 0,
         secrets,
-        ..BlobFiles::default()
     };
     // The name of the revision 2024-10-07.
     let content = some("content").or_else(|| some("toolResult"));
@@ -65,41 +67,33 @@ pub(crate) fn read_result(
     }
     // Not nothing where the server has put its answer somewhere else.
     let others = || {
-        let meant = |name: &str| !["content", "isError", "resultType", "_meta"].contains(&name);
-        let mut text = Vec::new();
-        let mut object = Object::begin(&mut text);
-        for (name, json) in result.0.iter().filter(|(name, _)| meant(name)) {
-            object.raw(name, json.get().as_bytes());
-        }
-        object.end();
-        let text = String::from_utf8(text).ok().filter(|text| text != "{}");
-        text.map(|text| json::compact(&text))
+        let known = ["content", "isError", "resultType", "_meta"];
+        String::from_utf8(result.only(|name| !known.contains(&name)))
+            .ok()
+            .filter(|text| text != "{}")
+            .map(|text| json::minified(&text))
     };
     let error = || is_error.then(|| "the tool reports an error without a message".to_owned());
     let text = structured.or_else(others).or_else(error);
     output(text.unwrap_or_else(|| texts.join("\n")))
 }
 
-fn input_required(result: &Members) -> Error {
-    let prompts = indented(&prompts_of(result));
-    Error::failure(format!(
-        "the tool needs input of a person, which cannot be given here; it asks:{prompts}"
-    ))
-}
-
-/// What a server asks of a person, a line each, each after a newline.
-pub(crate) fn prompts_of(result: &Members) -> String {
+/// The error about input that a server asks of a person, with its questions, a line each.
+pub(crate) fn input_wanted(result: &Members) -> String {
     let requests = member(result, "inputRequests");
-    let requests = requests.as_object();
-    let prompts = requests.into_iter().flatten().map(|(key, request)| {
-        let message = request.pointer("/params/message").and_then(Value::as_str);
-        format!("\n{key}: {}", message.unwrap_or("no message"))
-    });
-    prompts.collect()
+    let prompts = requests
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, request)| {
+            let message = request["params"]["message"].as_str();
+            format!("\n{key}: {}", message.unwrap_or("no message"))
+        });
+    let prompts: String = prompts.collect();
+    format!("the tool needs input of a person, which cannot be given here; it asks:{prompts}")
 }
 
 /// The directory of a call's blobs, made with the first one.
-#[derive(Default)]
 struct BlobFiles {
     dir: Option<PathBuf>,
     count: usize,
@@ -120,25 +114,25 @@ impl BlobFiles {
     fn show(&mut self, json: &str) -> Result<String> {
         let block = parsed(json);
         let text = |pointer: &str| block.pointer(pointer).and_then(Value::as_str);
-        let known = match (text("/type"), &block) {
-            (_, Value::String(text)) => Some(text.clone()),
-            (Some("text"), _) => text("/text").map(str::to_owned),
-            (Some("image" | "audio"), _) => match text("/data") {
-                Some(data) => Some(self.save(text("/mimeType"), data)?),
-                None => None,
-            },
-            (Some("resource_link"), _) => {
+        let (shown, mime, data) = match text("/type") {
+            Some("text") => (text("/text"), None, None),
+            Some("image" | "audio") => (None, text("/mimeType"), text("/data")),
+            Some("resource_link") => {
                 let name = text("/name").unwrap_or("resource");
-                text("/uri").map(|uri| format!("[{name}: {uri}]"))
+                let link = |uri: &str| format!("[{name}: {uri}]");
+                return Ok(text("/uri").map_or_else(|| json::minified(json), link));
             }
-            (Some("resource"), _) => match (text("/resource/text"), text("/resource/blob")) {
-                (Some(text), _) => Some(text.to_owned()),
-                (None, Some(blob)) => Some(self.save(text("/resource/mimeType"), blob)?),
-                (None, None) => None,
-            },
-            _ => None,
+            Some("resource") => {
+                let blob = (text("/resource/mimeType"), text("/resource/blob"));
+                (text("/resource/text"), blob.0, blob.1)
+            }
+            _ => (block.as_str(), None, None),
         };
-        Ok(known.unwrap_or_else(|| json::compact(json)))
+        match (shown, data) {
+            (Some(text), _) => Ok(text.to_owned()),
+            (None, Some(data)) => self.save(mime, data),
+            (None, None) => Ok(json::minified(json)),
+        }
     }
 
     /// Puts a picture or a document into the directory for attachments, if there is one. Returns its name.
@@ -147,16 +141,14 @@ impl BlobFiles {
         let facts = recognize(bytes).filter(|_| bytes.len() as u64 <= LARGEST)?;
         let (_, extension) = facts.media_type.name().split_once('/')?;
         // A tool may make several calls, each a process of its own.
-        let (name, mut file) = loop {
+        loop {
             self.count += 1;
             let name = format!("{}.{extension}", self.count);
             match File::create_new(dir.join(&name)) {
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-                file => break (name, file.ok()?),
+                file => return file.ok()?.write_all(bytes).ok().map(|()| name),
             }
-        };
-        file.write_all(bytes).ok()?;
-        Some(name)
+        }
     }
 
     fn save(&mut self, mime: Option<&str>, data: &str) -> Result<String> {
@@ -168,38 +160,29 @@ impl BlobFiles {
         let Some(mut bytes) = decoded(encoded) else {
             return Ok(format!("[{mime}: not valid base64]"));
         };
+        let size = grouped(bytes.len() as u64);
         if let Some(name) = self.attach(&bytes) {
-            return Ok(format!(
-                "[{mime}, {} bytes: attached as {name}]",
-                with_commas(bytes.len())
-            ));
+            return Ok(format!("[{mime}, {size} bytes: attached as {name}]"));
         }
         self.secrets.redact(&mut bytes);
         let dir = match &self.dir {
-            Some(dir) => dir.clone(),
+            Some(dir) => dir,
             None => {
                 let call = std::env::var(CALL_ID).ok().filter(|id| is_file_name(id));
                 let name = format!("mcp-{}", call.unwrap_or_else(|| hex(12)));
                 let parent = std::env::temp_dir();
                 let dir = parent.join(files::make_unique_dir(&parent, &name)?);
-                self.dir.insert(dir).clone()
+                &*self.dir.insert(dir)
             }
         };
         self.count += 1;
-        let extension: String = mime
-            .rsplit('/')
-            .next()
-            .unwrap_or_default()
-            .chars()
-            .take_while(char::is_ascii_alphanumeric)
-            .collect();
-        let path = dir.join(format!("{}.{extension}", self.count));
+        let kind = mime.rsplit('/').next().unwrap_or("");
+        let end = kind
+            .find(|c: char| !c.is_ascii_alphanumeric())
+            .unwrap_or(kind.len());
+        let path = dir.join(format!("{}.{}", self.count, &kind[..end]));
         files::write(&path, &bytes)?;
-        Ok(format!(
-            "[{mime}, {} bytes: {}]",
-            with_commas(bytes.len()),
-            path.display()
-        ))
+        Ok(format!("[{mime}, {size} bytes: {}]", path.display()))
     }
 }
 
@@ -208,32 +191,15 @@ fn decoded(data: &str) -> Option<Vec<u8>> {
     let config = GeneralPurposeConfig::new()
         .with_decode_padding_mode(DecodePaddingMode::RequireNone)
         .with_decode_allow_trailing_bits(true);
-    let written = data
-        .chars()
-        .filter(|c| !c.is_ascii_whitespace() && *c != '=');
-    let plain = written.map(|c| match c {
-        '-' => '+',
-        '_' => '/',
-        c => c,
-    });
-    let engine = GeneralPurpose::new(&STANDARD, config);
-    engine.decode(plain.collect::<String>()).ok()
+    let plain = data.replace('-', "+").replace('_', "/");
+    let is_data = |c: &char| !c.is_ascii_whitespace() && *c != '=';
+    GeneralPurpose::new(&STANDARD, config)
+        .decode(plain.chars().filter(is_data).collect::<String>())
+        .ok()
 }
 
 fn is_file_name(id: &str) -> bool {
     !id.is_empty() && id.len() < 200 && !id.starts_with('.') && !id.contains(['/', '\0'])
-}
-
-fn with_commas(number: usize) -> String {
-    let digits = number.to_string();
-    let mut shown = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::path::Path;
 #[derive(Debug)]
 pub(crate) struct ForeignServer {
     pub server: Server,
-    /// What has become of its settings, a line each.
+    /// Notes about its settings, a line each.
     pub notes: Vec<String>,
 }
 
@@ -27,91 +27,79 @@ pub(crate) type FoundServer = (String, Result<ForeignServer, String>);
 pub(crate) fn read_foreign(text: &str, root: &Path) -> Result<Vec<FoundServer>, String> {
     let document: Value = serde_json::from_str(&without_comments(json::after_mark(text)))
         .map_err(|e| format!("not JSON: {}", json::parser_message(&e)))?;
-    let servers = ["mcpServers", "servers"]
+    Ok(["mcpServers", "servers"]
         .iter()
-        .find_map(|key| document.get(key)?.as_object());
-    let servers = servers.ok_or("it has neither mcpServers nor servers")?;
-    let read = |(name, entry): (&String, &Value)| {
-        let read = Reader::begin(name, root).and_then(|reader| reader.read(entry));
-        (name.clone(), read)
+        .find_map(|key| document[key].as_object())
+        .ok_or("it has neither mcpServers nor servers")?
+        .iter()
+        .map(|(name, entry)| (name.clone(), read_server(name, entry, root)))
+        .collect())
+}
+
+fn read_server(name: &str, entry: &Value, root: &Path) -> Result<ForeignServer, String> {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let own = name.replace(|c| !is_good(c), "_");
+    if !is_name(&own) {
+        return Err("its name cannot be one here".to_owned());
+    }
+    let notes = (own != name).then(|| format!("its name here is {own}"));
+    let entry = entry.as_object().ok_or("it is not an object")?;
+    if entry.get("type") == Some(&"sse".into()) {
+        return Err("the transport HTTP+SSE is not supported".to_owned());
+    }
+    let mut reader = Reader {
+        name: own,
+        entry,
+        root,
+        notes: notes.into_iter().collect(),
     };
-    Ok(servers.iter().map(read).collect())
+    let reach = match entry.get("url") {
+        Some(url) => Reach::Url(reader.url(url.as_str().ok_or("its url is not a text")?)?),
+        None => Reach::Command(reader.command()?),
+    };
+    let mut server = Server::new(&reader.name, reach);
+    if matches!(server.reach, Reach::Command(_)) {
+        server.cwd = reader.cwd()?;
+    } else {
+        reader.read_headers(&mut server)?;
+    }
+    server.env = reader.env()?;
+    let known = ["type", "url", "headers", "command", "args", "env", "cwd"];
+    let others = entry.keys().filter(|key| !known.contains(&key.as_str()));
+    let mut notes = reader.notes;
+    notes.extend(others.map(|key| format!("{key} has no effect here")));
+    Ok(ForeignServer { server, notes })
 }
 
 /// Reads a server's entry.
 struct Reader<'r> {
-    /// Its name here.
+    /// The server's name here.
     name: String,
+    entry: &'r Map<String, Value>,
     root: &'r Path,
     notes: Vec<String>,
 }
 
-impl<'r> Reader<'r> {
-    fn begin(name: &str, root: &'r Path) -> Result<Self, String> {
-        let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-        let own = name.replace(|c| !is_good(c), "_");
-        if !is_name(&own) {
-            return Err("its name cannot be one here".to_owned());
-        }
-        let notes = (own != name).then(|| format!("its name here is {own}"));
-        Ok(Self {
-            name: own,
-            root,
-            notes: notes.into_iter().collect(),
-        })
-    }
-
-    fn read(mut self, entry: &Value) -> Result<ForeignServer, String> {
-        let entry = entry.as_object().ok_or("it is not an object")?;
-        if entry.get("type") == Some(&"sse".into()) {
-            return Err("the transport HTTP+SSE is not supported".to_owned());
-        }
-        let reach = match entry.get("url") {
-            Some(url) => Reach::Url(self.url(url.as_str().ok_or("its url is not a text")?)?),
-            None => Reach::Command(self.command(entry)?),
-        };
-        let mut server = Server::new(&self.name, reach);
-        if matches!(server.reach, Reach::Command(_)) {
-            server.cwd = self.cwd(entry)?;
-        } else {
-            self.read_headers(entry, &mut server)?;
-        }
-        self.read_env(entry, &mut server)?;
-        let known = ["type", "url", "headers", "command", "args", "env", "cwd"];
-        let others = entry.keys().filter(|key| !known.contains(&key.as_str()));
-        self.notes
-            .extend(others.map(|key| format!("{key} has no effect here")));
-        Ok(ForeignServer {
-            server,
-            notes: self.notes,
-        })
-    }
-
+impl Reader<'_> {
     fn url(&mut self, url: &str) -> Result<String, String> {
         let has_key = |url: &str| {
-            let parts = url.split(['/', '?', '&', '#']).skip(3);
-            let mut pairs = parts.map(|pair| pair.split_once('=').unwrap_or(("", pair)));
-            looks_like_key("", url) || pairs.any(|(name, it)| looks_like_key(name, it))
+            let mut parts = url.split(['/', '?', '&', '#']).skip(3);
+            let is_key = |part: &str| {
+                let (name, value) = part.split_once('=').unwrap_or(("", part));
+                looks_like_key(name, value)
+            };
+            looks_like_key("", url) || parts.any(is_key)
         };
-        match self.given(url)? {
-            Some(Given::Text(url)) if !has_key(&url) => Ok(url),
-            _ => Err(
-                "its url holds a key or a variable: give it a header in mcp.yaml by hand"
-                    .to_owned(),
-            ),
-        }
+        let given = self.text(url)?.filter(|url| !has_key(url));
+        let message = "its url holds a key or a variable: give it a header in mcp.yaml by hand";
+        given.ok_or_else(|| message.to_owned())
     }
 
-    fn read_headers(
-        &mut self,
-        entry: &Map<String, Value>,
-        server: &mut Server,
-    ) -> Result<(), String> {
-        for (name, value) in texts(entry, "headers")? {
+    fn read_headers(&mut self, server: &mut Server) -> Result<(), String> {
+        for (name, value) in self.texts("headers")? {
             match header_objection(&name) {
                 Some("is set by delta") => {
-                    self.notes
-                        .push(format!("the header {name} has no effect here"));
+                    self.note(format!("the header {name} has no effect here"));
                     continue;
                 }
                 Some(why) => return Err(format!("its header {name:?} {why}")),
@@ -119,10 +107,11 @@ impl<'r> Reader<'r> {
             }
             let is_authorization = name.eq_ignore_ascii_case("authorization");
             let token = value.strip_prefix("Bearer ").filter(|_| is_authorization);
-            let given = match self.given(token.unwrap_or(&value))? {
-                Some(Given::Text(text)) if looks_like_key(&name, &text) => None,
-                given => given,
-            };
+            let is_key =
+                |it: &Given| matches!(it, Given::Text(text) if looks_like_key(&name, text));
+            let given = self
+                .given(token.unwrap_or(&value))?
+                .filter(|given| !is_key(given));
             let what = if token.is_some() { "token" } else { &name };
             let given = given.unwrap_or_else(|| self.variable_for(what));
             match (token, given) {
@@ -134,33 +123,38 @@ impl<'r> Reader<'r> {
     }
 
     /// The argv. Programs are given no variables in their arguments.
-    fn command(&mut self, entry: &Map<String, Value>) -> Result<Vec<String>, String> {
-        let program = entry.get("command").and_then(Value::as_str);
-        let program = program.filter(|program| !program.is_empty());
-        let program = program.ok_or("it has neither command nor url")?;
-        let args = entry.get("args").map_or(Some(Vec::new()), |args| {
+    fn command(&mut self) -> Result<Vec<String>, String> {
+        let entry = self.entry;
+        let program = entry
+            .get("command")
+            .and_then(Value::as_str)
+            .filter(|it| !it.is_empty())
+            .ok_or("it has neither command nor url")?;
+        let args: Option<Vec<&str>> = entry.get("args").map_or(Some(Vec::new()), |args| {
             args.as_array()?.iter().map(Value::as_str).collect()
         });
-        let args = args.ok_or("its args are not a list of texts")?;
         let mut argv: Vec<String> = Vec::new();
-        for word in [program].into_iter().chain(args) {
-            let option = argv.last().filter(|before| before.starts_with('-'));
-            let option = option.map_or("", String::as_str);
+        for word in [program]
+            .into_iter()
+            .chain(args.ok_or("its args are not a list of texts")?)
+        {
+            let option = argv
+                .last()
+                .filter(|before| before.starts_with('-'))
+                .map_or("", String::as_str);
             let has_key = |text: &str| {
                 let at = text.find(['=', ':']).map_or(0, |at| at + 1);
                 at > 0 && looks_like_key(&text[..at], &text[at..])
                     || !text.starts_with('-') && looks_like_key(option, text)
             };
-            match self.given(word)? {
-                Some(Given::Text(text)) if !has_key(&text) => argv.push(text),
-                _ => {
-                    return Err(format!(
-                        "word {} of its command holds a key or a variable: write it into mcp.yaml by hand, as \
-                         command: [sh, -c, 'exec PROGRAM \"$NAME\"'] with env: [NAME]",
-                        argv.len() + 1
-                    ));
-                }
-            }
+            let given = self.text(word)?.filter(|text| !has_key(text)).ok_or_else(|| {
+                format!(
+                    "word {} of its command holds a key or a variable: write it into mcp.yaml by hand, as \
+                     command: [sh, -c, 'exec PROGRAM \"$NAME\"'] with env: [NAME]",
+                    argv.len() + 1
+                )
+            })?;
+            argv.push(given);
         }
         if argv[0].contains('/') {
             argv[0] = self.root.join(&argv[0]).display().to_string();
@@ -168,51 +162,80 @@ impl<'r> Reader<'r> {
         Ok(argv)
     }
 
-    fn read_env(&mut self, entry: &Map<String, Value>, server: &mut Server) -> Result<(), String> {
-        for (name, value) in texts(entry, "env")? {
+    fn env(&mut self) -> Result<Vec<(String, Given)>, String> {
+        let mut env = Vec::new();
+        for (name, value) in self.texts("env")? {
             if !is_variable(&name) {
                 return Err(format!("{name:?} is not a variable's name"));
             }
             let given = match self.given(&value)? {
                 Some(Given::Variable(own)) if own == name && !looks_like_key(&name, "") => continue,
                 Some(Given::Text(text)) if !text.is_empty() && looks_like_key(&name, &text) => {
-                    self.notes
-                        .push(format!("{name} looks like a key: set this variable"));
+                    self.note(format!("{name} looks like a key: set this variable"));
                     Given::Variable(name.clone())
                 }
                 given => given.unwrap_or_else(|| self.variable_for(&name)),
             };
-            server.env.push((name, given));
+            env.push((name, given));
         }
-        Ok(())
+        Ok(env)
     }
 
-    /// Where the program works: where the file says, or at the file's place if a word names a file there.
-    fn cwd(&mut self, entry: &Map<String, Value>) -> Result<Option<String>, String> {
-        if let Some(cwd) = entry.get("cwd").and_then(Value::as_str) {
-            return match self.given(cwd)? {
-                Some(Given::Text(cwd)) => Ok(Some(self.root.join(cwd).display().to_string())),
-                _ => Err("its cwd needs a variable".to_owned()),
-            };
+    /// The program's working directory: where the file says, or at the file's place if a word names a file there.
+    fn cwd(&mut self) -> Result<Option<String>, String> {
+        let root = self.root;
+        if let Some(cwd) = self.entry.get("cwd").and_then(Value::as_str) {
+            let cwd = self.text(cwd)?.ok_or("its cwd needs a variable")?;
+            return Ok(Some(root.join(cwd).display().to_string()));
         }
-        let is_there = |word: &Value| {
-            word.as_str().is_some_and(|word| {
-                let is_path = !word.starts_with(['-', '/']) && word.contains(['/', '.']);
-                is_path && self.root.join(word).exists()
-            })
+        let is_there = |word: &str| {
+            let is_path = !word.starts_with(['-', '/']) && word.contains(['/', '.']);
+            is_path && root.join(word).exists()
         };
-        let mut words = entry.get("args").and_then(Value::as_array).into_iter();
-        let names_one = words.any(|words| words.iter().any(is_there));
-        Ok(names_one.then(|| self.root.display().to_string()))
+        let mut words = self
+            .entry
+            .get("args")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
+        Ok(words.any(is_there).then(|| root.display().to_string()))
+    }
+
+    /// The texts of a member; numbers and booleans as they are written.
+    fn texts(&self, key: &str) -> Result<Vec<(String, String)>, String> {
+        let wrong = || format!("its {key} is not an object of texts");
+        let pair = |(name, value): (&String, &Value)| match value {
+            Value::String(text) => Ok((name.clone(), text.clone())),
+            Value::Number(_) | Value::Bool(_) => Ok((name.clone(), value.to_string())),
+            _ => Err(wrong()),
+        };
+        match self.entry.get(key) {
+            None | Some(Value::Null) => Ok(Vec::new()),
+            Some(Value::Object(members)) => members.iter().map(pair).collect(),
+            Some(_) => Err(wrong()),
+        }
+    }
+
+    fn note(&mut self, note: String) {
+        self.notes.push(note);
     }
 
     /// A variable that a person sets in place of a value.
     fn variable_for(&mut self, what: &str) -> Given {
-        let name = format!("MCP_{}_{what}", self.name).to_uppercase();
-        let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "_");
-        self.notes
-            .push(format!("set {name} to the value of {what}"));
+        let name = format!("MCP_{}_{what}", self.name)
+            .to_uppercase()
+            .replace(|c: char| !c.is_ascii_alphanumeric(), "_");
+        self.note(format!("set {name} to the value of {what}"));
         Given::Variable(name)
+    }
+
+    /// A value that is a text; `None` if it has a variable.
+    fn text(&mut self, value: &str) -> Result<Option<String>, String> {
+        Ok(match self.given(value)? {
+            Some(Given::Text(text)) => Some(text),
+            _ => None,
+        })
     }
 
     /// A value with what is known here put in. `None` if it has a variable beside other text.
@@ -221,15 +244,14 @@ impl<'r> Reader<'r> {
             return Err("a value holds a NUL byte".to_owned());
         }
         let (mut text, mut variables, mut rest) = (String::new(), Vec::new(), value);
-        while let Some((before, (inner, after))) = rest
-            .split_once("${")
-            .and_then(|(before, it)| Some((before, it.split_once('}')?)))
+        while let Some((before, from)) = rest.split_once("${")
+            && let Some((inner, after)) = from.split_once('}')
         {
             text += before;
             rest = after;
             let name = inner.strip_prefix("env:").unwrap_or(inner);
             if let Some((name, default)) = name.split_once(":-") {
-                self.notes.push(format!("{name} is read as its default"));
+                self.note(format!("{name} is read as its default"));
                 text += default;
             } else if let Some(input) = name.strip_prefix("input:") {
                 variables.push(self.variable_for(input));
@@ -251,28 +273,9 @@ impl<'r> Reader<'r> {
     }
 }
 
-/// The texts of a member; numbers and booleans as they are written.
-fn texts(entry: &Map<String, Value>, key: &str) -> Result<Vec<(String, String)>, String> {
-    let Some(value) = entry.get(key).filter(|value| !value.is_null()) else {
-        return Ok(Vec::new());
-    };
-    let wrong = || format!("its {key} is not an object of texts");
-    let pair = |(name, value): (&String, &Value)| match value {
-        Value::String(text) => Ok((name.clone(), text.clone())),
-        Value::Number(_) | Value::Bool(_) => Ok((name.clone(), value.to_string())),
-        _ => Err(wrong()),
-    };
-    value
-        .as_object()
-        .ok_or_else(wrong)?
-        .iter()
-        .map(pair)
-        .collect()
-}
-
 fn is_variable(name: &str) -> bool {
-    !name.is_empty()
-        && !name.starts_with(|c: char| c.is_ascii_digit())
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && !name.is_empty()
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
@@ -331,13 +334,10 @@ fn looks_like_key(name: &str, value: &str) -> bool {
         return true;
     }
     let value = value.trim();
-    let has_password = || {
+    let password = || {
         let authority = value.split_once("://")?.1.split('/').next()?;
-        authority
-            .rsplit_once('@')?
-            .0
-            .split_once(':')
-            .filter(|(_, it)| !it.is_empty())
+        let (_, password) = authority.rsplit_once('@')?.0.split_once(':')?;
+        (!password.is_empty()).then_some(())
     };
     let has = |is: fn(&u8) -> bool| value.bytes().any(|byte| is(&byte));
     let is_token = value
@@ -346,10 +346,9 @@ fn looks_like_key(name: &str, value: &str) -> bool {
     let is_hex = value.len() >= 32 && value.bytes().all(|it| it.is_ascii_hexdigit());
     let is_mixed =
         has(u8::is_ascii_digit) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase);
-    KEY_BEGINNINGS
-        .iter()
-        .any(|begin| value.starts_with(begin) && value.len() > begin.len() + 4)
-        || has_password().is_some()
+    let begins = |begin: &&str| value.starts_with(begin) && value.len() > begin.len() + 4;
+    KEY_BEGINNINGS.iter().any(begins)
+        || password().is_some()
         || is_token && value.len() >= 20 && is_mixed
         || is_hex
 }
@@ -371,8 +370,7 @@ fn without_comments(text: &str) -> String {
                 continue;
             }
             b']' | b'}' => {
-                let before = out.trim_end();
-                let kept = before.strip_suffix(',').map_or(out.len(), str::len);
+                let kept = out.trim_end().strip_suffix(',').map_or(out.len(), str::len);
                 out.truncate(kept);
                 1
             }

@@ -3,189 +3,104 @@
 //!
 //! A request is never sent twice: a call may have had an effect.
 
-use super::headers::Headers;
-use super::protocol::{LEGACY, Outgoing, Revision, RpcOutcome, effect_of};
-use super::reading::{read_messages, shown_head, unreadable};
-use super::stdio::warn_of_nan;
+use super::headers::read_headers;
+use super::protocol::{LEGACY, Outgoing, Reply, Revision, effect_of};
+use super::reading::{Reader, shown_head, unreadable};
+use super::servers::{Given, Launch, Secrets, Transport};
 use crate::config::environment::{find_proxy, url_objection};
-use crate::error::{Error, Result, may_fail, reason};
+use crate::error::{Error, Result, ignore};
 use crate::model::http::{LONGEST_STREAM, failure_reason, new_agent};
 use crate::model::wire::sse::Events;
-use crate::unix::signals::Signals;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use std::io::{ErrorKind, Read};
-use std::sync::Arc;
 use std::time::Duration;
 use ureq::http::Response;
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, RequestBuilder};
 
 /// The longest wait for the answer to a notification, which says nothing.
 const NOTIFIED: Duration = Duration::from_secs(10);
 
+/// The longest wait for the end of a legacy connection.
+const ENDED: Duration = Duration::from_secs(2);
+
 /// A server over HTTP.
-pub(super) struct HttpServer {
+pub(super) struct HttpServer<'s> {
+    launch: Launch<'s>,
     agent: Agent,
     url: String,
-    pub(super) headers: Headers,
-    /// Of a legacy connection.
+    /// Names and values.
+    headers: Vec<(String, String)>,
+    reader: Reader,
+    /// The session of a legacy connection.
     session: Option<String>,
-    /// Of the last answer; 0 before the first one.
-    pub(super) status: u16,
-    /// Headers of the next call beside those of every request.
-    of_call: Vec<(String, String)>,
-    signals: Arc<Signals>,
-    has_warned_of_nan: bool,
+    /// The status of the last answer; 0 before the first one.
+    status: u16,
+    /// A server that refuses what programs have printed is asked with new values once.
+    may_renew: bool,
 }
 
-impl HttpServer {
-    pub(super) fn new(url: &str, headers: Headers, signals: &Arc<Signals>) -> Result<Self> {
+type Received = std::result::Result<Response<Body>, ureq::Error>;
+
+impl<'s> HttpServer<'s> {
+    pub(super) fn new(url: &str, launch: &Launch<'s>) -> Result<Self> {
         // Unlike a model's, its URL may have a query.
-        if let Some(why) = url_objection(url.split('?').next().unwrap_or_default()) {
+        if let Some(why) = url_objection(url.split('?').next().unwrap_or("")) {
             return Err(Error::config(format!("{url}: {why}")));
         }
-        let proxy = find_proxy(url)?;
+        let mut reader = Reader::of(&launch.server);
+        let headers = read_headers(launch, &mut reader.secrets)?;
+        let is_command = |(_, given): &(String, Given)| matches!(given, Given::Command(_));
         Ok(Self {
-            agent: new_agent(url, proxy.as_ref(), signals),
+            agent: new_agent(url, find_proxy(url)?.as_ref(), launch.signals),
             url: url.to_owned(),
             headers,
+            reader,
             session: None,
             status: 0,
-            of_call: Vec::new(),
-            signals: Arc::clone(signals),
-            has_warned_of_nan: false,
+            may_renew: launch.server.headers.iter().any(is_command),
+            launch: launch.clone(),
         })
     }
 
-    pub(super) fn set_headers(&mut self, headers: &[(String, String)]) {
-        self.of_call = headers.to_vec();
-    }
-
-    /// Sends a request and reads until its answer.
-    pub(super) fn exchange(
-        &mut self,
-        id: u64,
-        message: &Outgoing,
-        revision: Revision,
-        patience: Option<Duration>,
-    ) -> Result<RpcOutcome> {
-        let mut received = self.post(message, revision, patience);
-        if let Ok(response) = &received
-            && matches!(response.status().as_u16(), 307 | 308)
-            && let Some(url) = location(response).and_then(|to| resolved(&self.url, &to))
-        {
-            self.url = url;
-            received = self.post(message, revision, patience);
-        }
-        if matches!(&received, Ok(response) if response.status() == 401) && self.headers.renew()? {
-            received = self.post(message, revision, patience);
-        }
-        let received = received.and_then(|response| self.read(response, id, message, revision));
-        received.or_else(|error| match &error {
-            ureq::Error::Timeout(_) => Ok(RpcOutcome::Silence),
-            ureq::Error::Io(e) if e.kind() != ErrorKind::ConnectionRefused => {
-                let lost = self.lost(&error).message + effect_of(&message.method);
-                Ok(RpcOutcome::Lost(Error::failure(lost)))
-            }
-            _ => Err(self.lost(&error)),
-        })
-    }
-
+    /// Reads a response as far as the answer in it.
     fn read(
         &mut self,
         mut response: Response<Body>,
         id: u64,
         message: &Outgoing,
         revision: Revision,
-    ) -> std::result::Result<RpcOutcome, ureq::Error> {
+    ) -> std::result::Result<Reply, ureq::Error> {
         // A refusal may name a session, too, which ends with it.
         if message.method == "initialize" {
             self.session = header(&response, "mcp-session-id");
         }
         let status = response.status().as_u16();
         self.status = status;
-        if let Some(to) = location(&response).filter(|_| (300..400).contains(&status)) {
-            return Ok(RpcOutcome::Status(status, format!("it redirects to {to}")));
+        if let Some(to) = header(&response, "location")
+            && (300..400).contains(&status)
+        {
+            return Ok(Reply::Status(status, format!("it redirects to {to}")));
         }
-        let is_stream = header(&response, "content-type")
-            .is_some_and(|kind| kind.starts_with("text/event-stream"));
+        let kind = header(&response, "content-type");
+        let is_stream = kind.is_some_and(|kind| kind.starts_with("text/event-stream"));
         let mut body = response.body_mut().as_reader().take(LONGEST_STREAM as u64);
         if status < 300 && is_stream {
             return self.read_stream(body, id, message, revision);
         }
         let mut bytes = Vec::new();
         body.read_to_end(&mut bytes)?;
-        self.headers.secrets.redact(&mut bytes);
-        let mut reading = read_messages(&bytes);
-        warn_of_nan(&reading, &mut self.has_warned_of_nan);
-        Ok(match reading.answer_to(id, &bytes) {
-            Some(answer) => RpcOutcome::Answer(answer),
-            None if status < 300 && !bytes.trim_ascii().is_empty() => {
-                RpcOutcome::Answer(unreadable(&bytes))
-            }
-            None => RpcOutcome::Status(status, shown_head(&bytes)),
-        })
-    }
-
-    /// Sends what needs no answer, and does not wait for one for long.
-    pub(super) fn notify(&mut self, message: &Outgoing, revision: Revision) -> Result<()> {
-        match self.post(message, revision, Some(NOTIFIED)) {
-            Ok(_) | Err(ureq::Error::Timeout(_)) => Ok(()),
-            Err(error) => Err(self.lost(&error)),
-        }
-    }
-
-    /// Ends a legacy connection.
-    pub(super) fn end(self) {
-        if let Some(session) = &self.session {
-            let mut builder = self
-                .agent
-                .delete(&self.url)
-                .header("Mcp-Session-Id", session);
-            for (name, value) in &self.headers.values {
-                builder = builder.header(name, value);
-            }
-            let timeout = Some(Duration::from_secs(2));
-            may_fail(builder.config().timeout_global(timeout).build().call());
-        }
-    }
-
-    fn post(
-        &self,
-        message: &Outgoing,
-        revision: Revision,
-        patience: Option<Duration>,
-    ) -> std::result::Result<Response<Body>, ureq::Error> {
-        let mut builder = self.agent.post(&self.url).content_type("application/json");
-        for (name, value) in &self.headers.values {
-            builder = builder.header(name, value);
-        }
-        match revision {
-            Revision::Modern => {
-                builder = builder
-                    .header("MCP-Protocol-Version", revision.name())
-                    .header("Mcp-Method", &message.method);
-                if let Some(name) = &message.subject {
-                    builder = builder.header("Mcp-Name", header_value(name));
+        Ok(self
+            .reader
+            .read(&mut bytes)
+            .answer_to(id, &bytes)
+            .unwrap_or_else(|| {
+                if status < 300 && !bytes.trim_ascii().is_empty() {
+                    unreadable(&bytes)
+                } else {
+                    Reply::Status(status, shown_head(&bytes))
                 }
-                if message.method == "tools/call" {
-                    for (name, value) in &self.of_call {
-                        builder = builder.header(name, header_value(value));
-                    }
-                }
-            }
-            Revision::Legacy(version) => {
-                let has_header = LEGACY[..2].contains(&version) && message.method != "initialize";
-                if has_header {
-                    builder = builder.header("MCP-Protocol-Version", version);
-                }
-                if let Some(session) = &self.session {
-                    builder = builder.header("Mcp-Session-Id", session);
-                }
-            }
-        }
-        let config = builder.config().timeout_global(patience);
-        config.build().send(&message.text)
+            }))
     }
 
     /// Reads events until the answer. A stream that ends before it has lost the call.
@@ -195,7 +110,7 @@ impl HttpServer {
         id: u64,
         message: &Outgoing,
         revision: Revision,
-    ) -> std::result::Result<RpcOutcome, ureq::Error> {
+    ) -> std::result::Result<Reply, ureq::Error> {
         let mut events = Events::default();
         let mut buffer = vec![0; 1 << 16];
         loop {
@@ -204,42 +119,133 @@ impl HttpServer {
             let piece = if read > 0 { &buffer[..read] } else { b"\n\n" };
             events.push(piece, &mut |_, data| lines.push(data.to_vec()));
             for mut line in lines {
-                self.headers.secrets.redact(&mut line);
-                let mut reading = read_messages(&line);
-                warn_of_nan(&reading, &mut self.has_warned_of_nan);
+                let mut reading = self.reader.read(&mut line);
                 for text in reading.refusals() {
                     let refusal = Outgoing {
-                        method: String::new(),
-                        subject: None,
                         text,
+                        ..Outgoing::default()
                     };
-                    may_fail(self.notify(&refusal, revision));
+                    ignore(self.notify(&refusal, revision));
                 }
                 if let Some(answer) = reading.answer_to(id, &line) {
-                    return Ok(RpcOutcome::Answer(answer));
+                    return Ok(answer);
                 }
             }
             if read == 0 {
                 let effect = effect_of(&message.method);
-                let lost = format!("the server's stream ended before its answer{effect}");
-                return Ok(RpcOutcome::Lost(Error::failure(lost)));
+                return Ok(Reply::Lost(Error::failure(format!(
+                    "the server's stream ended before its answer{effect}"
+                ))));
             }
         }
     }
 
+    fn post(&self, message: &Outgoing, revision: Revision, patience: Option<Duration>) -> Received {
+        let post = self.agent.post(&self.url).content_type("application/json");
+        let mut builder = self.with_headers(post);
+        match revision {
+            Revision::Modern => {
+                builder = builder
+                    .header("MCP-Protocol-Version", revision.name())
+                    .header("Mcp-Method", &message.method);
+                let subject = message.subject.iter().map(|name| ("Mcp-Name", name));
+                let own = message.headers.iter().map(|(name, value)| (&**name, value));
+                for (name, value) in subject.chain(own) {
+                    builder = builder.header(name, header_value(value));
+                }
+            }
+            Revision::Legacy(version) => {
+                if LEGACY[..2].contains(&version) && message.method != "initialize" {
+                    builder = builder.header("MCP-Protocol-Version", version);
+                }
+                if let Some(session) = &self.session {
+                    builder = builder.header("Mcp-Session-Id", session);
+                }
+            }
+        }
+        builder
+            .config()
+            .timeout_global(patience)
+            .build()
+            .send(&message.text)
+    }
+
+    fn with_headers<B>(&self, builder: RequestBuilder<B>) -> RequestBuilder<B> {
+        let add = |builder: RequestBuilder<B>, (name, value): &(String, String)| {
+            builder.header(name, value)
+        };
+        self.headers.iter().fold(builder, add)
+    }
+
     fn lost(&self, error: &ureq::Error) -> Error {
-        match self.signals.stop() {
+        match self.launch.signals.stop() {
             Some(stop) => stop.into(),
-            None => match error {
-                ureq::Error::Io(e) => Error::failure(format!("{}: {}", self.url, reason(e))),
-                other => Error::failure(format!("{}: {}", self.url, failure_reason(other))),
-            },
+            None => Error::failure(format!("{}: {}", self.url, failure_reason(error))),
         }
     }
 }
 
-fn location(response: &Response<Body>) -> Option<String> {
-    header(response, "location")
+impl Transport for HttpServer<'_> {
+    fn exchange(
+        &mut self,
+        id: u64,
+        message: &Outgoing,
+        revision: Revision,
+        patience: Option<Duration>,
+    ) -> Result<Reply> {
+        let mut received = self.post(message, revision, patience);
+        if let Ok(response) = &received
+            && matches!(response.status().as_u16(), 307 | 308)
+            && let Some(url) = header(response, "location").and_then(|to| resolved(&self.url, &to))
+        {
+            self.url = url;
+            received = self.post(message, revision, patience);
+        }
+        if matches!(&received, Ok(response) if response.status() == 401)
+            && std::mem::take(&mut self.may_renew)
+        {
+            self.headers = read_headers(&self.launch, &mut self.reader.secrets)?;
+            received = self.post(message, revision, patience);
+        }
+        let read = received.and_then(|response| self.read(response, id, message, revision));
+        read.or_else(|error| match &error {
+            ureq::Error::Timeout(_) => Ok(Reply::Silence),
+            ureq::Error::Io(e) if e.kind() != ErrorKind::ConnectionRefused => {
+                let lost = self.lost(&error).message + effect_of(&message.method);
+                Ok(Reply::Lost(Error::failure(lost)))
+            }
+            _ => Err(self.lost(&error)),
+        })
+    }
+
+    fn notify(&mut self, message: &Outgoing, revision: Revision) -> Result<()> {
+        match self.post(message, revision, Some(NOTIFIED)) {
+            Ok(_) | Err(ureq::Error::Timeout(_)) => Ok(()),
+            Err(error) => Err(self.lost(&error)),
+        }
+    }
+
+    fn status(&self) -> Option<u16> {
+        Some(self.status)
+    }
+
+    fn secrets(&self) -> &Secrets {
+        &self.reader.secrets
+    }
+
+    fn end(self: Box<Self>) {
+        if let Some(session) = &self.session {
+            let delete = self
+                .agent
+                .delete(&self.url)
+                .header("Mcp-Session-Id", session);
+            let config = self
+                .with_headers(delete)
+                .config()
+                .timeout_global(Some(ENDED));
+            ignore(config.build().call());
+        }
+    }
 }
 
 /// The URL that a redirect leads to; `None` if it leads to another origin.
@@ -271,8 +277,7 @@ fn resolved(base: &str, to: &str) -> Option<String> {
 }
 
 fn header(response: &Response<Body>, name: &str) -> Option<String> {
-    let value = response.headers().get(name)?.to_str().ok()?;
-    Some(value.to_owned())
+    Some(response.headers().get(name)?.to_str().ok()?.to_owned())
 }
 
 /// A value as a header can hold it: what is not printable ASCII, or has blanks at its ends, in base64.

@@ -4,9 +4,9 @@
 //! passed on, and decides nothing.
 
 pub(crate) mod protocol;
+pub(crate) mod servers;
 pub(crate) mod reading;
 pub(crate) mod task;
-pub(crate) mod servers;
 pub(crate) mod stdio;
 pub(crate) mod headers;
 pub(crate) mod http;

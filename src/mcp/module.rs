@@ -49,7 +49,7 @@ pub(crate) struct ImportedTool {
     pub hints: Vec<String>,
 }
 
-/// Where a server's module is.
+/// The path of a server's module.
 pub(crate) fn module_path(home: &Path, server: &str) -> PathBuf {
     home.join("tools").join(format!("mcp-{server}.yaml"))
 }
@@ -57,10 +57,9 @@ pub(crate) fn module_path(home: &Path, server: &str) -> PathBuf {
 /// Reads a module; `None` if the server has not been imported.
 pub(crate) fn read_module(home: &Path, server: &str) -> Result<Option<Module>> {
     let path = module_path(home, server);
-    let text = match files::read_text_limited(&path, yaml::LARGEST) {
-        Ok(text) => text,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::io("read", &path, &e)),
+    let read = files::read_text_limited(&path, yaml::LARGEST).if_there();
+    let Some(text) = read.at("read", &path)? else {
+        return Ok(None);
     };
     let wrong = |why: &str| {
         let path = path.display();
@@ -69,25 +68,21 @@ pub(crate) fn read_module(home: &Path, server: &str) -> Result<Option<Module>> {
         ))
     };
     let root = yaml::parse(&text).map_err(|error| wrong(&error.message))?;
-    let version = root.pointer("/mcp/version").and_then(Value::as_str);
-    let revision = version.and_then(Revision::parse);
-    let revision =
-        revision.ok_or_else(|| wrong("it names no revision of the protocol that is known"))?;
-    let list = |pointer: &str| {
-        root.pointer(pointer)
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-    };
-    let named = |tool: &Value| Some((tool.get("name")?.as_str()?.to_owned(), tool.clone()));
+    let pinned = &root["mcp"];
+    let revision = pinned["version"].as_str().and_then(Revision::parse);
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let named = |tool: Value| Some((tool["name"].as_str()?.to_owned(), tool));
+    let only = list(&pinned["only"]);
     Ok(Some(Module {
-        revision,
-        tasks: root.pointer("/mcp/tasks") == Some(&Value::Bool(true)),
-        only: list("/mcp/only")
+        revision: revision
+            .ok_or_else(|| wrong("it names no revision of the protocol that is known"))?,
+        tasks: pinned["tasks"] == true,
+        only: only
+            .iter()
             .filter_map(Value::as_str)
             .map(str::to_owned)
             .collect(),
-        tools: list("/tools").filter_map(named).collect(),
+        tools: list(&root["tools"]).into_iter().filter_map(named).collect(),
     }))
 }
 
@@ -103,13 +98,13 @@ pub(crate) fn write_module(
     let dir = path.parent().unwrap_or(home);
     std::fs::create_dir_all(dir).at("create", dir)?;
     let entries: Vec<&Value> = tools.iter().map(|tool| &tool.entry).collect();
-    let mut pinned = json!({"server": server.name, "version": revision.name()});
-    if entries.iter().any(|entry| entry.get("later").is_some()) {
-        pinned["tasks"] = true.into();
-    }
-    if !only.is_empty() {
-        pinned["only"] = only.into();
-    }
+    let has_tasks = entries.iter().any(|entry| entry.get("later").is_some());
+    let pinned = json::without_nulls(json!({
+        "server": server.name,
+        "version": revision.name(),
+        "tasks": has_tasks.then_some(true),
+        "only": Some(only).filter(|only| !only.is_empty()),
+    }));
     let body = yaml::render(&json!({"mcp": pinned, "tools": entries}));
     let text = format!(
         "# The tools of the MCP server {0}, as it described them. Review them: descriptions and\n\
@@ -125,25 +120,20 @@ pub(crate) fn usable_tools(listed: &[Box<RawValue>]) -> (Vec<Map<String, Value>>
     let (mut tools, mut left_out) = (Vec::new(), Vec::new());
     let mut names = BTreeSet::new();
     for json in listed {
-        let read = serde_json::from_str::<Map<String, Value>>(json.get());
-        let (name, why) = match &read {
-            Err(_) => (
-                in_short(json.get(), 80),
-                Some("it cannot be read".to_owned()),
-            ),
-            Ok(tool) => {
-                let name = name_of(tool);
-                let mut is_twice = || !names.insert(name.to_owned());
-                let twice =
-                    || is_twice().then(|| "a tool of this name is listed before it".to_owned());
-                (json::text(name), objection(tool).or_else(twice))
-            }
+        let Ok(tool) = serde_json::from_str::<Map<String, Value>>(json.get()) else {
+            let shown = in_short(json.get(), 80);
+            left_out.push(format!("{shown} is left out: it cannot be read"));
+            continue;
         };
-        match (why, read) {
-            (None, Ok(tool)) => tools.push(tool),
-            (why, _) => {
-                left_out.push(format!("{name} is left out: {}", why.unwrap_or_default()));
-            }
+        let name = name_of(&tool).to_owned();
+        let shown = json::text(&name);
+        let why = objection(&tool).or_else(|| {
+            let is_twice = !names.insert(name);
+            is_twice.then(|| "a tool of this name is listed before it".to_owned())
+        });
+        match why {
+            None => tools.push(tool),
+            Some(why) => left_out.push(format!("{shown} is left out: {why}")),
         }
     }
     (tools, left_out)
@@ -163,9 +153,16 @@ pub(crate) fn import_tools(server: &str, listed: &[Map<String, Value>]) -> Vec<I
             name = format!("{}{end}", head(&first, LONGEST_NAME - end.len()));
         }
         taken.insert(name.clone(), 1);
+        let hints = tool
+            .get("annotations")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten();
         ImportedTool {
             entry: entry(server, &name, original, tool),
-            hints: hints(tool),
+            hints: hints
+                .map(|(name, value)| format!("{name}: {value}"))
+                .collect(),
         }
     };
     listed.iter().map(import).collect()
@@ -179,17 +176,18 @@ pub(crate) fn let_end_later(server: &str, tools: &mut [ImportedTool]) {
 }
 
 fn name_of(tool: &Map<String, Value>) -> &str {
-    tool.get("name").and_then(Value::as_str).unwrap_or_default()
+    tool.get("name").and_then(Value::as_str).unwrap_or("")
 }
 
-/// Why a tool that a server lists cannot be used.
+/// The objection to a tool that a server lists and that cannot be used.
 pub(crate) fn objection(tool: &Map<String, Value>) -> Option<String> {
     let name = name_of(tool);
     // The name is a word of a command.
     let is_bad = name.contains("${") || name.chars().any(char::is_control);
     if is_bad || !(1..=128).contains(&name.chars().count()) {
-        let why = "its name is not 1 to 128 characters without control characters and \"${\"";
-        return Some(why.to_owned());
+        return Some(
+            "its name is not 1 to 128 characters without control characters and \"${\"".to_owned(),
+        );
     }
     let Some(schema) = tool.get("inputSchema").filter(|it| it.is_object()) else {
         return Some("it has no inputSchema".to_owned());
@@ -197,49 +195,45 @@ pub(crate) fn objection(tool: &Map<String, Value>) -> Option<String> {
     if schema.get("type").is_some_and(|kind| kind != "object") {
         return Some("its inputSchema is not one of an object".to_owned());
     }
-    if let Some(reference) = external_reference(schema) {
-        return Some(format!(
-            "its inputSchema refers to {reference:?}, which is never fetched"
-        ));
+    match external_reference(schema) {
+        Some(to) => Some(format!(
+            "its inputSchema refers to {to:?}, which is never fetched"
+        )),
+        None => find_annotated(schema, Some(&[]), &mut Vec::new())
+            .err()
+            .map(|error| error.message),
     }
-    let checked = find_annotated(schema, Some(&[]), &mut Vec::new());
-    checked.err().map(|error| error.message)
 }
 
 /// The schemas right below a schema or a list of them, with the name of each property.
 fn parts(schema: &Value) -> Vec<(Option<&str>, &Value)> {
     let mut parts = Vec::new();
-    match schema {
-        Value::Object(map) => {
-            for (keyword, value) in map {
-                match value {
-                    Value::Object(named) if keyword == "properties" => {
-                        parts.extend(named.iter().map(|(name, value)| (Some(&**name), value)));
-                    }
-                    Value::Object(named) if BY_NAME.contains(&&**keyword) => {
-                        parts.extend(named.values().map(|value| (None, value)));
-                    }
-                    _ if DATA.contains(&&**keyword) => {}
-                    _ => parts.push((None, value)),
-                }
+    for (keyword, value) in schema.as_object().into_iter().flatten() {
+        match value {
+            Value::Object(named) if keyword == "properties" => {
+                parts.extend(named.iter().map(|(name, value)| (Some(&**name), value)));
             }
+            Value::Object(named) if BY_NAME.contains(&&**keyword) => {
+                parts.extend(named.values().map(|value| (None, value)));
+            }
+            _ if DATA.contains(&&**keyword) => {}
+            _ => parts.push((None, value)),
         }
-        Value::Array(list) => parts.extend(list.iter().map(|value| (None, value))),
-        _ => {}
     }
+    let list = schema.as_array().into_iter().flatten();
+    parts.extend(list.map(|value| (None, value)));
     parts
 }
 
 /// A `$ref` that leads out of a schema.
 fn external_reference(schema: &Value) -> Option<&str> {
-    let own = ["$ref", "$dynamicRef"].map(|key| schema.get(key).and_then(Value::as_str));
-    let mut own = own.into_iter().flatten();
-    own.find(|reference| !reference.starts_with('#'))
-        .or_else(|| {
-            parts(schema)
-                .into_iter()
-                .find_map(|(_, part)| external_reference(part))
-        })
+    let own = ["$ref", "$dynamicRef"].map(|key| schema[key].as_str());
+    let leads_out = |reference: &&str| !reference.starts_with('#');
+    own.into_iter().flatten().find(leads_out).or_else(|| {
+        parts(schema)
+            .into_iter()
+            .find_map(|(_, part)| external_reference(part))
+    })
 }
 
 /// A parameter whose value is also a header: its path in the arguments, and the annotation.
@@ -262,8 +256,8 @@ fn find_annotated<'s>(
         return Ok(());
     };
     let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
-    let name = annotation.as_str().unwrap_or_default();
-    let kind = schema.get("type").and_then(Value::as_str);
+    let name = annotation.as_str().unwrap_or("");
+    let kind = schema["type"].as_str();
     let why = if path.is_none_or(<[_]>::is_empty) {
         "is not on a parameter that only properties lead to"
     } else if name.is_empty() || !name.chars().all(is_token) {
@@ -289,8 +283,10 @@ pub(crate) fn argument_headers(entry: &Value, arguments: &str) -> Result<Vec<(St
     for (path, name) in annotated {
         let mut json = arguments.to_owned();
         for key in &path {
-            let members = serde_json::from_str::<Members>(&json).unwrap_or_default();
-            members.get(key).unwrap_or("null").clone_into(&mut json);
+            json::read_or_default::<Members>(&json)
+                .get(key)
+                .unwrap_or("null")
+                .clone_into(&mut json);
         }
         let text = match serde_json::from_str(&json).ok() {
             Some(Value::String(text)) => text,
@@ -328,65 +324,55 @@ fn tool_name(server: &str, original: &str) -> String {
 }
 
 fn entry(server: &str, name: &str, original: &str, tool: &Map<String, Value>) -> Value {
-    let mut entry = Map::new();
-    entry.insert("name".to_owned(), name.into());
     let text = |key: &str| {
-        tool.get(key)
-            .and_then(Value::as_str)
-            .filter(|text| !text.trim().is_empty())
+        let text = tool.get(key).and_then(Value::as_str);
+        text.filter(|text| !text.trim().is_empty())
     };
-    if let Some(description) = text("description").or_else(|| text("title")) {
-        entry.insert("description".to_owned(), description.into());
-    }
     let mut command = vec!["delta", "mcp", "call", server];
     if original.starts_with('-') {
         command.push("--");
     }
     command.push(original);
-    entry.insert("command".to_owned(), command.into());
-    entry.insert("input".to_owned(), "json".into());
     let mut schema = tool
         .get("inputSchema")
-        .and_then(Value::as_object)
         .cloned()
-        .unwrap_or_default();
-    schema.entry("type").or_insert_with(|| "object".into());
-    entry.insert("input_schema".to_owned(), schema.into());
-    entry.into()
+        .unwrap_or_else(|| json!({}));
+    if schema.get("type").is_none() {
+        schema["type"] = "object".into();
+    }
+    json::without_nulls(json!({
+        "name": name,
+        "description": text("description").or_else(|| text("title")),
+        "command": command,
+        "input": "json",
+        "input_schema": schema,
+    }))
+    .into()
 }
 
-fn hints(tool: &Map<String, Value>) -> Vec<String> {
-    let annotations = tool.get("annotations").and_then(Value::as_object);
-    let annotations = annotations.into_iter().flatten();
-    annotations
-        .map(|(name, value)| format!("{name}: {value}"))
-        .collect()
-}
-
-/// How the tools of a server differ from the pinned ones, a line each.
+/// The differences of a server's tools from the pinned ones, a line each.
 pub(crate) fn changes(pinned: &BTreeMap<String, Value>, now: &[ImportedTool]) -> Vec<String> {
-    let name_of = |tool: &ImportedTool| tool.entry["name"].as_str().unwrap_or_default().to_owned();
+    let name_of = |tool: &ImportedTool| tool.entry["name"].as_str().unwrap_or("").to_owned();
     let mut lines = Vec::new();
     for tool in now {
         let name = name_of(tool);
-        match pinned.get(&name) {
-            None => lines.push(format!("new: {name}")),
-            Some(before) => {
-                let keys = ["description", "command", "input_schema"];
-                let changed = keys
-                    .into_iter()
-                    .filter(|key| before.get(key) != tool.entry.get(key));
-                let changed: Vec<&str> = changed.collect();
-                if !changed.is_empty() {
-                    lines.push(format!("changed: {name} ({})", changed.join(", ")));
-                }
-            }
+        let Some(before) = pinned.get(&name) else {
+            lines.push(format!("new: {name}"));
+            continue;
+        };
+        let mut changed = vec!["description", "command", "input_schema"];
+        changed.retain(|key| before.get(key) != tool.entry.get(key));
+        if !changed.is_empty() {
+            lines.push(format!("changed: {name} ({})", changed.join(", ")));
         }
     }
-    let gone = pinned
-        .keys()
-        .filter(|name| !now.iter().any(|tool| name_of(tool) == **name));
-    lines.extend(gone.map(|name| format!("gone: {name}")));
+    let is_gone = |name: &&String| now.iter().all(|tool| name_of(tool) != **name);
+    lines.extend(
+        pinned
+            .keys()
+            .filter(is_gone)
+            .map(|name| format!("gone: {name}")),
+    );
     lines
 }
 

@@ -5,7 +5,7 @@
 
 use crate::VERSION;
 use crate::error::Error;
-use crate::text::json::{self, Members, Object};
+use crate::text::json::{self, Members};
 use crate::text::shorten::head;
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 /// JSON-RPC: parameters that the method does not take.
 pub(super) const INVALID_PARAMS: i64 = -32602;
 /// MCP: the server needs what this client has not declared.
-pub(crate) const MISSING_CAPABILITY: i64 = -32021;
+const MISSING_CAPABILITY: i64 = -32021;
 /// MCP: the server does not speak this revision; `data.supported` lists those that it does.
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 
@@ -42,8 +42,10 @@ impl Revision {
         if name == MODERN {
             return Some(Self::Modern);
         }
-        let legacy = LEGACY.into_iter().find(|known| *known == name);
-        legacy.map(Self::Legacy)
+        LEGACY
+            .into_iter()
+            .find(|known| *known == name)
+            .map(Self::Legacy)
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -54,20 +56,14 @@ impl Revision {
     }
 }
 
-/// A server's answer to a request.
+/// The outcome of a request.
 #[derive(Debug)]
-pub(crate) enum RpcResponse {
+pub(crate) enum Reply {
     /// Members as they were written.
     Result(Members),
     Error(RpcError),
     /// The head of an answer that has neither.
     Unreadable(String),
-}
-
-/// What came back for a request.
-#[derive(Debug)]
-pub(super) enum RpcOutcome {
-    Answer(RpcResponse),
     /// Nothing came in time.
     Silence,
     /// The connection, or the program, has ended.
@@ -95,66 +91,77 @@ impl RpcError {
         (-32029..=-32020).contains(&self.code)
     }
 
-    /// What a person reads.
+    /// The error in words for a person.
     pub(crate) fn words(&self) -> String {
+        let Self { code, message, .. } = self;
         let data = parsed(&self.data);
-        if self.code == MISSING_CAPABILITY {
-            let missing = data.get("requiredCapabilities").unwrap_or(&data);
-            let names: Vec<&str> = match missing {
-                Value::Object(map) => map.keys().map(String::as_str).collect(),
-                Value::Array(list) => list.iter().filter_map(Value::as_str).collect(),
-                _ => Vec::new(),
-            };
-            return format!(
-                "the server needs a capability that delta does not offer ({}): {}",
-                if names.is_empty() {
-                    "unnamed".to_owned()
+        match *code {
+            MISSING_CAPABILITY => {
+                let missing = names_in(data.get("requiredCapabilities").unwrap_or(&data));
+                let names = if missing.is_empty() {
+                    "unnamed"
                 } else {
-                    names.join(", ")
-                },
-                self.message
-            );
+                    &missing
+                };
+                format!(
+                    "the server needs a capability that delta does not offer ({names}): {message}"
+                )
+            }
+            UNSUPPORTED_VERSION if data["supported"].is_array() => {
+                let names = names_in(&data["supported"]);
+                format!("the server speaks no revision that delta does, only {names}: {message}")
+            }
+            code => {
+                let code = if code == 0 {
+                    String::new()
+                } else {
+                    format!(" (code {code})")
+                };
+                let data = match &*self.data {
+                    "" | "null" => String::new(),
+                    data => format!(": {}", text_or_json(data)),
+                };
+                format!("{message}{code}{}", head(&data, SHOWN_DATA))
+            }
         }
-        let supported = data.get("supported").and_then(Value::as_array);
-        if self.code == UNSUPPORTED_VERSION
-            && let Some(supported) = supported
-        {
-            let names: Vec<&str> = supported.iter().filter_map(Value::as_str).collect();
-            return format!(
-                "the server speaks no revision that delta does, only {}: {}",
-                names.join(", "),
-                self.message
-            );
-        }
-        let code = match self.code {
-            0 => String::new(),
-            code => format!(" (code {code})"),
-        };
-        let shown = match data {
-            Value::Null if self.data.len() < 5 => String::new(),
-            Value::String(text) => format!(": {text}"),
-            _ => format!(": {}", json::compact(&self.data)),
-        };
-        format!("{}{code}{}", self.message, head(&shown, SHOWN_DATA))
     }
 
     /// True if the server says that it speaks the modern revision.
     pub(crate) fn offers_modern(&self) -> bool {
-        lists_modern(parsed(&self.data).get("supported"))
+        lists_modern(&parsed(&self.data)["supported"])
     }
+}
+
+/// The names in a list, or of the members of an object.
+fn names_in(value: &Value) -> String {
+    let members = value.as_object().into_iter().flat_map(Map::keys);
+    let items = value.as_array().into_iter().flatten();
+    members
+        .map(String::as_str)
+        .chain(items.filter_map(Value::as_str))
+        .collect::<Vec<&str>>()
+        .join(", ")
 }
 
 /// A value of a server's; null where this program cannot hold it.
 pub(crate) fn parsed(json: &str) -> Value {
-    serde_json::from_str(json).unwrap_or_default()
+    json::read_or_default(json)
+}
+
+/// The text that JSON is, or the JSON itself.
+pub(super) fn text_or_json(json: &str) -> String {
+    serde_json::from_str(json).unwrap_or_else(|_| json::minified(json))
 }
 
 /// A message for a server.
+#[derive(Default)]
 pub(crate) struct Outgoing {
     pub method: String,
     /// The tool or the task that it is about.
     pub subject: Option<String>,
     pub text: String,
+    /// Headers of its own, where it is sent over HTTP.
+    pub headers: Vec<(String, String)>,
 }
 
 /// The method that calls a tool.
@@ -172,9 +179,9 @@ pub(crate) fn effect_of(method: &str) -> &'static str {
 impl From<Value> for Outgoing {
     fn from(message: Value) -> Self {
         Self {
-            method: message["method"].as_str().unwrap_or_default().to_owned(),
-            subject: None,
+            method: message["method"].as_str().unwrap_or("").to_owned(),
             text: message.to_string(),
+            ..Self::default()
         }
     }
 }
@@ -186,25 +193,22 @@ pub(crate) fn request(
     params: &[(&str, &str)],
     meta: Option<&Value>,
 ) -> Outgoing {
-    let mut text = Vec::new();
-    let mut message = Object::begin(&mut text);
-    message
-        .put("jsonrpc", "2.0")
-        .put("id", &id)
-        .put("method", method);
-    let mut inner = Object::begin(message.nest("params"));
-    for (name, json) in params {
-        inner.raw(name, json.as_bytes());
-    }
-    inner.put_some("_meta", meta).end();
-    message.end();
-    let subject = params
+    let members = params
         .iter()
-        .find(|(name, _)| ["name", "taskId"].contains(name));
+        .map(|(name, json)| format!("\"{name}\":{json}"))
+        .chain(meta.map(|meta| format!("\"_meta\":{meta}")))
+        .collect::<Vec<String>>()
+        .join(",");
+    let mut names = params
+        .iter()
+        .filter(|(name, _)| ["name", "taskId"].contains(name));
     Outgoing {
         method: method.to_owned(),
-        subject: subject.and_then(|(_, json)| serde_json::from_str(json).ok()),
-        text: String::from_utf8(text).unwrap_or_default(),
+        subject: names.find_map(|(_, json)| serde_json::from_str(json).ok()),
+        text: format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"{method}","params":{{{members}}}}}"#
+        ),
+        headers: Vec::new(),
     }
 }
 
@@ -239,20 +243,13 @@ pub(crate) fn cancelled(id: u64) -> Value {
 
 /// The answer to a server's request: nothing is offered to servers.
 pub(super) fn refusal(id: &str, method: &str) -> String {
-    let mut text = Vec::new();
-    let mut answer = Object::begin(&mut text);
-    answer.put("jsonrpc", "2.0").raw("id", id.as_bytes());
-    if method == "ping" {
-        answer.put("result", &json!({}));
+    let error = json!({"code": METHOD_NOT_FOUND, "message": format!("{method} is not offered")});
+    let (member, value) = if method == "ping" {
+        ("result", json!({}))
     } else {
-        let message = format!("{method} is not offered");
-        answer.put(
-            "error",
-            &json!({"code": METHOD_NOT_FOUND, "message": message}),
-        );
-    }
-    answer.end();
-    String::from_utf8(text).unwrap_or_default()
+        ("error", error)
+    };
+    format!(r#"{{"jsonrpc":"2.0","id":{id},"{member}":{value}}}"#)
 }
 
 fn client_info() -> Value {
@@ -264,32 +261,33 @@ pub(crate) fn member(answer: &Members, key: &str) -> Value {
     answer.get(key).map_or(Value::Null, parsed)
 }
 
-fn lists_modern(versions: Option<&Value>) -> bool {
-    let versions = versions.and_then(Value::as_array);
-    versions.is_some_and(|list| list.iter().any(|version| version == MODERN))
+fn lists_modern(versions: &Value) -> bool {
+    versions
+        .as_array()
+        .is_some_and(|list| list.contains(&MODERN.into()))
 }
 
 /// True if an answer to `server/discover` names the modern revision.
 pub(crate) fn speaks_modern(result: &Members) -> bool {
-    lists_modern(Some(&member(result, "supportedVersions")))
+    lists_modern(&member(result, "supportedVersions"))
 }
 
 /// The revision that a server chose in its answer to `initialize`.
-pub(crate) fn chosen_revision(result: &Members) -> Result<Revision, String> {
+pub(crate) fn chosen_revision(result: &Members) -> Result<Revision, Error> {
     let chosen = member(result, "protocolVersion");
-    let Some(version) = chosen.as_str() else {
-        return Err("the server's answer to initialize has no protocolVersion".to_owned());
-    };
-    let known = LEGACY.into_iter().find(|known| *known == version);
-    known.map(Revision::Legacy).ok_or_else(|| {
-        format!(
+    let version = chosen.as_str().ok_or_else(|| {
+        Error::failure("the server's answer to initialize has no protocolVersion")
+    })?;
+    match Revision::parse(version) {
+        Some(legacy @ Revision::Legacy(_)) => Ok(legacy),
+        _ => Err(Error::failure(format!(
             "the server speaks revision {version:?} only; known are {MODERN}, {}",
             LEGACY.join(", ")
-        )
-    })
+        ))),
+    }
 }
 
-/// What a server offers beside tools, as far as it may keep state between calls.
+/// The offers of a server beside tools that may keep state between calls.
 pub(crate) fn other_offers(result: &Members) -> Vec<String> {
     let capabilities = member(result, "capabilities");
     let names = capabilities.as_object().into_iter().flat_map(Map::keys);

@@ -1,10 +1,12 @@
 //! The messages in what a server writes, which is not always what the specification asks for.
 //!
-//! Pure. Unaware of what is asked of a server.
+//! Unaware of what is asked of a server.
 
-use super::protocol::{RpcError, RpcResponse, parsed, refusal};
+use super::protocol::{Reply, RpcError, parsed, refusal, text_or_json};
+use super::servers::{Secrets, Server};
 use crate::text::json::{self, Members};
 use crate::text::shorten::head;
+use crate::unix::terminal::Screen;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -12,7 +14,7 @@ use serde_json::value::RawValue;
 #[derive(Debug)]
 pub(crate) enum Incoming {
     /// The answer to the request with this id.
-    Answer(u64, RpcResponse),
+    Answer(u64, Reply),
     /// A request, with its id as it was written.
     Request { id: String, method: String },
     /// Something that needs no answer.
@@ -23,16 +25,42 @@ pub(crate) enum Incoming {
 #[derive(Debug, Default)]
 pub(crate) struct Reading {
     pub messages: Vec<Incoming>,
-    /// What is not JSON.
+    /// Text that is not JSON.
     pub noise: String,
     /// NaN or an infinity has been read as null.
     pub has_nan: bool,
 }
 
+/// The reader of all that one server writes.
+pub(super) struct Reader {
+    /// Secrets that are taken out of it.
+    pub secrets: Secrets,
+    has_warned_of_nan: bool,
+}
+
+impl Reader {
+    pub(super) fn of(server: &Server) -> Self {
+        Self {
+            secrets: server.secrets(),
+            has_warned_of_nan: false,
+        }
+    }
+
+    pub(super) fn read(&mut self, bytes: &mut Vec<u8>) -> Reading {
+        self.secrets.redact(bytes);
+        let reading = read_messages(bytes);
+        if reading.has_nan && !std::mem::replace(&mut self.has_warned_of_nan, true) {
+            Screen::new(false, false)
+                .warn("the server wrote NaN or an infinity, which JSON lacks; it is read as null");
+        }
+        reading
+    }
+}
+
 impl Reading {
     /// The answer to the request with this id. It has the id 0 if it is about a request that the server could not read;
     /// what cannot be read may be the answer, too.
-    pub(super) fn answer_to(&mut self, id: u64, bytes: &[u8]) -> Option<RpcResponse> {
+    pub(super) fn answer_to(&mut self, id: u64, bytes: &[u8]) -> Option<Reply> {
         let is_it = |it: &Incoming| matches!(it, Incoming::Answer(of, _) if *of == id || *of == 0);
         let at = self.messages.iter().position(is_it);
         match at.map(|at| self.messages.swap_remove(at)) {
@@ -50,24 +78,31 @@ impl Reading {
     }
 
     fn lacks_answer(&self, id: u64) -> bool {
-        let mut places = self.noise.split("\"id\"").skip(1);
-        places.any(|rest| {
-            let value = rest.trim_start().strip_prefix(':').unwrap_or_default();
-            let value = value.trim_start().trim_start_matches('"');
-            let digits = value.bytes().take_while(u8::is_ascii_digit).count();
-            value[..digits].parse() == Ok(id)
+        self.noise.split("\"id\"").skip(1).any(|rest| {
+            let number = rest
+                .trim_start()
+                .strip_prefix(':')
+                .unwrap_or("")
+                .trim_start()
+                .trim_start_matches('"');
+            let end = number
+                .find(|c: char| !c.is_ascii_digit())
+                .unwrap_or(number.len());
+            number[..end].parse() == Ok(id)
         })
     }
 
     fn take(&mut self, json: &str) {
         if json.starts_with('{') {
-            let members = serde_json::from_str::<Members>(json);
-            let message = members.ok().and_then(|map| read_object(&map, json));
+            let message = serde_json::from_str::<Members>(json)
+                .ok()
+                .and_then(|map| read_object(&map, json));
             self.messages.extend(message);
         } else {
-            let batch = serde_json::from_str::<Vec<&RawValue>>(json).unwrap_or_default();
-            let objects = batch.into_iter().filter(|one| one.get().starts_with('{'));
-            objects.for_each(|one| self.take(one.get()));
+            json::read_or_default::<Vec<&RawValue>>(json)
+                .into_iter()
+                .filter(|one| one.get().starts_with('{'))
+                .for_each(|one| self.take(one.get()));
         }
     }
 }
@@ -76,7 +111,7 @@ impl Reading {
 /// `[` may begin a message.
 pub(crate) fn read_messages(bytes: &[u8]) -> Reading {
     let mut reading = Reading::default();
-    let mut text = String::from_utf8(json::one_line(&json::readable(bytes))).unwrap_or_default();
+    let mut text = json::one_line(&json::readable(bytes));
     // So that a hostile text costs no more than a few readings of it.
     let mut budget = 8 * text.len();
     let mut at = 0;
@@ -91,11 +126,9 @@ pub(crate) fn read_messages(bytes: &[u8]) -> Reading {
                 at += values.byte_offset();
             }
             Some(Err(error)) => {
-                let fault = rest
-                    .get(error.column().saturating_sub(1)..)
-                    .unwrap_or_default();
+                let fault = rest.get(error.column().saturating_sub(1)..);
                 if !reading.has_nan
-                    && fault.starts_with(['N', 'I'])
+                    && fault.is_some_and(|fault| fault.starts_with(['N', 'I']))
                     && let Some(finite) = json::without_nan(rest)
                 {
                     reading.has_nan = true;
@@ -121,8 +154,9 @@ pub(crate) fn read_messages(bytes: &[u8]) -> Reading {
 /// The message that an object is; `None` if it is noise.
 fn read_object(map: &Members, json: &str) -> Option<Incoming> {
     let some = |key| map.get(key).filter(|json| *json != "null");
-    let names = ["jsonrpc", "result", "error"];
-    names.iter().find(|key| map.get(key).is_some())?;
+    ["jsonrpc", "result", "error"]
+        .iter()
+        .find(|key| map.get(key).is_some())?;
     let id = some("id");
     if let Some(Value::String(method)) = some("method").map(parsed) {
         return Some(id.map_or(Incoming::Notification, |id| Incoming::Request {
@@ -134,21 +168,21 @@ fn read_object(map: &Members, json: &str) -> Option<Incoming> {
     let is_empty = |error: &&str| ["\"\"", "{}", "false"].contains(error);
     let error = some("error").filter(|error| result.is_none() || !is_empty(error));
     let answer = match (result, error) {
-        (_, Some(error)) => RpcResponse::Error(read_error(error)),
-        (Some(result), None) => RpcResponse::Result(serde_json::from_str(result).ok()?),
+        (_, Some(error)) => Reply::Error(read_error(error)),
+        (Some(result), None) => Reply::Result(serde_json::from_str(result).ok()?),
         (None, None) => unreadable(json.as_bytes()),
     };
     match id.and_then(read_id) {
         Some(id) => Some(Incoming::Answer(id, answer)),
         // An error about a message that the server could not read has no id: it is about the only one.
-        None if matches!(answer, RpcResponse::Error(_)) && map.get("jsonrpc").is_some() => {
+        None if matches!(answer, Reply::Error(_)) && map.get("jsonrpc").is_some() => {
             Some(Incoming::Answer(0, answer))
         }
         None => None,
     }
 }
 
-/// How much is shown of an answer that cannot be read, in bytes.
+/// The most bytes that are shown of an answer that cannot be read.
 const SHOWN_HEAD: usize = 500;
 
 /// The head of what a server wrote.
@@ -156,8 +190,8 @@ pub(super) fn shown_head(bytes: &[u8]) -> String {
     head(String::from_utf8_lossy(bytes).trim(), SHOWN_HEAD).to_owned()
 }
 
-pub(super) fn unreadable(bytes: &[u8]) -> RpcResponse {
-    RpcResponse::Unreadable(shown_head(bytes))
+pub(super) fn unreadable(bytes: &[u8]) -> Reply {
+    Reply::Unreadable(shown_head(bytes))
 }
 
 /// An id of ours, which comes back as a number, however it is written, or as its text.
@@ -172,23 +206,20 @@ fn read_id(json: &str) -> Option<u64> {
 }
 
 fn read_error(json: &str) -> RpcError {
-    let error: Members = serde_json::from_str(json).unwrap_or_default();
-    let text = |json: &str| match parsed(json) {
-        Value::String(text) => text,
-        _ => json::compact(json),
-    };
-    let code = error.get("code").map(text);
-    let message = match error.0.is_empty() {
-        true => text(json),
-        false => error
-            .get("message")
-            .map_or_else(|| "no message".to_owned(), text),
-    };
+    let error: Members = json::read_or_default(json);
+    let code = error.get("code").map(text_or_json);
+    let words = error.get("message").map(text_or_json);
     RpcError {
         code: code
             .and_then(|code| code.parse::<f64>().ok())
-            .unwrap_or_default() as i64,
-        message,
+            .map_or(0, |code| code as i64),
+        message: words.unwrap_or_else(|| {
+            if error.0.is_empty() {
+                text_or_json(json)
+            } else {
+                "no message".to_owned()
+            }
+        }),
         data: error.get("data").unwrap_or("null").to_owned(),
     }
 }
@@ -202,11 +233,12 @@ mod tests {
     fn messages_are_told_apart() {
         fn kind(incoming: &Incoming) -> String {
             match incoming {
-                Incoming::Answer(id, RpcResponse::Result(_)) => format!("result {id}"),
-                Incoming::Answer(id, RpcResponse::Error(error)) => {
+                Incoming::Answer(id, Reply::Result(_)) => format!("result {id}"),
+                Incoming::Answer(id, Reply::Error(error)) => {
                     format!("error {id} {}", error.words())
                 }
-                Incoming::Answer(id, RpcResponse::Unreadable(head)) => format!("no {id} {head}"),
+                Incoming::Answer(id, Reply::Unreadable(head)) => format!("no {id} {head}"),
+                Incoming::Answer(..) => "no message".to_owned(),
                 Incoming::Request { id, method } => format!("request {id} {method}"),
                 Incoming::Notification => "notification".to_owned(),
             }
@@ -302,14 +334,14 @@ mod tests {
     fn what_a_server_writes_stays_as_it_is() {
         let text = br#"{"id":1,"result":{"a":25000000000000000000001,"b":1e999,"c":1.10}}"#;
         let reading = read_messages(text);
-        let [Incoming::Answer(1, RpcResponse::Result(result))] = &reading.messages[..] else {
+        let [Incoming::Answer(1, Reply::Result(result))] = &reading.messages[..] else {
             panic!("{reading:?}");
         };
         let numbers = ["a", "b", "c"].map(|key| result.get(key).unwrap());
         assert_eq!(numbers, ["25000000000000000000001", "1e999", "1.10"]);
         let reading =
             read_messages(b"{\"id\":1,\"result\":{\"a\":\"x\\ud83d\",\"b\":\"caf\xe9\"}}");
-        let [Incoming::Answer(1, RpcResponse::Result(result))] = &reading.messages[..] else {
+        let [Incoming::Answer(1, Reply::Result(result))] = &reading.messages[..] else {
             panic!("{reading:?}");
         };
         assert_eq!(member(result, "a"), "x\u{fffd}");

@@ -1,18 +1,22 @@
 //! `mcp.yaml` beside agent.yaml: the servers of an agent, by name.
 
-use super::protocol::{LEGACY, MODERN, Revision};
+use super::protocol::{LEGACY, MODERN, Outgoing, Reply, Revision};
 use crate::config::agent::Problem;
 use crate::config::document::Document;
 use crate::config::environment::Secret;
-use crate::config::section::{Diagnostics, Section};
-use crate::error::{Error, Result};
+use crate::config::section::Section;
+use crate::error::{At, Error, Result};
+use crate::text::json;
 use crate::text::yaml::{self, Step};
 use crate::unix::files;
 use crate::unix::process::Variable;
+use crate::unix::signals::Signals;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// The file's name.
 pub(crate) const FILE: &str = "mcp.yaml";
@@ -23,17 +27,17 @@ pub(crate) struct Server {
     /// Matches `[A-Za-z0-9_-]{1,40}`.
     pub name: String,
     pub reach: Reach,
-    /// Its variables. Those that they come from reach no tool that is not its own.
+    /// Variables of its own. Those that they come from reach no tool that is not its own.
     pub env: Vec<(String, Given)>,
     /// Headers of each request to a URL.
     pub headers: Vec<(String, Given)>,
-    /// Where its program works, from the file's directory; `None`: in the workspace.
+    /// The working directory of its program, from the file's directory; the workspace if it is `None`.
     pub cwd: Option<String>,
     /// The revision that it speaks, if a person has pinned it.
     pub revision: Option<Revision>,
     /// The variable that holds its bearer token.
     pub bearer_env: Option<String>,
-    /// Its tasks outlive its process. Those of a server that is reached by a URL do in any case.
+    /// True if its tasks outlive its process. Those of a server that is reached by a URL do in any case.
     pub tasks: bool,
 }
 
@@ -59,18 +63,20 @@ impl Server {
     /// The variables that only its own tools get.
     pub(crate) fn variables(&self) -> impl Iterator<Item = &String> {
         let given = self.env.iter().chain(&self.headers);
-        let names = given.filter_map(|(_, given)| match given {
-            Given::Variable(name) => Some(name),
-            Given::Text(_) | Given::Command(_) => None,
-        });
-        names.chain(&self.bearer_env)
+        given
+            .filter_map(|(_, given)| match given {
+                Given::Variable(name) => Some(name),
+                Given::Text(_) | Given::Command(_) => None,
+            })
+            .chain(&self.bearer_env)
     }
 
     /// The values of its variables: what it sends back of them is taken out.
     pub(crate) fn secrets(&self) -> Secrets {
         let mut secrets = Secrets::default();
-        let values = self.variables().filter_map(|name| std::env::var(name).ok());
-        values.for_each(|value| secrets.add(&value));
+        for value in self.variables().flat_map(std::env::var) {
+            secrets.add(&value);
+        }
         secrets
     }
 
@@ -79,11 +85,14 @@ impl Server {
     /// # Errors
     /// One of them comes from a variable that is not set.
     pub(crate) fn program_variables(&self) -> Result<Vec<Variable>> {
-        let value = |(name, given): &(String, Given)| match given {
-            Given::Variable(own) if own == name => Ok((name.clone(), std::env::var(name).ok())),
-            Given::Variable(other) => Ok((name.clone(), Some(variable(&self.name, other)?))),
-            Given::Text(text) => Ok((name.clone(), Some(text.clone()))),
-            Given::Command(_) => Ok((name.clone(), None)),
+        let value = |(name, given): &(String, Given)| {
+            let value = match given {
+                Given::Variable(own) if own == name => std::env::var(name).ok(),
+                Given::Variable(other) => Some(variable(&self.name, other)?),
+                Given::Text(text) => Some(text.clone()),
+                Given::Command(_) => None,
+            };
+            Ok((name.clone(), value))
         };
         self.env.iter().map(value).collect()
     }
@@ -91,14 +100,12 @@ impl Server {
 
 /// The value of a variable that a server needs.
 pub(crate) fn variable(server: &str, name: &str) -> Result<String> {
-    let value = std::env::var(name)
-        .ok()
-        .filter(|value| !value.trim().is_empty());
-    value.ok_or_else(|| {
-        Error::config(format!(
+    match std::env::var(name) {
+        Ok(value) if !value.trim().is_empty() => Ok(value),
+        _ => Err(Error::config(format!(
             "{server} needs the variable {name}, which is not set"
-        ))
-    })
+        ))),
+    }
 }
 
 /// The source of a variable's or a header's value.
@@ -118,9 +125,9 @@ pub(crate) struct Secrets(Vec<Secret>);
 impl Secrets {
     /// Adds a value, and its last word, which is the token after a scheme.
     pub(crate) fn add(&mut self, value: &str) {
-        let last = value.rsplit(' ').next().unwrap_or_default();
-        self.0
-            .extend([value, last].into_iter().filter_map(Secret::of_variable));
+        let last = value.rsplit(' ').next();
+        let both = [Some(value), last].into_iter().flatten();
+        self.0.extend(both.filter_map(Secret::of_variable));
     }
 
     /// Takes them out of what the server sent.
@@ -137,6 +144,51 @@ pub(crate) enum Reach {
     /// A program that speaks on its standard streams.
     Command(Vec<String>),
     Url(String),
+}
+
+/// A server, and what it is started with.
+#[derive(Clone)]
+pub(crate) struct Launch<'s> {
+    pub server: Server,
+    /// The directory that its program is found from, if that is a path.
+    pub home: PathBuf,
+    /// The working directory.
+    pub dir: PathBuf,
+    pub signals: &'s Arc<Signals>,
+}
+
+impl Launch<'_> {
+    /// A command with the place of its program, if that is a path.
+    pub(super) fn argv(&self, words: &[String]) -> Vec<String> {
+        let mut argv = words.to_vec();
+        if argv[0].contains('/') {
+            argv[0] = self.home.join(&argv[0]).display().to_string();
+        }
+        argv
+    }
+}
+
+/// A connection to a server.
+pub(super) trait Transport {
+    /// Sends a request and waits for its answer. Requests of the server are refused.
+    fn exchange(
+        &mut self,
+        id: u64,
+        message: &Outgoing,
+        revision: Revision,
+        patience: Option<Duration>,
+    ) -> Result<Reply>;
+
+    /// Sends a message that needs no answer, and does not wait for one for long.
+    fn notify(&mut self, message: &Outgoing, revision: Revision) -> Result<()>;
+
+    /// The status of the last answer over HTTP.
+    fn status(&self) -> Option<u16>;
+
+    /// Secrets that are taken out of what it says.
+    fn secrets(&self) -> &Secrets;
+
+    fn end(self: Box<Self>);
 }
 
 const KEYS: [&str; 8] = [
@@ -160,7 +212,7 @@ const OWN_HEADERS: [&str; 6] = [
     "transfer-encoding",
 ];
 
-/// Why a header cannot be set, if it cannot.
+/// The objection to a header that cannot be set.
 pub(crate) fn header_objection(name: &str) -> Option<&'static str> {
     let lower = name.to_lowercase();
     if ureq::http::HeaderName::from_bytes(name.as_bytes()).is_err() {
@@ -199,71 +251,85 @@ pub(crate) fn read_servers(home: &Path) -> Result<Vec<Server>> {
 }
 
 fn read_all(document: &Document, problems: &mut Vec<Problem>) -> Vec<Server> {
+    let nothing = Map::new();
     let mut servers = Vec::new();
     for (name, entry) in &document.root {
-        let mut out = Diagnostics::about(format!("server \"{name}\""));
-        let at = vec![Step::Key(name.clone())];
-        match entry.as_object() {
-            Some(map) => servers.extend(read_server(name, &Section::new(map, at), &mut out)),
-            None => out.error(at, "expected a mapping with command: or url:"),
+        let map = entry.as_object().unwrap_or(&nothing);
+        let section =
+            Section::new(map, vec![Step::Key(name.clone())]).about(&format!("server \"{name}\""));
+        if entry.is_object() {
+            servers.extend(read_server(name, &section));
+        } else {
+            section.error("", "expected a mapping with command: or url:");
         }
-        document.report_all(&[], out.into_list(), problems);
+        document.report_all(&[], section.take_diagnostics(), problems);
     }
     servers
 }
 
-fn read_server(name: &str, section: &Section, out: &mut Diagnostics) -> Option<Server> {
+fn read_server(name: &str, section: &Section) -> Option<Server> {
     // A misspelt key might be the one that keeps a secret.
-    section.refuse_unknown_keys(&KEYS, out);
+    section.refuse_unknown_keys(&KEYS);
     if !is_name(name) {
-        let message = "1 to 40 letters, digits, '_' and '-' make a server's name";
-        out.error(section.path_to(""), message);
+        section.error(
+            "",
+            "1 to 40 letters, digits, '_' and '-' make a server's name",
+        );
     }
-    let command = section.read_texts("command", out);
-    let url = section.read_text("url", out);
-    let env = match section.map.get("env") {
-        Some(Value::Object(_)) => read_given("env", section, out),
-        _ => {
-            let names = section.read_texts("env", out).unwrap_or_default();
-            let own = |name: &str| (name.to_owned(), Given::Variable(name.to_owned()));
-            names.into_iter().map(own).collect()
-        }
+    let text = |key: &str| section.read_text(key).map(str::to_owned);
+    let texts = |key: &str| -> Option<Vec<String>> {
+        Some(
+            section
+                .read_texts(key)?
+                .into_iter()
+                .map(str::to_owned)
+                .collect(),
+        )
     };
-    let revision = section.read_text("revision", out).and_then(|name| {
+    let command = texts("command");
+    let url = text("url");
+    let env = match section.map.get("env") {
+        Some(Value::Object(_)) => read_given("env", section),
+        _ => texts("env")
+            .into_iter()
+            .flatten()
+            .map(|name| (name.clone(), Given::Variable(name)))
+            .collect(),
+    };
+    let revision = section.read_text("revision").and_then(|name| {
         let known = Revision::parse(name);
         if known.is_none() {
             let known = LEGACY.join(", ");
-            let message = format!("revision: {name:?} is none of {MODERN}, {known}; quote it");
-            out.error(section.path_to("revision"), message);
+            section.error(
+                "revision",
+                format!("revision: {name:?} is none of {MODERN}, {known}; quote it"),
+            );
         }
         known
     });
     let reach = match (command, url) {
-        (Some(words), None) if !words.is_empty() => {
-            Reach::Command(words.into_iter().map(str::to_owned).collect())
-        }
-        (None, Some(url)) => Reach::Url(url.to_owned()),
+        (Some(words), None) if !words.is_empty() => Reach::Command(words),
+        (None, Some(url)) => Reach::Url(url),
         _ => {
-            out.error(section.path_to(""), "needs one of command: and url:");
-            return None;
+            return section.refuse("", "needs one of command: and url:");
         }
     };
     let server = Server {
         env,
-        headers: read_given("headers", section, out),
-        cwd: section.read_text("cwd", out).map(str::to_owned),
+        headers: read_given("headers", section),
+        cwd: text("cwd"),
         revision,
-        bearer_env: section.read_text("bearer_env", out).map(str::to_owned),
-        tasks: section.read_flag("tasks", out).unwrap_or(false),
+        bearer_env: text("bearer_env"),
+        tasks: section.read_flag("tasks").unwrap_or(false),
         ..Server::new(name, reach)
     };
-    check(&server, section, out);
+    check(&server, section);
     Some(server)
 }
 
 /// Reports keys that do not fit together, and names that cannot be used.
-fn check(server: &Server, section: &Section, out: &mut Diagnostics) {
-    let mut wrong = |key: &str, message: String| out.error(section.path_to(key), message);
+fn check(server: &Server, section: &Section) {
+    let wrong = |key: &str, message: String| section.error(key, message);
     let mut seen = BTreeSet::new();
     for (name, _) in &server.headers {
         let twice = !seen.insert(name.to_lowercase());
@@ -273,8 +339,10 @@ fn check(server: &Server, section: &Section, out: &mut Diagnostics) {
     }
     let has_token = server.bearer_env.is_some();
     if has_token && seen.contains("authorization") {
-        let message = "headers: bearer_env sets Authorization, too";
-        wrong("headers", message.to_owned());
+        wrong(
+            "headers",
+            "headers: bearer_env sets Authorization, too".to_owned(),
+        );
     }
     let is_program = matches!(server.reach, Reach::Command(_));
     for (key, needed, is_wrong) in [
@@ -299,7 +367,7 @@ fn check(server: &Server, section: &Section, out: &mut Diagnostics) {
 }
 
 /// Values by name: a text, the name of a variable or, for headers, a program.
-fn read_given(key: &str, section: &Section, out: &mut Diagnostics) -> Vec<(String, Given)> {
+fn read_given(key: &str, section: &Section) -> Vec<(String, Given)> {
     let may_run = key == "headers";
     let read = |value: &Value| {
         if let Some(text) = value.as_str() {
@@ -309,12 +377,17 @@ fn read_given(key: &str, section: &Section, out: &mut Diagnostics) -> Vec<(Strin
         if let Some(name) = map.get("env") {
             return Some(Given::Variable(name.as_str()?.to_owned()));
         }
-        let words = map.get("command").filter(|_| may_run)?.as_array()?.iter();
-        let words: Option<Vec<String>> = words.map(|it| it.as_str().map(str::to_owned)).collect();
+        let words: Option<Vec<String>> = map
+            .get("command")
+            .filter(|_| may_run)?
+            .as_array()?
+            .iter()
+            .map(|it| it.as_str().map(str::to_owned))
+            .collect();
         words.filter(|words| !words.is_empty()).map(Given::Command)
     };
     let mut all = Vec::new();
-    for (name, value) in section.read_mapping(key, out).into_iter().flatten() {
+    for (name, value) in section.read_mapping(key).into_iter().flatten() {
         if let Some(given) = read(value) {
             all.push((name.clone(), given));
             continue;
@@ -324,8 +397,10 @@ fn read_given(key: &str, section: &Section, out: &mut Diagnostics) -> Vec<(Strin
         } else {
             ""
         };
-        let message = format!("{key}: {name}: expected a text (quoted), {{env: NAME}}{command}");
-        out.error(section.path_to(key), message);
+        section.error(
+            key,
+            format!("{key}: {name}: expected a text (quoted), {{env: NAME}}{command}"),
+        );
     }
     all
 }
@@ -334,12 +409,9 @@ fn read_given(key: &str, section: &Section, out: &mut Diagnostics) -> Vec<(Strin
 /// other entries stay.
 pub(crate) fn write_server(home: &Path, server: &Server) -> Result<()> {
     let path = home.join(FILE);
-    let before = match files::read_text(&path) {
-        Ok(text) => text,
-        Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
-        Err(e) => return Err(Error::io("read", &path, &e)),
-    };
-    files::replace_shared(&path, with_entry(&before, server).as_bytes())
+    let before = files::read_text(&path).if_there().at("read", &path)?;
+    let entry = with_entry(&before.unwrap_or_default(), server);
+    files::replace_shared(&path, entry.as_bytes())
 }
 
 fn write_given(all: &[(String, Given)]) -> Option<Map<String, Value>> {
@@ -361,11 +433,11 @@ fn with_entry(before: &str, server: &Server) -> String {
     };
     let is_own = |(name, given): &(String, Given)| *given == Given::Variable(name.clone());
     let env = if !server.env.is_empty() && server.env.iter().all(is_own) {
-        server.env.iter().map(|(name, _)| json!(name)).collect()
+        server.env.iter().map(|(name, _)| &**name).collect()
     } else {
         json!(write_given(&server.env))
     };
-    let mut entry = json!({
+    let entry = json::without_nulls(json!({
         "command": command,
         "url": url,
         "env": env,
@@ -374,25 +446,17 @@ fn with_entry(before: &str, server: &Server) -> String {
         "revision": server.revision.map(Revision::name),
         "bearer_env": server.bearer_env,
         "tasks": server.tasks.then_some(true),
-    });
-    if let Some(members) = entry.as_object_mut() {
-        members.retain(|_, value| !value.is_null());
-    }
+    }));
     let entry = yaml::render(&json!({&server.name: entry}));
-    let own = [
-        format!("{}:", server.name),
-        format!("\"{}\":", server.name),
-        format!("'{}':", server.name),
-    ];
+    let own = ["", "\"", "'"].map(|quote| format!("{quote}{}{quote}:", server.name));
     let mut kept = String::new();
     let mut is_own = false;
     for line in before.split_inclusive('\n') {
-        let begins_entry = !line.starts_with([' ', '\t', '\n', '\r', '#']);
-        if begins_entry {
-            is_own = own.iter().any(|own| line.starts_with(own.as_str()));
+        if !line.starts_with([' ', '\t', '\n', '\r', '#']) {
+            is_own = own.iter().any(|own| line.starts_with(own));
         }
         if !is_own {
-            kept.push_str(line);
+            kept += line;
         }
     }
     if !kept.is_empty() && !kept.ends_with('\n') {

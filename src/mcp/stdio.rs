@@ -2,18 +2,17 @@
 //!
 //! Unaware of what the messages say. The program leads a session of its own, and dies with this process.
 
-use super::protocol::{Outgoing, RpcOutcome, cancelled, effect_of};
-use super::reading::{Reading, read_messages};
-use super::servers::Secrets;
-use crate::error::{Error, Exit, Result, may_fail, reason};
+use super::protocol::{Outgoing, Reply, Revision, cancelled, effect_of};
+use super::reading::Reader;
+use super::servers::{Launch, Secrets, Transport};
+use crate::config::environment::Environment;
+use crate::error::{Error, Exit, Result, ignore, reason};
 use crate::model::http::LONGEST_STREAM;
 use crate::text::disguise::{indented, printable};
-use crate::text::ids::hex;
 use crate::text::shorten::in_short;
-use crate::unix::process::{
-    Children, Command, Ended, GRACE, Token, Variable, Woken, end_leftovers,
-};
-use crate::unix::procfs::CALL_ID;
+use crate::unix::own_program::own_program;
+use crate::unix::process::{Children, Command, Ended, GRACE, Token, Woken, end_leftovers};
+use crate::unix::procfs::new_call_id;
 use crate::unix::signals::Signals;
 use crate::unix::supervisor::{await_keeper, run_in_session};
 use crate::unix::terminal::Screen;
@@ -25,16 +24,18 @@ use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The hidden command that a server is started through.
 pub(crate) const SERVER_COMMAND: &str = "mcp-server";
 
-/// How long a server has to end once its standard input is closed.
+/// The time that a server has to end once its standard input is closed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is kept of a server's messages on stderr.
+/// The time that a server has to take a notification.
+const NOTIFIED: Duration = Duration::from_secs(60);
+
+/// The most bytes that are kept of a server's messages on stderr.
 const LAST_WORDS: usize = 4096;
 
 /// A running server.
@@ -48,17 +49,16 @@ pub(super) struct StdioServer<'s> {
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
-    /// What has come and has not been looked at.
+    /// Output that has not been looked at.
     unread: Vec<u8>,
-    /// How much of `unread` is known to hold no end of a line.
+    /// The length of the part of `unread` that holds no end of a line.
     searched: usize,
     /// The end of what came on stderr.
     last_words: Vec<u8>,
-    secrets: Secrets,
+    reader: Reader,
     /// A warning about the request that is waited for.
     effect: &'static str,
     has_warned: bool,
-    has_warned_of_nan: bool,
 }
 
 /// Becomes the server's supervisor: `arguments` are the process id of the client and the server's argv.
@@ -68,7 +68,7 @@ pub(crate) fn run_server(arguments: Vec<OsString>) -> Result<u8> {
     let Some((client, program)) = client.zip(words.next()) else {
         return Err(Error::usage(format!("{SERVER_COMMAND}: for delta itself")));
     };
-    may_fail(set_parent_process_death_signal(Some(Signal::KILL)));
+    ignore(set_parent_process_death_signal(Some(Signal::KILL)));
     if getppid().map(|pid| pid.as_raw_nonzero().get()) != Some(client) {
         return Err(Error::new(Exit::Terminate, "the client is gone"));
     }
@@ -88,79 +88,69 @@ pub(crate) fn run_server(arguments: Vec<OsString>) -> Result<u8> {
 }
 
 impl<'s> StdioServer<'s> {
-    pub(super) fn start(
-        signals: &'s Signals,
-        argv: &[String],
-        (dir, env): (&Path, &[Variable]),
-        secrets: Secrets,
-    ) -> Result<Self> {
-        let own = std::env::current_exe();
-        let own = own.map_err(|e| Error::failure(format!("cannot find delta: {}", reason(&e))))?;
+    pub(super) fn start(argv: &[String], launch: &Launch<'s>) -> Result<Self> {
+        let signals = &**launch.signals;
+        let argv = launch.argv(argv);
+        let program = argv[0].clone();
         let client = std::process::id().to_string();
-        let mut words = vec![own.display().to_string(), SERVER_COMMAND.to_owned(), client];
-        words.extend_from_slice(argv);
+        let mut words = vec![own_program(), SERVER_COMMAND.to_owned(), client];
+        words.extend(argv);
+        let given = launch.server.program_variables()?;
+        let mut env = Environment::default().for_child(false);
+        env.retain(|(name, _)| given.iter().all(|(other, _)| other != name));
+        env.extend(given);
+        let cwd = launch.server.cwd.as_ref().map(|cwd| launch.home.join(cwd));
         let (stdin, ours_in) = pipe()?;
         let (ours_out, stdout) = pipe()?;
         let (ours_err, stderr) = pipe()?;
         for end in [&ours_in, &ours_out, &ours_err] {
             rustix::io::ioctl_fionbio(end, true).map_err(|e| no_pipe(&e.into()))?;
         }
-        let outer = std::env::var(CALL_ID).ok().filter(|id| !id.is_empty());
-        let call_id = outer.map_or_else(|| hex(12), |outer| format!("{outer}.{}", hex(12)));
+        let call_id = new_call_id();
         let mut children = Children::new(signals);
         let command = Command {
             argv: &words,
-            dir,
-            env,
+            dir: cwd.as_ref().unwrap_or(&launch.dir),
+            env: &env,
             call_id: &call_id,
             stdin: Some(File::from(stdin)),
             stdout: File::from(stdout),
             stderr: File::from(stderr),
             timeout: None,
         };
-        let token = children
-            .spawn(command)
-            .map_err(|error| Error::failure(error.message(&argv[0])))?;
+        let token = children.spawn(command);
         Ok(Self {
             signals,
             children,
-            token,
+            token: token.map_err(|error| Error::failure(error.message(&program)))?,
             call_id,
-            program: argv[0].clone(),
+            program,
             stdin: Some(ours_in),
             stdout: Some(ours_out),
             stderr: Some(ours_err),
             unread: Vec::new(),
             searched: 0,
             last_words: Vec::new(),
-            secrets,
+            reader: Reader::of(&launch.server),
             effect: "",
             has_warned: false,
-            has_warned_of_nan: false,
         })
     }
 
-    /// Sends a request and waits for its answer. Requests of the server are refused.
-    pub(super) fn exchange(
-        &mut self,
-        id: u64,
-        message: &Outgoing,
-        until: Option<Instant>,
-    ) -> Result<RpcOutcome> {
+    fn converse(&mut self, id: u64, message: &Outgoing, until: Option<Instant>) -> Result<Reply> {
         let is_over = || until.is_some_and(|until| Instant::now() >= until);
         self.effect = effect_of(&message.method);
         self.send(&message.text, until)?;
         while !is_over() {
-            while let Some(line) = self.take_line() {
-                let mut reading = read_messages(&line);
-                warn_of_nan(&reading, &mut self.has_warned_of_nan);
+            while let Some(mut line) = self.take_line() {
+                let mut reading = self.reader.read(&mut line);
                 for refusal in reading.refusals() {
                     self.send(&refusal, until)?;
                 }
                 let is_junk = reading.messages.is_empty();
                 // Others came too late.
                 if let Some(answer) = reading.answer_to(id, &line) {
-                    return Ok(RpcOutcome::Answer(answer));
+                    return Ok(answer);
                 }
                 if is_junk {
                     self.warn_of_junk(&line);
@@ -168,43 +158,18 @@ impl<'s> StdioServer<'s> {
             }
             self.step(&mut &[][..], until)?;
         }
-        let until = Some(Instant::now() + PATIENCE);
-        may_fail(self.send(&cancelled(id).to_string(), until));
-        Ok(RpcOutcome::Silence)
+        ignore(self.send(&cancelled(id).to_string(), Some(Instant::now() + PATIENCE)));
+        Ok(Reply::Silence)
     }
 
     /// Sends a message. One that the server does not take in time is left.
-    pub(super) fn send(&mut self, message: &str, until: Option<Instant>) -> Result<()> {
+    fn send(&mut self, message: &str, until: Option<Instant>) -> Result<()> {
         let line = format!("{message}\n");
         let mut pending = line.as_bytes();
         while !pending.is_empty() && until.is_none_or(|until| Instant::now() < until) {
             self.step(&mut pending, until)?;
         }
         Ok(())
-    }
-
-    /// Closes its stdin and waits for its end, which comes at the latest after SIGKILL. Nothing is left of it.
-    pub(super) fn end(mut self) {
-        self.stdin = None;
-        let mut until = Instant::now() + PATIENCE;
-        while !self.children.is_empty() {
-            let asked_to_end = self.signals.stop().is_some();
-            if asked_to_end {
-                self.children.interrupt(self.token, GRACE);
-            }
-            // What it prints must not keep it.
-            self.stdout = None;
-            self.stderr = None;
-            match self.children.wait(Some(until)) {
-                Ok(Woken::Ended(..)) | Err(_) => break,
-                Ok(Woken::Stopped(_) | Woken::Deadline) => {
-                    self.children.interrupt(self.token, GRACE);
-                    until = Instant::now() + GRACE + PATIENCE;
-                }
-                Ok(Woken::Suspended) => {}
-            }
-        }
-        end_leftovers(&self.call_id);
     }
 
     fn take_line(&mut self) -> Option<Vec<u8>> {
@@ -219,15 +184,13 @@ impl<'s> StdioServer<'s> {
         };
         let rest = self.unread.split_off(end);
         self.searched = 0;
-        let mut line = std::mem::replace(&mut self.unread, rest);
-        self.secrets.redact(&mut line);
-        Some(line)
+        Some(std::mem::replace(&mut self.unread, rest))
     }
 
     fn warn_of_junk(&mut self, line: &[u8]) {
-        let text = String::from_utf8_lossy(line);
-        if !text.trim().is_empty() && !std::mem::replace(&mut self.has_warned, true) {
-            let shown = printable(&in_short(text.trim(), 80));
+        let text = String::from_utf8_lossy(line.trim_ascii());
+        if !text.is_empty() && !std::mem::replace(&mut self.has_warned, true) {
+            let shown = printable(&in_short(&text, 80));
             let message =
                 format!("the server printed something other than a message on stdout: {shown}");
             Screen::new(false, false).warn(&message);
@@ -257,11 +220,10 @@ impl<'s> StdioServer<'s> {
         self.last_words.drain(..excess);
         drain(&mut self.stdout, &mut self.unread)?;
         if self.unread.len() > LONGEST_STREAM && memchr(b'\n', &self.unread).is_none() {
-            let message = format!(
-                "the server sent a line of more than {} MiB",
-                LONGEST_STREAM >> 20
-            );
-            return Err(Error::failure(message));
+            let size = LONGEST_STREAM >> 20;
+            return Err(Error::failure(format!(
+                "the server sent a line of more than {size} MiB"
+            )));
         }
         let Some(stdin) = self.stdin.as_ref().filter(|_| !pending.is_empty()) else {
             return Ok(());
@@ -276,7 +238,7 @@ impl<'s> StdioServer<'s> {
         Ok(())
     }
 
-    /// Why there is no answer: the server has closed its stdout.
+    /// The error of a server that has closed its stdout before its answer.
     fn report_end(&mut self) -> Error {
         let until = Instant::now() + PATIENCE;
         let how = match self.children.wait(Some(until)) {
@@ -287,8 +249,8 @@ impl<'s> StdioServer<'s> {
             Ok(Woken::Stopped(stop)) => return stop.into(),
             _ => "closed its output".to_owned(),
         };
-        may_fail(drain(&mut self.stderr, &mut self.last_words));
-        self.secrets.redact(&mut self.last_words);
+        ignore(drain(&mut self.stderr, &mut self.last_words));
+        self.reader.secrets.redact(&mut self.last_words);
         let start = self.last_words.len().saturating_sub(LAST_WORDS);
         let words = String::from_utf8_lossy(&self.last_words[start..]);
         let said = match words.trim() {
@@ -300,11 +262,52 @@ impl<'s> StdioServer<'s> {
     }
 }
 
-/// Warns once.
-pub(super) fn warn_of_nan(reading: &Reading, has_warned: &mut bool) {
-    if reading.has_nan && !std::mem::replace(has_warned, true) {
-        let message = "the server wrote NaN or an infinity, which JSON lacks; it is read as null";
-        Screen::new(false, false).warn(message);
+impl Transport for StdioServer<'_> {
+    fn exchange(
+        &mut self,
+        id: u64,
+        message: &Outgoing,
+        _: Revision,
+        patience: Option<Duration>,
+    ) -> Result<Reply> {
+        let until = patience.and_then(|patience| Instant::now().checked_add(patience));
+        self.converse(id, message, until)
+            .or_else(|error| Ok(Reply::Lost(error)))
+    }
+
+    fn notify(&mut self, message: &Outgoing, _: Revision) -> Result<()> {
+        self.send(&message.text, Some(Instant::now() + NOTIFIED))
+    }
+
+    fn status(&self) -> Option<u16> {
+        None
+    }
+
+    fn secrets(&self) -> &Secrets {
+        &self.reader.secrets
+    }
+
+    /// Closes its stdin and waits for its end, which comes at the latest after SIGKILL. Nothing is left of it.
+    fn end(mut self: Box<Self>) {
+        self.stdin = None;
+        let mut until = Instant::now() + PATIENCE;
+        while !self.children.is_empty() {
+            if self.signals.stop().is_some() {
+                self.children.interrupt(self.token, GRACE);
+            }
+            // What it prints must not keep it.
+            self.stdout = None;
+            self.stderr = None;
+            match self.children.wait(Some(until)) {
+                Ok(Woken::Ended(..)) | Err(_) => break,
+                Ok(Woken::Stopped(_) | Woken::Deadline) => {
+                    self.children.interrupt(self.token, GRACE);
+                    until = Instant::now() + GRACE + PATIENCE;
+                }
+                Ok(Woken::Suspended) => {}
+            }
+        }
+        end_leftovers(&self.call_id);
     }
 }
 

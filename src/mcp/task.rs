@@ -18,11 +18,11 @@ const YEAR: u64 = 31_536_000;
 /// The state of a task.
 #[derive(Debug)]
 pub(crate) enum TaskState {
-    /// It goes on; the times are those of [`times`].
+    /// A task that goes on; the times are those of [`times`].
     Working,
     /// The result of the call; none if it must be asked for.
     Completed(Option<Members>),
-    /// Why there is no result.
+    /// The reason why there is no result.
     Failed(String),
     /// The server wants an answer of a person: its requests.
     InputRequired,
@@ -43,22 +43,23 @@ pub(crate) fn task_name(task: &Members) -> Result<String, String> {
             && !name.chars().any(char::is_control)
             && name.trim() == *name
     };
-    let name = member(task, "taskId");
-    let good = name.as_str().filter(is_good).map(str::to_owned);
-    good.ok_or_else(|| "the server's task has no name that can be printed on a line".to_owned())
+    member(task, "taskId")
+        .as_str()
+        .filter(is_good)
+        .map(str::to_owned)
+        .ok_or_else(|| "the server's task has no name that can be printed on a line".to_owned())
 }
 
 /// The state that an answer says.
 pub(crate) fn state(task: &Members) -> Result<TaskState, String> {
-    let message = member(task, "statusMessage");
-    let message = message.as_str();
+    let status_message = member(task, "statusMessage");
+    let message = status_message.as_str();
     match member(task, "status").as_str().unwrap_or_default() {
         "working" => Ok(TaskState::Working),
-        "completed" => {
-            let result = task.get("result");
-            let result = result.and_then(|json| serde_json::from_str(json).ok());
-            Ok(TaskState::Completed(result))
-        }
+        "completed" => Ok(TaskState::Completed(
+            task.get("result")
+                .and_then(|json| serde_json::from_str(json).ok()),
+        )),
         "failed" => {
             let error = member(task, "error");
             let error = error["message"].as_str().or(message);
@@ -79,8 +80,9 @@ pub(crate) fn state(task: &Members) -> Result<TaskState, String> {
 
 /// The age of a task by the clock of its server, which is taken to be right; zero if that says nothing.
 pub(crate) fn age(task: &Members, now: Timestamp) -> Duration {
-    let created = member(task, "createdAt");
-    let created = created.as_str().and_then(Timestamp::parse_with_offset);
+    let created = member(task, "createdAt")
+        .as_str()
+        .and_then(Timestamp::parse_with_offset);
     created.map_or(Duration::ZERO, |created| now.since(created))
 }
 

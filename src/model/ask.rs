@@ -6,51 +6,43 @@
 mod record;
 mod follow;
 
-use crate::error::{Result, may_fail};
-use crate::model::attempt::{Attempt, Remedy};
+use crate::error::{Error, Result, ignore};
+use crate::model::asked::LONGEST_RETRY_AFTER;
+pub(crate) use crate::model::asked::{Asked, Patience};
+use crate::model::attempt::{Attempt, Failure, FailureKind};
 use crate::model::http::{Http, HttpRequest};
 use crate::model::program::Program;
-use crate::model::rate::{Pass, SharedRate};
+use crate::model::rate::SharedRate;
 use crate::model::reasons::their_words;
-use crate::model::refused_attachments::refusal_of_attachments;
+use crate::model::refused_attachments::is_of_attachments;
 pub(crate) use crate::model::refused_attachments::wants_answer_between;
-use crate::model::replay::{Playback, PlayedAnswer};
+use crate::model::replay::Playback;
 use crate::model::response::{Answer, NoAnswer};
 use crate::model::too_long::TooLong;
 use crate::model::usage::{AnswerUsage, ReportedUsage, Uncounted, read_usage};
-use crate::model::wire::{Heard, Listener, Wire};
-use crate::record::attachments::body::Body;
+use crate::model::wire::{Heard, Listener, Neutral, Sent, Wire};
 use crate::record::invocations::GivenFile;
+use crate::record::request_body::Body;
 use crate::record::spending::Denial;
+use crate::text::amounts::counted;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
-use crate::unix::signals::{Signals, Stop};
+use crate::unix::signals::Signals;
 use follow::Followed;
 use record::InvocationRecord;
-use std::fs::File;
+use std::cell::RefCell;
 use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The longest wait that a server may ask for. A longer one ends this start of the engine.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(300);
-
-/// How a model is reached.
+/// A way to reach a model.
 pub(crate) enum Model<'a> {
     /// Over HTTP.
     Http(Http),
     /// By a program.
     Command(Program<'a>),
     /// Not at all: its answers have been recorded.
-    Recorded(&'a mut Playback),
-}
-
-/// How often, and until when, attempts are made.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
-    /// Attempts after the first.
-    pub max_retries: u32,
-    /// Nothing is waited for beyond this.
-    pub deadline: Option<Instant>,
+    Recorded(Rc<RefCell<Playback>>),
 }
 
 /// The cost of an attempt, to reserve or to settle.
@@ -67,32 +59,7 @@ pub(crate) enum Expense {
 }
 
 /// Pays for attempts, which are numbered from 1. Only reservations can be denied.
-pub(crate) type Purse<'p> = dyn FnMut(u64, Expense) -> std::result::Result<(), Denial> + 'p;
-
-/// The outcome of asking, over all attempts.
-#[derive(Debug)]
-pub(crate) enum Asked {
-    /// An answer.
-    Answered(Box<Answer>),
-    /// The model cannot be reached now; perhaps at a time that its server named.
-    Unavailable(String, Option<Timestamp>),
-    /// The account has nothing more to spend; perhaps at a time that the server named.
-    Quota(String, Option<Timestamp>),
-    /// The model's server said no; perhaps it would not to a request that is a little different.
-    Refused(String, Option<Remedy>),
-    /// The conversation is longer than the model takes.
-    TooLong(String, TooLong),
-    /// The service refuses the request because of its attachments, in these words.
-    AttachmentsRefused(String),
-    /// The service is still making the answer, and the time for this start is over.
-    Open(String),
-    /// The deadline lies before the next attempt.
-    OutOfTime,
-    /// A signal asks the engine to end.
-    Stopped(Stop),
-    /// The attempt must not be made.
-    Denied(Denial),
-}
+pub(crate) type BookExpense<'p> = dyn FnMut(u64, Expense) -> std::result::Result<(), Denial> + 'p;
 
 /// An invocation's directory and what is known of it beforehand.
 pub(crate) struct Invocation<'a> {
@@ -100,7 +67,7 @@ pub(crate) struct Invocation<'a> {
     pub dir: &'a Path,
     /// The request. Its text is that of `request.json`.
     pub request: &'a Body<'a>,
-    /// The same with a mark in place of the bytes of each attachment.
+    /// The request with a mark in place of the bytes of each attachment.
     pub marked: &'a [u8],
     /// The form of the request and its answer.
     pub wire: &'a Wire,
@@ -126,14 +93,15 @@ pub(crate) fn ask_model(
     invocation: &Invocation<'_>,
     patience: Patience,
     signals: &Signals,
-    purse: &mut Purse<'_>,
+    book: &mut BookExpense<'_>,
     mut notify: impl FnMut(&str),
     listener: &mut Listener<'_>,
 ) -> Result<Asked> {
     let started = Instant::now();
-    let mut record = match invocation.is_open {
-        true => InvocationRecord::read(invocation.dir),
-        false => InvocationRecord::default(),
+    let mut record = if invocation.is_open {
+        InvocationRecord::read(invocation.dir)
+    } else {
+        InvocationRecord::default()
     };
     let mut retries = 0;
     let asked = loop {
@@ -147,17 +115,15 @@ pub(crate) fn ask_model(
         let (began, clock) = (Instant::now(), Timestamp::now());
         let mut sent = None;
         if record.open.is_none() {
-            let probe = match pass(model.rate(), signals, patience, &mut notify) {
-                Ok(probe) => probe,
-                Err(asked) => break asked,
+            let pass = |rate: &SharedRate| rate.pass(signals, patience, &mut notify);
+            let probe = match model.rate().map(pass) {
+                Some(Err(asked)) => break asked,
+                probe => probe,
             };
-            if let Err(denial) = purse(number, Expense::Reserve) {
+            if let Err(denial) = book(number, Expense::Reserve) {
                 break Asked::Denied(denial);
             }
-            let left = patience
-                .deadline
-                .map(|it| it.saturating_duration_since(Instant::now()));
-            let attempt = model.attempt(invocation, signals, left, listener)?;
+            let attempt = model.attempt(invocation, signals, patience.left(), listener)?;
             if let Some(rate) = model.rate() {
                 rate.learn(&attempt);
             }
@@ -171,11 +137,11 @@ pub(crate) fn ask_model(
         };
         let reported = reported_usage(invocation.wire, &attempt);
         // Only a reservation is denied.
-        may_fail(purse(number, expense(&attempt, reported.as_ref())));
+        ignore(book(number, expense(&attempt, reported.as_ref())));
         let (mut step, outcome) = judge_attempt(attempt, reported, invocation, &mut record);
         match &mut step {
             // A start that finds no such answer in the journal gets it once more from the service.
-            NextStep::End(Asked::Answered(answer)) => model.redact_joined(answer),
+            NextStep::End(Asked::Answered(answer)) => model.finish(answer),
             _ => record.open = None,
         }
         record.add_attempt(clock, began.elapsed(), outcome);
@@ -183,7 +149,7 @@ pub(crate) fn ask_model(
             NextStep::End(asked) => break asked,
             NextStep::Again(why, after) => (why, after),
         };
-        if let Err(asked) = wait_to_retry((&why, after), retries, patience, signals, &mut notify) {
+        if let Err(asked) = wait_to_retry(&why, after, retries, patience, signals, &mut notify) {
             break asked;
         }
         retries += 1;
@@ -194,39 +160,30 @@ pub(crate) fn ask_model(
 
 /// Waits before another attempt, after one that failed for a reason and perhaps says how long to wait.
 fn wait_to_retry(
-    (why, after): (&str, Option<Duration>),
+    why: &str,
+    after: Option<Duration>,
     retries: u32,
     patience: Patience,
     signals: &Signals,
     notify: &mut dyn FnMut(&str),
 ) -> std::result::Result<(), Asked> {
-    let is_over = |wait| {
-        patience
-            .deadline
-            .is_some_and(|until| Instant::now() + wait >= until)
-    };
-    if is_over(Duration::ZERO) {
+    if patience.ends_within(Duration::ZERO) {
         return Err(Asked::OutOfTime);
     }
     if let Some(stop) = signals.stop_within(after.unwrap_or_default()) {
         return Err(Asked::Stopped(stop));
     }
     if let Some(after) = after.filter(|after| *after > LONGEST_RETRY_AFTER) {
-        let until = Timestamp::now().plus(after);
-        let why = format!("{why}; the server asks to wait until {until}");
-        return Err(Asked::Unavailable(why, Some(until)));
+        return Err(Asked::to_wait(why, Timestamp::now().plus(after)));
     }
     let tries = retries + 1;
     if retries == patience.max_retries {
-        let times = if tries == 1 { "attempt" } else { "attempts" };
-        let why = format!("{why} (after {tries} {times})");
-        return Err(Asked::Unavailable(
-            why,
-            after.map(|after| Timestamp::now().plus(after)),
-        ));
+        let why = format!("{why} (after {})", counted(tries as usize, "attempt"));
+        let until = after.map(|after| Timestamp::now().plus(after));
+        return Err(Asked::Unavailable(why, until));
     }
     let wait = after.unwrap_or_else(|| backoff_time(retries));
-    if is_over(wait) {
+    if patience.ends_within(wait) {
         return Err(Asked::OutOfTime);
     }
     if let Some(stop) = signals.stop_within(wait) {
@@ -240,34 +197,12 @@ fn wait_to_retry(
     signals.sleep(wait).map_err(Asked::Stopped)
 }
 
-/// Waits as long as the server asked other processes to wait. Returns the lock if this process asks first.
-fn pass(
-    rate: Option<&SharedRate>,
-    signals: &Signals,
-    patience: Patience,
-    notify: &mut dyn FnMut(&str),
-) -> std::result::Result<Option<File>, Asked> {
-    let Some(rate) = rate else { return Ok(None) };
-    Err(
-        match rate.pass(signals, patience.deadline, LONGEST_RETRY_AFTER, notify) {
-            Pass::Open(probe) => return Ok(probe),
-            Pass::Later(why, until) => {
-                let why = format!("{why}; the server asks to wait until {until}");
-                Asked::Unavailable(why, Some(until))
-            }
-            Pass::Quota(why) => Asked::Quota(why, None),
-            Pass::OutOfTime => Asked::OutOfTime,
-            Pass::Stopped(stop) => Asked::Stopped(stop),
-        },
-    )
-}
-
 enum NextStep {
     End(Asked),
     Again(String, Option<Duration>),
 }
 
-/// What a response says of its own tokens; None if there is no response.
+/// Reads a response's statement of its own tokens; `None` if there is no response.
 fn reported_usage(wire: &Wire, attempt: &Attempt) -> Option<ReportedUsage> {
     match attempt {
         Attempt::Body { body, .. } => Some(read_usage(wire.api(), body)),
@@ -278,19 +213,10 @@ fn reported_usage(wire: &Wire, attempt: &Attempt) -> Option<ReportedUsage> {
 /// The cost of an attempt. An error of the server costs nothing.
 fn expense(attempt: &Attempt, reported: Option<&ReportedUsage>) -> Expense {
     match reported.map(|reported| reported.counted) {
-        Some(Ok(counted)) => return Expense::Counted(counted),
-        Some(Err(why)) => return Expense::Unknown(Some(why)),
-        None => {}
-    }
-    match attempt {
-        Attempt::Again { may_count, .. } | Attempt::Stopped { may_count, .. } if *may_count => {
-            Expense::Unknown(None)
-        }
-        Attempt::Body { .. } | Attempt::Lost => Expense::Unknown(None),
-        Attempt::Again { .. }
-        | Attempt::Stopped { .. }
-        | Attempt::Refused { .. }
-        | Attempt::Quota { .. } => Expense::Nothing,
+        Some(Ok(counted)) => Expense::Counted(counted),
+        Some(Err(why)) => Expense::Unknown(Some(why)),
+        None if attempt.may_count() => Expense::Unknown(None),
+        None => Expense::Nothing,
     }
 }
 
@@ -301,93 +227,71 @@ fn judge_attempt(
     invocation: &Invocation<'_>,
     record: &mut InvocationRecord,
 ) -> (NextStep, String) {
-    if invocation.request.has_blobs()
-        && let Some((why, http_status)) = refusal_of_attachments(&attempt)
-    {
-        record.http_status = http_status;
-        let asked = Asked::AttachmentsRefused(why.clone());
-        return (NextStep::End(asked), why);
-    }
-    match attempt {
-        Attempt::Stopped { stop, .. } => {
-            (NextStep::End(Asked::Stopped(stop)), stop.name().to_owned())
-        }
-        Attempt::Lost => {
-            let why = "the service does not know the answer that it had begun".to_owned();
-            (record.again_or_refused(&why, true), why)
-        }
-        Attempt::Refused {
-            why,
-            too_long,
-            remedy,
-            http_status,
-        } => {
-            record.http_status = http_status;
-            let asked = match too_long {
-                Some(too_long) => Asked::TooLong(why.clone(), too_long),
-                None => Asked::Refused(why.clone(), remedy),
-            };
-            (NextStep::End(asked), why)
-        }
-        Attempt::Quota {
-            why,
-            after,
-            http_status,
-        } => {
-            record.http_status = Some(http_status);
-            let until = after.map(|after| Timestamp::now().plus(after));
-            (NextStep::End(Asked::Quota(why.clone(), until)), why)
-        }
-        Attempt::Again {
-            why,
-            after,
-            timed_out,
-            is_last,
-            may_count: _,
-            http_status,
-        } => {
-            record.http_status = http_status;
-            record.timed_out = timed_out;
-            if !is_last {
-                return (NextStep::Again(why.clone(), after), why);
-            }
-            let ended = format!("{why}; the server asks for no retry now");
-            let until = after.map(|after| Timestamp::now().plus(after));
-            (NextStep::End(Asked::Unavailable(ended, until)), why)
-        }
+    let failure = match attempt {
         Attempt::Body { body, http_status } => {
             record.timed_out = false;
             record.http_status = http_status;
-            match invocation.wire.parse(&body) {
-                Ok(mut answer) => {
-                    answer.take_usage(reported);
-                    record.note_answer(&answer);
-                    let step = NextStep::End(Asked::Answered(Box::new(answer)));
-                    (step, "answered".to_owned())
-                }
-                Err(NoAnswer {
-                    is_silent: true, ..
-                }) if invocation.may_be_silent => {
-                    let mut answer = Answer::default();
-                    answer.take_usage(reported);
-                    record.note_answer(&answer);
-                    let step = NextStep::End(Asked::Answered(Box::new(answer)));
-                    (step, "answered with nothing".to_owned())
-                }
-                Err(NoAnswer {
-                    why, is_lasting, ..
-                }) => {
-                    if let Some(too_long) = TooLong::in_place_of_answer(&body) {
-                        let said = their_words(&body);
-                        return (NextStep::End(Asked::TooLong(said, too_long)), why);
-                    }
-                    let kept = invocation.dir.join("response.json");
-                    let why = format!("{why}; the response is kept in {}", kept.display());
-                    (record.again_or_refused(&why, is_lasting), why)
-                }
-            }
+            return judge_body(&body, reported, invocation, record);
         }
+        Attempt::Failed(failure) => failure,
+        Attempt::Lost => {
+            let why = "the service does not know the answer that it had begun".to_owned();
+            return (record.again_or_refused(&why, true), why);
+        }
+        Attempt::Stopped { stop, .. } => {
+            return (NextStep::End(Asked::Stopped(stop)), stop.name().to_owned());
+        }
+    };
+    record.http_status = failure.http_status;
+    if invocation.request.has_blobs() && is_of_attachments(&failure) {
+        let asked = Asked::AttachmentsRefused(failure.why.clone());
+        return (NextStep::End(asked), failure.why);
     }
+    if failure.kind.is_passing() {
+        record.timed_out = failure.timed_out;
+    }
+    let why = failure.why;
+    let until = failure.after.map(|after| Timestamp::now().plus(after));
+    let asked = match (failure.kind, failure.too_long) {
+        (FailureKind::Passing, _) => return (NextStep::Again(why.clone(), failure.after), why),
+        (FailureKind::NotNow, _) => {
+            Asked::Unavailable(format!("{why}; the server asks for no retry now"), until)
+        }
+        (FailureKind::Quota, _) => Asked::Quota(why.clone(), until),
+        (FailureKind::Refusal, Some(too_long)) => Asked::TooLong(why.clone(), too_long),
+        (FailureKind::Refusal, None) => Asked::Refused(why.clone(), failure.remedy),
+    };
+    (NextStep::End(asked), why)
+}
+
+/// The step that follows a response that may be an answer, and its outcome for the record.
+fn judge_body(
+    body: &[u8],
+    reported: Option<ReportedUsage>,
+    invocation: &Invocation<'_>,
+    record: &mut InvocationRecord,
+) -> (NextStep, String) {
+    let (mut answer, outcome) = match invocation.wire.parse(body) {
+        Ok(answer) => (answer, "answered"),
+        Err(none) if none.is_silent && invocation.may_be_silent => {
+            (Answer::default(), "answered with nothing")
+        }
+        Err(NoAnswer {
+            why, is_lasting, ..
+        }) => {
+            if let Some(too_long) = TooLong::in_place_of_answer(body) {
+                let asked = Asked::TooLong(their_words(body), too_long);
+                return (NextStep::End(asked), why);
+            }
+            let kept = invocation.dir.join("response.json");
+            let why = format!("{why}; the response is kept in {}", kept.display());
+            return (record.again_or_refused(&why, is_lasting), why);
+        }
+    };
+    answer.take_usage(reported);
+    record.note_answer(&answer);
+    let asked = Asked::Answered(Box::new(answer));
+    (NextStep::End(asked), outcome.to_owned())
 }
 
 /// Half a second, doubled each time up to thirty, give or take a fifth.
@@ -404,53 +308,51 @@ impl Model<'_> {
         left: Option<Duration>,
         listener: &mut Listener<'_>,
     ) -> Result<Attempt> {
-        let response = invocation.dir.join("response.json");
-        match self {
+        let attempt = match self {
             Self::Http(http) => {
                 let ask = HttpRequest::Ask {
                     request: invocation.request,
                     streams: invocation.wire.streams(),
                 };
-                let mut received = http.attempt(ask, left, listener);
+                let received = http.attempt(ask, left, listener);
                 if let Some(stream) = received.stream {
                     files::write(&invocation.dir.join("response.sse"), &stream)?;
                 }
-                if let Some(came_back) = received.response {
-                    files::write(&response, &came_back)?;
-                    if let Attempt::Body { body, .. } = &mut received.attempt {
-                        *body = came_back;
-                    }
-                }
-                Ok(received.attempt)
+                received.attempt
             }
             Self::Command(program) => {
-                let request = invocation.request;
-                program.attempt((invocation.dir, request), &response, signals, left)
+                return program.attempt(invocation.dir, invocation.request, signals, left);
             }
-            Self::Recorded(playback) => Ok(match playback.answer(invocation.marked)? {
-                PlayedAnswer::Recorded(body) => {
-                    files::write(&response, &body)?;
-                    Attempt::Body {
-                        body,
-                        http_status: None,
-                    }
-                }
-                PlayedAnswer::Missing(why) => Attempt::Refused {
-                    why,
-                    too_long: None,
-                    remedy: None,
+            Self::Recorded(playback) => match playback.borrow_mut().answer(invocation.marked)? {
+                Ok(body) => Attempt::Body {
+                    body,
                     http_status: None,
                 },
-            }),
+                Err(why) => Attempt::Failed(Failure::refusal(why)),
+            },
+        };
+        if let Some(body) = attempt.body() {
+            files::write(&invocation.dir.join("response.json"), body)?;
         }
+        Ok(attempt)
     }
 
-    /// Takes the key out of a text that came in pieces; whole, it is in no response.
-    pub(crate) fn redact_joined(&self, answer: &mut Answer) {
+    /// A request as the service reads it.
+    pub(crate) fn render(&self, wire: &mut Wire, request: &Neutral) -> Result<Sent> {
+        let sent = match self {
+            Self::Recorded(playback) => playback.borrow_mut().render(wire, request)?,
+            Self::Http(_) | Self::Command(_) => wire.render(request),
+        };
+        sent.map_err(|why| Error::failure(format!("the request cannot be sent: {why}")))
+    }
+
+    /// Takes the key out of a text that came in pieces; whole, it is in no response. Calls of a recorded answer get the
+    /// ids that they had.
+    pub(crate) fn finish(&self, answer: &mut Answer) {
         let secrets = match self {
             Self::Http(http) => http.secrets(),
             Self::Command(program) => &program.secrets,
-            Self::Recorded(_) => return,
+            Self::Recorded(playback) => return playback.borrow().name_calls(answer),
         };
         for secret in secrets {
             secret.redact(&mut answer.content_json);
@@ -461,34 +363,24 @@ impl Model<'_> {
         }
     }
 
-    fn rate(&self) -> Option<&SharedRate> {
+    fn http(&self) -> Option<&Http> {
         match self {
-            Self::Http(http) => http.rate(),
+            Self::Http(http) => Some(http),
             Self::Command(_) | Self::Recorded(_) => None,
         }
+    }
+
+    fn rate(&self) -> Option<&SharedRate> {
+        self.http()?.rate()
     }
 
     /// True if the server is on this machine or has a private address.
     pub(crate) fn is_local(&self) -> bool {
-        match self {
-            Self::Http(http) => http.is_local(),
-            Self::Command(_) | Self::Recorded(_) => false,
-        }
+        self.http().is_some_and(Http::is_local)
     }
 
     /// Asks the server how many tokens a model takes.
     pub(crate) fn look_up_window(&self, model: &str) -> Option<u64> {
-        match self {
-            Self::Http(http) => http.look_up_window(model),
-            Self::Command(_) | Self::Recorded(_) => None,
-        }
-    }
-
-    /// The recording that is asked instead of a model.
-    pub(crate) fn playback(&mut self) -> Option<&mut Playback> {
-        match self {
-            Self::Recorded(playback) => Some(playback),
-            Self::Http(_) | Self::Command(_) => None,
-        }
+        self.http()?.look_up_window(model)
     }
 }

@@ -47,40 +47,7 @@ pub(crate) enum Attempt {
         /// The server's status, if there was one.
         http_status: Option<u16>,
     },
-    /// Another attempt may succeed.
-    Again {
-        /// Why it did not work.
-        why: String,
-        /// The wait that the server asked for.
-        after: Option<Duration>,
-        /// The time was over.
-        timed_out: bool,
-        /// The server says that asking again is of no use now.
-        is_last: bool,
-        /// The request was sent, and may have been answered and counted.
-        may_count: bool,
-        /// The server's status, if there was one.
-        http_status: Option<u16>,
-    },
-    /// Another attempt would fail, too.
-    Refused {
-        /// Why, in the server's own words.
-        why: String,
-        /// The conversation is longer than the model takes.
-        too_long: Option<TooLong>,
-        /// How the request could be changed so that it is taken.
-        remedy: Option<Remedy>,
-        /// The server's status, if there was one.
-        http_status: Option<u16>,
-    },
-    /// The account has nothing more to spend.
-    Quota {
-        /// Why, in the server's own words.
-        why: String,
-        /// When the server says that it has again.
-        after: Option<Duration>,
-        http_status: u16,
-    },
+    Failed(Failure),
     /// The service does not know the answer that it had begun.
     Lost,
     /// A signal asks the engine to end.
@@ -91,6 +58,77 @@ pub(crate) enum Attempt {
     },
 }
 
+/// The reason why there is no answer.
+#[derive(Debug, Default)]
+pub(crate) struct Failure {
+    /// In the server's own words.
+    pub why: String,
+    pub kind: FailureKind,
+    /// The wait that the server asked for; for a quota, until there is more to spend.
+    pub after: Option<Duration>,
+    /// The time was over.
+    pub timed_out: bool,
+    /// The request was sent, and may have been answered and counted.
+    pub may_count: bool,
+    /// The conversation is longer than the model takes.
+    pub too_long: Option<TooLong>,
+    /// A change of the request with which it may be taken.
+    pub remedy: Option<Remedy>,
+    /// The server's status, if there was one.
+    pub http_status: Option<u16>,
+    /// The response in place of an answer.
+    pub body: Option<Vec<u8>>,
+}
+
+/// The meaning of a failure for other attempts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FailureKind {
+    /// One may succeed.
+    #[default]
+    Passing,
+    /// The server says that asking again is of no use now.
+    NotNow,
+    /// All would fail, too.
+    Refusal,
+    /// The account has nothing more to spend.
+    Quota,
+}
+
+impl FailureKind {
+    pub(super) fn is_passing(self) -> bool {
+        matches!(self, Self::Passing | Self::NotNow)
+    }
+}
+
+impl Failure {
+    pub(super) fn refusal(why: String) -> Self {
+        Self {
+            why,
+            kind: FailureKind::Refusal,
+            ..Self::default()
+        }
+    }
+}
+
+impl Attempt {
+    /// The response.
+    pub(super) fn body(&self) -> Option<&[u8]> {
+        match self {
+            Self::Body { body, .. } => Some(body),
+            Self::Failed(failure) => failure.body.as_deref(),
+            Self::Lost | Self::Stopped { .. } => None,
+        }
+    }
+
+    /// True if it may have cost something.
+    pub(super) fn may_count(&self) -> bool {
+        match self {
+            Self::Body { .. } | Self::Lost => true,
+            Self::Failed(Failure { may_count, .. }) | Self::Stopped { may_count, .. } => *may_count,
+        }
+    }
+}
+
 /// A way out of a refusal: the same request, a little different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
@@ -98,6 +136,6 @@ pub(crate) enum Remedy {
     WithoutInclude,
     WithoutStreamOptions,
     WithoutStream,
-    /// With the limit that the service names.
+    /// A limit that the service names.
     MaxTokens(u64),
 }

@@ -4,7 +4,7 @@
 
 use super::attempt::MOST_VALUES;
 use crate::text::ids::hex;
-use crate::text::json::{self, Object};
+use crate::text::json;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -31,32 +31,28 @@ impl NewCall {
         let text = json::readable(text.as_bytes()).into_owned();
         let is_large = json::count_values(&text) > MOST_VALUES;
         let is_object = !is_large && serde_json::from_str::<Map<String, Value>>(&text).is_ok();
-        let (arguments, invalid) = if is_large {
-            let said = format!("arguments with more than {MOST_VALUES} values");
-            ("{}".to_owned(), Some(said))
+        let none = || "{}".to_owned();
+        let (arguments, fault) = if is_large {
+            (
+                none(),
+                Some(format!("arguments with more than {MOST_VALUES} values")),
+            )
         } else if text.trim().is_empty() {
-            ("{}".to_owned(), None)
+            (none(), None)
         } else if is_object {
             (text, None)
         } else {
-            ("{}".to_owned(), Some(text))
+            (none(), Some(text))
         };
-        let invalid = if is_name(name) {
-            invalid
-        } else {
-            let said = format!("a call of {name:?}, which is not a name of a tool");
-            Some(invalid.unwrap_or(said))
-        };
+        let of_name = || format!("a call of {name:?}, which is not a name of a tool");
         Self {
             // Longer than any service's, it is as good as none.
-            id: if id.len() > json::LONGEST_EXCERPT {
-                String::new()
-            } else {
-                id
-            },
+            id: Some(id)
+                .filter(|id| id.len() <= json::LONGEST_EXCERPT)
+                .unwrap_or_default(),
             name: usable_name(name).into_owned(),
             arguments,
-            invalid,
+            invalid: fault.or_else(|| (!is_name(name)).then(of_name)),
             extra: Vec::new(),
         }
     }
@@ -81,37 +77,34 @@ pub(super) fn usable_name(name: &str) -> Cow<'_, str> {
 
 /// The calls as they are sent back to the model: a JSON array.
 pub(crate) fn calls_json(calls: &[NewCall]) -> Vec<u8> {
-    let mut out = vec![b'['];
-    for call in calls {
-        if out.len() > 1 {
-            out.push(b',');
-        }
-        let mut object = Object::begin(&mut out);
-        object.put("id", &call.id).put("type", "function");
-        let mut function = Object::begin(object.nest("function"));
-        function
-            .put("name", &call.name)
-            .put("arguments", &call.arguments);
-        function.end();
-        for (name, value) in &call.extra {
-            object.raw(name, value.as_bytes());
-        }
-        object.end();
-    }
-    out.push(b']');
-    out
+    json::list(calls.iter().map(|call| {
+        json::object(|object| {
+            object.put("id", &call.id).put("type", "function");
+            object.object("function", |function| {
+                function
+                    .put("name", &call.name)
+                    .put("arguments", &call.arguments);
+            });
+            for (name, value) in &call.extra {
+                object.raw(name, value.as_bytes());
+            }
+        })
+    }))
 }
 
 /// Removes calls that repeat another with its id, name and arguments.
 pub(super) fn drop_repeated(calls: &mut Vec<NewCall>) {
     let mut seen = HashSet::new();
-    let is_new = calls.iter().map(|call| {
-        let NewCall { id, name, .. } = call;
-        id.is_empty() || seen.insert((id, name, &call.arguments, &call.invalid))
+    calls.retain(|call| {
+        let NewCall {
+            id,
+            name,
+            arguments,
+            invalid,
+            ..
+        } = call.clone();
+        id.is_empty() || seen.insert((id, name, arguments, invalid))
     });
-    let is_new: Vec<bool> = is_new.collect();
-    let mut is_new = is_new.into_iter();
-    calls.retain(|_| is_new.next().unwrap_or(true));
 }
 
 /// Gives every call an id that no other call has: `taken` knows those of earlier messages.

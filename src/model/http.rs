@@ -18,16 +18,14 @@ pub(crate) use proxied::failure_reason;
 pub(crate) use resolver::{RESOLVE_COMMAND, resolve_host};
 pub(crate) use window::served_window;
 
-use super::attempt::{Attempt, LARGEST_MESSAGE, readable};
-use super::wire::{
-    Broken, Heard, Listener, Stream, error_status, is_in_joined_texts, stream_error_status,
-};
+use super::attempt::{Attempt, Failure, LARGEST_MESSAGE};
+use super::wire::{Broken, Heard, Listener, Stream, is_in_joined_texts, stream_error_status};
 use crate::VERSION;
 use crate::config::agent::Llm;
 use crate::config::api::with_path;
 use crate::config::environment::{Endpoint, Secret};
 use crate::model::rate::SharedRate;
-use crate::record::attachments::body::Body;
+use crate::record::request_body::Body;
 use crate::unix::doors::Upstream;
 use crate::unix::signals::Signals;
 use head::ResponseHead;
@@ -59,11 +57,15 @@ pub(crate) struct Http {
     /// The limit of one attempt whose answer is a stream.
     pub(super) total_timeout: Duration,
     link: Arc<Link>,
-    /// What other processes have heard from it.
+    /// The waits that it asked other processes for.
     rate: Option<SharedRate>,
 }
 
-/// What is asked of a server.
+/// The buffers of a connection, which are cleared for each: the longest head of a response, 64 KiB, fits into the first.
+const INPUT_BUFFER: usize = 68 << 10;
+const OUTPUT_BUFFER: usize = 32 << 10;
+
+/// A request to a server.
 #[derive(Clone, Copy)]
 pub(super) enum HttpRequest<'e> {
     /// An answer to these bytes, perhaps as it is made.
@@ -71,26 +73,23 @@ pub(super) enum HttpRequest<'e> {
         request: &'e Body<'e>,
         streams: bool,
     },
-    /// How far the answer with this id is.
+    /// The state of the answer with this id.
     Look(&'e str),
     /// The models that the endpoint has.
     List,
 }
 
-/// What came of an attempt.
+/// The outcome of an attempt.
 pub(super) struct Received {
     pub attempt: Attempt,
-    /// The response; of a stream, the pieces put together.
-    pub response: Option<Vec<u8>>,
     /// A stream as it came.
     pub stream: Option<Vec<u8>>,
 }
 
-impl Received {
-    pub(super) fn nothing(attempt: Attempt) -> Self {
+impl From<Attempt> for Received {
+    fn from(attempt: Attempt) -> Self {
         Self {
             attempt,
-            response: None,
             stream: None,
         }
     }
@@ -98,8 +97,12 @@ impl Received {
 
 /// An agent of the library for one server of tools, whose waits end when a signal comes.
 pub(crate) fn new_agent(url: &str, proxy: Option<&Upstream>, signals: &Arc<Signals>) -> Agent {
-    let accept = "application/json, text/event-stream";
-    agent_over(&new_link(signals), url, proxy, accept)
+    agent_over(
+        &new_link(signals),
+        url,
+        proxy,
+        "application/json, text/event-stream",
+    )
 }
 
 fn new_link(signals: &Arc<Signals>) -> Arc<Link> {
@@ -119,6 +122,8 @@ fn agent_over(link: &Arc<Link>, url: &str, proxy: Option<&Upstream>, accept: &st
         .http_status_as_error(false)
         .max_redirects(0)
         .max_redirects_will_error(false)
+        .input_buffer_size(INPUT_BUFFER)
+        .output_buffer_size(OUTPUT_BUFFER)
         .user_agent(format!("delta/{VERSION}"))
         .accept(accept);
     #[cfg(feature = "tls")]
@@ -184,31 +189,26 @@ impl Http {
             self.link.sent.store(false, Ordering::Relaxed);
             let opened = self.link.opened.load(Ordering::Relaxed);
             self.link.heard.store(false, Ordering::Relaxed);
-            let result = self.send(exchange, left, listener);
-            if let Some(stop) = self.link.signals.stop()
-                && result.is_err()
-            {
-                let may_count = self.link.sent.load(Ordering::Relaxed);
-                return Received::nothing(Attempt::Stopped { stop, may_count });
-            }
-            match result {
+            let error = match self.send(exchange, left, listener) {
                 Ok(received) => return received,
-                Err(error) => {
-                    let kept_connection = opened == self.link.opened.load(Ordering::Relaxed);
-                    let silent = !self.link.heard.load(Ordering::Relaxed);
-                    let timed_out = matches!(error, ureq::Error::Timeout(_));
-                    if opened > 0 && kept_connection && silent && !timed_out && !reopened {
-                        // The server had closed the connection meanwhile: no attempt was made at all.
-                        reopened = true;
-                        continue;
-                    }
-                    return Received::nothing(self.failed(&error, timed_out));
-                }
+                Err(error) => error,
+            };
+            if let Some(stop) = self.link.signals.stop() {
+                let may_count = self.link.sent.load(Ordering::Relaxed);
+                return Attempt::Stopped { stop, may_count }.into();
             }
+            let is_kept = opened > 0 && opened == self.link.opened.load(Ordering::Relaxed);
+            let is_silent = !self.link.heard.load(Ordering::Relaxed);
+            let timed_out = matches!(error, ureq::Error::Timeout(_));
+            if !is_kept || !is_silent || timed_out || reopened {
+                return Attempt::Failed(self.unanswered(&error)).into();
+            }
+            // The server had closed the connection meanwhile: no attempt was made at all.
+            reopened = true;
         }
     }
 
-    /// What no answer may hold.
+    /// The secrets that no answer may hold.
     pub(super) fn secrets(&self) -> &[Secret] {
         &self.endpoint.secrets
     }
@@ -220,33 +220,30 @@ impl Http {
         listener: &mut Listener<'_>,
     ) -> Result<Received, ureq::Error> {
         let streams = matches!(exchange, HttpRequest::Ask { streams: true, .. });
-        let (whole, silence) = match streams {
-            true => (self.total_timeout, self.timeout.as_millis() as u64),
-            false => (self.timeout, 0),
+        let (whole, silence) = if streams {
+            (self.total_timeout, self.timeout.as_millis() as u64)
+        } else {
+            (self.timeout, 0)
         };
         self.link.silence.store(silence, Ordering::Relaxed);
-        let whole = left.map_or(whole, |left| left.min(whole));
         // The library takes no time at all for no limit.
-        let whole = whole.max(Duration::from_millis(1));
+        let time = left
+            .map_or(whole, |left| left.min(whole))
+            .max(Duration::from_millis(1));
+        let get = |url: String| self.prepared(self.agent.get(url), time, streams).call();
         let response = match exchange {
             HttpRequest::Ask { request, .. } => {
                 let post = self.agent.post(&self.url).content_type("application/json");
-                let post = self.prepared(post, whole, streams);
-                match request.has_blobs() {
-                    true => post
-                        .header("content-length", request.len())
-                        .send(SendBody::from_reader(&mut request.reader()))?,
-                    false => post.send(request.text)?,
+                let post = self.prepared(post, time, streams);
+                if request.has_blobs() {
+                    post.header("content-length", request.len())
+                        .send(SendBody::from_reader(&mut request.reader()))?
+                } else {
+                    post.send(request.text)?
                 }
             }
-            HttpRequest::Look(id) => {
-                let get = self.agent.get(with_path(&self.url, |_| format!("/{id}")));
-                self.prepared(get, whole, streams).call()?
-            }
-            HttpRequest::List => {
-                let url = self.endpoint.api.list_url(&self.endpoint.base_url);
-                self.prepared(self.agent.get(url), whole, streams).call()?
-            }
+            HttpRequest::Look(id) => get(with_path(&self.url, |_| format!("/{id}")))?,
+            HttpRequest::List => get(self.endpoint.api.list_url(&self.endpoint.base_url))?,
         };
         let head = ResponseHead::read(&response);
         let reader = response.into_body().into_reader();
@@ -262,22 +259,32 @@ impl Http {
         if body.len() > LARGEST_MESSAGE {
             self.redact(&mut body);
             body.truncate(1024);
-            return Ok(Received {
-                attempt: self.too_large(&head, "16 MiB"),
-                response: Some(body),
-                stream: None,
-            });
+            let failure = Failure {
+                body: Some(body),
+                ..self.no_answer(&head, "an answer of more than 16 MiB".to_owned())
+            };
+            return Ok(Attempt::Failed(failure).into());
         }
         let is_ask = matches!(exchange, HttpRequest::Ask { .. });
         if is_ask && head.is_success() && is_stream(&body) {
             return Ok(self.receive_stream(&head, body.as_slice(), listener));
         }
         self.redact(&mut body);
-        Ok(Received {
-            attempt: self.judge_body(head, &body),
-            response: Some(body),
-            stream: None,
-        })
+        Ok(self.judged(&head, body).into())
+    }
+
+    /// The attempt with this response.
+    fn judged(&self, head: &ResponseHead, body: Vec<u8>) -> Attempt {
+        match self.judge_body(head, &body) {
+            None => Attempt::Body {
+                body,
+                http_status: Some(head.status),
+            },
+            Some(failure) => Attempt::Failed(Failure {
+                body: Some(body),
+                ..failure
+            }),
+        }
     }
 
     /// A request with the headers that all have, and so much time.
@@ -308,20 +315,11 @@ impl Http {
             builder = builder.header(name, value.expose());
         }
         let connect = streams.then(|| self.timeout.min(whole));
-        let config = builder.config().timeout_global(Some(whole));
-        config.timeout_connect(connect).build()
-    }
-
-    /// The attempt's outcome; errors come with status 200, too.
-    fn judge_body(&self, mut head: ResponseHead, body: &[u8]) -> Attempt {
-        if head.is_success()
-            && let Ok(text) = readable(body)
-            && let Some(status) = error_status(self.endpoint.api, text.as_bytes())
-        {
-            head.status = status;
-            return Self::counting(self.judge_error(&head, body));
-        }
-        self.judge_status(&head, body)
+        builder
+            .config()
+            .timeout_global(Some(whole))
+            .timeout_connect(connect)
+            .build()
     }
 
     /// Reads an answer as it comes.
@@ -351,8 +349,9 @@ impl Http {
                         let mut kept = self.kept_stream(raw, None);
                         kept.truncate(1024);
                         return Received {
-                            attempt: self.too_large(head, "64 MiB"),
-                            response: None,
+                            attempt: Attempt::Failed(
+                                self.no_answer(head, "an answer of more than 64 MiB".to_owned()),
+                            ),
                             stream: Some(kept),
                         };
                     }
@@ -361,29 +360,26 @@ impl Http {
             }
         };
         let mut hear = |heard: Heard<'_>| hearing.hear(heard, listener);
-        let (attempt, response) = match stream.finish(end.is_ok(), &mut hear) {
+        let attempt = match stream.finish(end.is_ok(), &mut hear) {
             Ok(mut response) => {
                 hearing.end(listener);
                 self.redact(&mut response);
-                (self.judge_body(head.clone(), &response), Some(response))
+                self.judged(head, response)
             }
             Err(Broken::Error(mut error)) => {
                 self.redact(&mut error);
                 let status = stream_error_status(self.endpoint.api, &error);
-                let head = ResponseHead {
-                    status,
-                    ..head.clone()
-                };
-                (Self::counting(self.judge_error(&head, &error)), None)
+                Attempt::Failed(self.judge_error(status, head, &error))
             }
-            Err(Broken::Unreadable(why)) => (self.unreadable(head, why), None),
-            Err(Broken::Early) => (self.cut_off(end.err()), None),
+            Err(Broken::Unreadable(why)) => Attempt::Failed(self.no_answer(
+                head,
+                format!("an event of the stream cannot be read: {why}"),
+            )),
+            Err(Broken::Early) => self.cut_off(end.err()),
         };
-        let kept = self.kept_stream(raw, response.as_deref());
         Received {
+            stream: Some(self.kept_stream(raw, attempt.body())),
             attempt,
-            response,
-            stream: Some(kept),
         }
     }
 
@@ -398,36 +394,35 @@ impl Http {
         if !holds_secret(&raw) {
             return raw;
         }
-        let mut event = Vec::new();
-        for line in response
+        let lines = response
             .into_iter()
-            .flat_map(|it| it.split(|byte| *byte == b'\n'))
-        {
-            event.extend_from_slice(&[b"data: ", line, b"\n"].concat());
-        }
+            .flat_map(|it| it.split(|byte| *byte == b'\n'));
+        let mut event: Vec<u8> = lines
+            .flat_map(|line| [b"data: ", line, b"\n"].concat())
+            .collect();
         if holds_secret(&[&event, &b"\n"[..]].concat()) {
             event.clear();
         }
-        [
-            b": events with pieces of the key are left out\n\n",
-            &event[..],
-            b"\n",
-        ]
-        .concat()
+        let note = b": events with pieces of the key are left out\n\n";
+        [note, &event[..], b"\n"].concat()
     }
 
     /// Takes the secrets out. True if there was one.
     fn redact(&self, bytes: &mut Vec<u8>) -> bool {
-        let secrets = self.endpoint.secrets.iter();
-        secrets.filter(|secret| secret.redact(bytes)).count() > 0
+        self.endpoint
+            .secrets
+            .iter()
+            .filter(|secret| secret.redact(bytes))
+            .count()
+            > 0
     }
 }
 
 /// True for a body that is a stream, whatever its head says.
 fn is_stream(body: &[u8]) -> bool {
-    let text = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
-    let lines = text.split(|byte| matches!(byte, b'\n' | b'\r'));
-    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with(b":"));
-    let first = lines.next().unwrap_or_default();
-    first.starts_with(b"data:") || first.starts_with(b"event:")
+    body.strip_prefix(b"\xEF\xBB\xBF")
+        .unwrap_or(body)
+        .split(|byte| matches!(byte, b'\n' | b'\r'))
+        .find(|line| !line.is_empty() && !line.starts_with(b":"))
+        .is_some_and(|line| line.starts_with(b"data:") || line.starts_with(b"event:"))
 }

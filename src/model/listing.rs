@@ -10,7 +10,7 @@ use super::wire::Wire;
 use crate::config::agent::Llm;
 use crate::config::api::Api;
 use crate::config::environment::Endpoint;
-use crate::record::attachments::body::Body;
+use crate::record::request_body::Body;
 use crate::text::disguise::is_unseen;
 use crate::text::order::sort_by;
 use crate::unix::signals::{Signals, Stop};
@@ -36,11 +36,11 @@ pub(crate) struct ListedModel {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Listing {
     pub models: Vec<ListedModel>,
-    /// How many have names that cannot be shown.
+    /// The number of those whose names cannot be shown.
     pub left_out: usize,
 }
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug)]
 pub(crate) enum Unanswered {
     Failed(String),
@@ -59,8 +59,8 @@ pub(crate) fn list_models(
     if endpoint.base_url == Api::Messages.public_endpoint() {
         endpoint.api = Api::Messages;
     }
-    let body = exchange(endpoint, llm, HttpRequest::List, limit, signals)?;
-    read_listing(&body).map_err(Unanswered::Failed)
+    read_listing(&exchange(endpoint, llm, HttpRequest::List, limit, signals)?)
+        .map_err(Unanswered::Failed)
 }
 
 /// Sends one small request to the model that `llm` names. It offers a tool, which some services refuse, and runs none.
@@ -90,8 +90,8 @@ pub(crate) fn try_model(
         streams: false,
     };
     let body = exchange(endpoint.clone(), llm, asked, llm.timeout, signals)?;
-    let answer = Wire::new(llm).parse(&body);
-    answer
+    Wire::new(llm)
+        .parse(&body)
         .map(|_| ())
         .map_err(|none| Unanswered::Failed(format!("{}: {}", endpoint.shown(), none.why)))
 }
@@ -104,13 +104,10 @@ fn exchange(
     limit: Duration,
     signals: &Arc<Signals>,
 ) -> Result<Vec<u8>, Unanswered> {
-    let mut http = Http::new(endpoint, llm, signals);
-    let received = http.attempt(exchange, Some(limit), &mut |_| {});
+    let received = Http::new(endpoint, llm, signals).attempt(exchange, Some(limit), &mut |_| {});
     match received.attempt {
-        Attempt::Body { .. } => Ok(received.response.unwrap_or_default()),
-        Attempt::Again { why, .. } | Attempt::Refused { why, .. } | Attempt::Quota { why, .. } => {
-            Err(Unanswered::Failed(why))
-        }
+        Attempt::Body { body, .. } => Ok(body),
+        Attempt::Failed(failure) => Err(Unanswered::Failed(failure.why)),
         Attempt::Lost => Err(Unanswered::Failed("the answer got lost".to_owned())),
         Attempt::Stopped { stop, .. } => Err(Unanswered::Stopped(stop)),
     }
@@ -127,25 +124,30 @@ fn read_listing(body: &[u8]) -> Result<Listing, String> {
     let text = readable(body)?;
     check_size(&text)?;
     let json: Value = serde_json::from_str(&text).map_err(|_| no_list())?;
-    let list = [json.get("data"), json.get("models"), Some(&json)];
-    let list = list.into_iter().flatten().find_map(Value::as_array);
+    let list = [json.get("data"), json.get("models"), Some(&json)]
+        .into_iter()
+        .flatten()
+        .find_map(Value::as_array);
     let mut listing = Listing::default();
     for item in list.ok_or_else(no_list)? {
-        let mut keys = ["id", "name", "model"].into_iter();
-        let Some(name) = keys.find_map(|key| item.get(key)?.as_str()) else {
+        let Some(name) = ["id", "name", "model"]
+            .into_iter()
+            .find_map(|key| item.get(key)?.as_str())
+        else {
             continue;
         };
         let is_shown = !name.is_empty()
             && name.len() <= LONGEST_NAME
             && name.trim() == name
             && !name.contains(is_unseen);
-        match is_shown {
-            true => listing.models.push(ListedModel {
+        if is_shown {
+            listing.models.push(ListedModel {
                 name: name.to_owned(),
                 window: served_window(item),
                 prices: prices(item),
-            }),
-            false => listing.left_out += 1,
+            });
+        } else {
+            listing.left_out += 1;
         }
     }
     sort_by(&mut listing.models, |a, b| a.name.cmp(&b.name));
@@ -163,8 +165,9 @@ fn prices(item: &Value) -> Option<(f64, f64)> {
         let amount = (number * factor * 1e6).round() / 1e6;
         (amount.is_finite() && amount >= 0.0).then_some(amount)
     };
-    let per_token = amount("prompt", 1e6).zip(amount("completion", 1e6));
-    per_token.or_else(|| amount("input", 1.0).zip(amount("output", 1.0)))
+    amount("prompt", 1e6)
+        .zip(amount("completion", 1e6))
+        .or_else(|| amount("input", 1.0).zip(amount("output", 1.0)))
 }
 
 #[cfg(test)]

@@ -2,7 +2,6 @@
 //!
 //! Unaware of runs.
 
-pub(crate) mod replay;
 mod reasons;
 pub(crate) mod too_long;
 pub(crate) mod attempt;
@@ -10,7 +9,9 @@ mod refused_attachments;
 pub(crate) mod calls;
 pub(crate) mod usage;
 pub(crate) mod response;
+mod asked;
 pub(crate) mod wire;
+pub(crate) mod replay;
 pub(crate) mod rate;
 pub(crate) mod http;
 pub(crate) mod listing;

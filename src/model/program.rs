@@ -3,12 +3,12 @@
 //! Exit code 0 is an answer, 75 asks to be tried again, as does an end by a signal that asks to end;
 //! anything else is a refusal whose reason is on stderr.
 
-use super::attempt::{Attempt, LARGEST_MESSAGE};
+use super::attempt::{Attempt, Failure, LARGEST_MESSAGE};
 use super::reasons::their_words;
 use super::too_long::TooLong;
 use crate::config::environment::Secret;
 use crate::error::{At, Error, Result};
-use crate::record::attachments::body::Body;
+use crate::record::request_body::Body;
 use crate::text::ids::hex;
 use crate::unix::files;
 use crate::unix::process::{self, Command, Ended, SpawnError, Variable};
@@ -31,32 +31,33 @@ pub(crate) struct Program<'a> {
     /// The working directory: the workspace.
     pub dir: &'a Path,
     pub env: Vec<Variable>,
-    /// How long it may take.
+    /// The longest time that it may take.
     pub timeout: Duration,
     /// The id that the program's call ids begin with.
     pub engine_call: &'a str,
-    /// Where it writes its messages.
+    /// The file of its messages.
     pub log: PathBuf,
-    /// What is replaced in all that it prints before anything of that is kept.
+    /// Secrets that are replaced in all that it prints before anything of that is kept.
     pub secrets: Vec<Secret>,
-    /// How long it has after SIGTERM when the engine is asked to end.
+    /// The time that it has after SIGTERM when the engine is asked to end.
     pub grace: Duration,
 }
 
 impl Program<'_> {
-    /// Runs the program once, its stdout going into `response`.
+    /// Runs the program once, its stdout going into the response of the invocation.
     pub(super) fn attempt(
         &mut self,
-        (invocation, body): (&Path, &Body<'_>),
-        response: &Path,
+        invocation: &Path,
+        body: &Body<'_>,
         signals: &Signals,
         left: Option<Duration>,
     ) -> Result<Attempt> {
+        let response = &invocation.join("response.json");
         let timeout = left.map_or(self.timeout, |left| left.min(self.timeout));
         let (stdout, stderr) = (
             // What is in it may have to be changed before it is kept.
-            files::create_unnamed(invocation)?,
-            files::create_unnamed(invocation)?,
+            files::create_without_name(invocation)?,
+            files::create_without_name(invocation)?,
         );
         let call_id = format!("{}.{}", self.engine_call, hex(12));
         let command = Command {
@@ -82,7 +83,7 @@ impl Program<'_> {
         Ok(self.judge_end(outcome.how, body, &said, signals, timeout.as_millis()))
     }
 
-    /// What it has printed into a file, without the secrets.
+    /// Reads what it has printed into a file, without the secrets.
     fn printed(&self, file: &File) -> io::Result<Vec<u8>> {
         let length = file.metadata()?.len().min(LARGEST_MESSAGE as u64);
         let mut bytes = files::read_part(file, 0, length as usize)?;
@@ -96,7 +97,7 @@ impl Program<'_> {
         let why = format!("llm.command: {}", error.message(&self.argv[0]));
         match error {
             SpawnError::Other(_) => Err(Error::failure(why)),
-            _ => Ok(refused(why, None)),
+            _ => Ok(Attempt::Failed(Failure::refusal(why))),
         }
     }
 
@@ -109,44 +110,49 @@ impl Program<'_> {
         signals: &Signals,
         timeout: u128,
     ) -> Attempt {
-        let again = |why: String, timed_out, may_count| Attempt::Again {
-            why,
-            after: None,
-            timed_out,
-            is_last: false,
-            may_count,
-            http_status: None,
-        };
         let program = &self.argv[0];
-        match how {
-            Ended::Exited(0) => Attempt::Body {
-                body,
-                http_status: None,
-            },
-            Ended::Interrupted(_) => match signals.stop() {
-                Some(stop) => Attempt::Stopped {
-                    stop,
-                    may_count: true,
-                },
-                None => again("interrupted".to_owned(), false, true),
-            },
-            Ended::TimedOut => again(
-                format!("{program} gave no answer within {timeout} ms"),
-                true,
-                true,
-            ),
-            Ended::Exited(code) => {
-                let too_long = TooLong::of(said);
-                let said = their_words(&said[..said.len().min(4096)]);
-                let colon = if said.is_empty() { "" } else { ": " };
-                let why = format!("{program} ended with exit code {code}{colon}{said}");
-                if code == TEMPFAIL || ENDED_BY_A_SIGNAL.contains(&code) {
-                    again(why, false, code != TEMPFAIL)
-                } else {
-                    refused(why, too_long)
+        let may_count = true;
+        Attempt::Failed(match how {
+            Ended::Exited(0) => {
+                return Attempt::Body {
+                    body,
+                    http_status: None,
+                };
+            }
+            Ended::Interrupted(_) => {
+                if let Some(stop) = signals.stop() {
+                    return Attempt::Stopped { stop, may_count };
+                }
+                Failure {
+                    why: "interrupted".to_owned(),
+                    may_count,
+                    ..Failure::default()
                 }
             }
-        }
+            Ended::TimedOut => Failure {
+                why: format!("{program} gave no answer within {timeout} ms"),
+                timed_out: true,
+                may_count,
+                ..Failure::default()
+            },
+            Ended::Exited(code) => {
+                let words = their_words(&said[..said.len().min(4096)]);
+                let colon = if words.is_empty() { "" } else { ": " };
+                let why = format!("{program} ended with exit code {code}{colon}{words}");
+                if code == TEMPFAIL || ENDED_BY_A_SIGNAL.contains(&code) {
+                    Failure {
+                        why,
+                        may_count: code != TEMPFAIL,
+                        ..Failure::default()
+                    }
+                } else {
+                    Failure {
+                        too_long: TooLong::of(said),
+                        ..Failure::refusal(why)
+                    }
+                }
+            }
+        })
     }
 }
 
@@ -156,17 +162,8 @@ fn stdin_of(invocation: &Path, body: &Body<'_>) -> Result<File> {
     if !body.has_blobs() {
         return File::open(&path).at("open", &path);
     }
-    let mut file = files::create_unnamed(invocation)?;
+    let mut file = files::create_without_name(invocation)?;
     io::copy(&mut body.reader(), &mut file).at("write", &path)?;
     file.rewind().at("read", &path)?;
     Ok(file)
-}
-
-fn refused(why: String, too_long: Option<TooLong>) -> Attempt {
-    Attempt::Refused {
-        why,
-        too_long,
-        remedy: None,
-        http_status: None,
-    }
 }

@@ -2,13 +2,11 @@
 //!
 //! Pure.
 
-use crate::text::json::{self, LONGEST_EXCERPT};
+use crate::text::json::{Fields, LONGEST_EXCERPT};
 use crate::text::shorten::in_short;
-use serde::Deserialize;
 use serde_json::Value;
-use serde_json::value::RawValue;
 
-/// Members with the words of an error, the most telling first.
+/// Members with the words of an error, the most specific first.
 const WORDS: [&str; 4] = ["detail", "message", "details", "error"];
 
 /// The beginning of the words for a page of something that is no API.
@@ -16,51 +14,38 @@ const PAGE: &str = "an HTML page";
 
 /// A server's error as JSON, the first of a list; of a large one, the members that say something.
 pub(super) fn error_json(body: &[u8]) -> Option<Value> {
-    #[derive(Deserialize)]
-    struct ErrorMembers<'b> {
-        #[serde(borrow, default)]
-        error: Option<&'b RawValue>,
-        #[serde(borrow, default)]
-        message: Option<&'b RawValue>,
-        #[serde(borrow, default)]
-        detail: Option<&'b RawValue>,
-    }
     if body.len() <= LONGEST_EXCERPT {
         return match serde_json::from_slice(body).ok()? {
             Value::Array(list) => list.into_iter().next(),
             error => Some(error),
         };
     }
-    let ErrorMembers {
-        error,
-        message,
-        detail,
-    } = serde_json::from_slice(body).ok()?;
-    let [error, message, detail] = [error, message, detail].map(json::small);
+    let members: Fields<'_> = serde_json::from_slice(body).ok()?;
+    let [error, message, detail] = ["error", "message", "detail"].map(|key| members.small(key));
     Some(serde_json::json!({"error": error, "message": message, "detail": detail}))
 }
 
 /// A text that is an object or a list as JSON.
 fn nested(text: &str) -> Option<Value> {
     let is_open = text.trim_start().starts_with(['{', '[']);
-    is_open.then(|| serde_json::from_str(text).ok()).flatten()
+    serde_json::from_str(text).ok().filter(|_| is_open)
 }
 
 /// The words of an error. A router's own come before those of the service that it passes on.
 fn words(error: &Value) -> Option<String> {
     match error {
-        Value::String(text) => {
-            let inner = nested(text).and_then(|inner| words(&inner));
-            inner.or_else(|| (!text.trim().is_empty()).then(|| text.clone()))
-        }
+        Value::String(text) => nested(text)
+            .and_then(|inner| words(&inner))
+            .or_else(|| (!text.trim().is_empty()).then(|| text.clone())),
         Value::Array(list) => words(list.first()?),
         Value::Object(members) => {
-            let inner = members.get("error").filter(|it| !it.is_string());
-            let mut own = inner
+            let own = members
+                .get("error")
+                .filter(|it| !it.is_string())
                 .into_iter()
-                .chain(WORDS.iter().filter_map(|name| members.get(*name)));
-            let own = own.find_map(words);
-            match (own, error.pointer("/metadata/raw").and_then(words)) {
+                .chain(WORDS.iter().filter_map(|name| members.get(*name)))
+                .find_map(words);
+            match (own, words(&error["metadata"]["raw"])) {
                 (Some(own), Some(raw)) if own != raw => Some(format!("{own}: {raw}")),
                 (own, raw) => raw.or(own),
             }
@@ -72,8 +57,9 @@ fn words(error: &Value) -> Option<String> {
 /// The words of a server or a program about why it said no, however long.
 pub(super) fn full_words(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(LONGEST_EXCERPT)]);
-    let said = page(&text).or_else(|| words(&error_json(body)?));
-    said.unwrap_or_else(|| text.into_owned())
+    page(&text)
+        .or_else(|| words(&error_json(body)?))
+        .unwrap_or_else(|| text.into_owned())
 }
 
 /// The words of a server or a program about why it said no, on one line and not too long.
@@ -84,10 +70,22 @@ pub(crate) fn their_words(body: &[u8]) -> String {
 /// Their words in place of an answer. A page hints at a wrong URL.
 pub(super) fn words_in_place_of_answer(body: &[u8]) -> String {
     let said = their_words(body);
-    match said.starts_with(PAGE) {
-        true => format!("{said}; is the base URL right? It usually ends in /v1"),
-        false => in_short(&said, 200),
+    if said.starts_with(PAGE) {
+        format!("{said}; is the base URL right? It usually ends in /v1")
+    } else {
+        in_short(&said, 200)
     }
+}
+
+/// Reports a body that is not the answer that it should be.
+pub(super) fn not_of(body: &[u8], what: &str) -> String {
+    if body.trim_ascii().is_empty() {
+        return "the answer is empty".to_owned();
+    }
+    format!(
+        "the answer is not {what}: {}",
+        words_in_place_of_answer(body)
+    )
 }
 
 /// A page by its title.
@@ -117,9 +115,13 @@ pub(crate) fn error_codes(body: &[u8]) -> Vec<String> {
                 let own =
                     ["code", "type"].map(|name| members.get(name)?.as_str().map(str::to_owned));
                 found.extend(own.into_iter().flatten());
-                let inner = WORDS.iter().rev().map(|name| members.get(*name));
-                let inner = inner.chain([error.pointer("/metadata/raw")]);
-                inner.flatten().for_each(|it| collect(it, found));
+                WORDS
+                    .iter()
+                    .rev()
+                    .map(|name| members.get(*name))
+                    .chain([error.pointer("/metadata/raw")])
+                    .flatten()
+                    .for_each(|it| collect(it, found));
             }
             _ => {}
         }

@@ -2,41 +2,29 @@
 //!
 //! Pure.
 
-use super::attempt::Attempt;
+use super::attempt::Failure;
 
-/// How words begin that speak of attachments.
+/// Beginnings of words about attachments.
 const BEGINNINGS: [&str; 4] = ["image", "picture", "dimension", "multimodal"];
 
 const WORDS: [&str; 4] = ["document", "documents", "media", "pdf"];
 
 const PHRASES: [&str; 3] = ["content part type", "unsupported content", "input_file"];
 
-/// Why a service refuses a request, and its status, if it does because of the attachments.
-pub(super) fn refusal_of_attachments(attempt: &Attempt) -> Option<(String, Option<u16>)> {
-    let (why, http_status) = match attempt {
-        Attempt::Refused {
-            why, http_status, ..
-        }
-        | Attempt::Again {
-            why, http_status, ..
-        } => (why, *http_status),
-        Attempt::Quota {
-            why, http_status, ..
-        } => (why, Some(*http_status)),
-        Attempt::Body { .. } | Attempt::Lost | Attempt::Stopped { .. } => return None,
-    };
+/// True if a service refuses a request because of the attachments.
+pub(super) fn is_of_attachments(failure: &Failure) -> bool {
     // In front of a service's words is its address, and in front of a program's its name.
-    let said = match http_status {
-        Some(status) => why.split_once(&format!(" says {status}: "))?.1,
-        None => why.split_once(" ended with exit code ")?.1,
+    let said = match failure.http_status {
+        Some(status) => failure.why.split_once(&format!(" says {status}: ")),
+        None => failure.why.split_once(" ended with exit code "),
     };
-    (speaks_of_attachments(said) || wants_answer_between(said)).then(|| (why.clone(), http_status))
+    said.is_some_and(|(_, said)| speaks_of_attachments(said) || wants_answer_between(said))
 }
 
 fn speaks_of_attachments(said: &str) -> bool {
-    let said = said.to_lowercase();
-    let mut words = said.split(|c: char| !c.is_alphanumeric());
-    PHRASES.iter().any(|phrase| said.contains(phrase))
+    let lower = said.to_lowercase();
+    let mut words = lower.split(|c: char| !c.is_alphanumeric());
+    PHRASES.iter().any(|phrase| lower.contains(phrase))
         || words.any(|word| {
             WORDS.contains(&word) || BEGINNINGS.iter().any(|begin| word.starts_with(begin))
         })

@@ -6,14 +6,13 @@
 
 use crate::model::attempt::{check_size, readable};
 use crate::model::calls::{NewCall, calls_json, drop_repeated};
-use crate::model::reasons::words_in_place_of_answer;
+use crate::model::reasons::{not_of, their_words};
 use crate::model::usage::{AnswerUsage, ReportedUsage};
 use crate::record::event::{FinishReason, REASONING, Terms, Tokens};
 use crate::record::messages::is_known_member;
 use crate::text::answers::after_thoughts;
-use crate::text::json::{self, Members, Object};
+use crate::text::json::{self, Fields, Key, Object};
 use crate::text::shorten::in_short;
-use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -31,7 +30,7 @@ pub(crate) struct Answer {
     pub calls: Vec<NewCall>,
     /// Members in which the server sent reasoning: name and JSON.
     pub reasoning: Vec<(&'static str, Vec<u8>)>,
-    /// Why the model stopped.
+    /// The reason why the model stopped.
     pub finish_reason: Option<FinishReason<'static>>,
     /// The stream of the answer ended without that.
     pub lacks_finish_reason: bool,
@@ -43,7 +42,7 @@ pub(crate) struct Answer {
     pub cached_tokens: Option<u64>,
     /// Everything that the service has counted; zeros if it has not.
     pub counted: AnswerUsage,
-    /// What decides the price beside the tokens.
+    /// The terms that decide the price beside the tokens.
     pub terms: Terms,
     /// More about why the model stopped, for a person.
     pub finish_detail: Option<String>,
@@ -74,10 +73,7 @@ impl Answer {
         let reasoning =
             (!reasoning.is_empty()).then(|| (REASONING[0], json::text(&reasoning).into_bytes()));
         Self {
-            content_json: match text.is_empty() {
-                true => b"null".to_vec(),
-                false => json::text(&text).into_bytes(),
-            },
+            content_json: json::text(&(!text.is_empty()).then_some(&text)).into_bytes(),
             text,
             calls,
             reasoning: reasoning.into_iter().collect(),
@@ -88,88 +84,32 @@ impl Answer {
 
     /// The answer as a chat completion: the form that everything above the wire knows.
     pub(crate) fn as_completion(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut object = Object::begin(&mut out);
-        object
-            .put("object", "chat.completion")
-            .put("model", &self.model);
-        object.objects("choices", [()], |choice, ()| {
-            choice.put("index", &0);
-            let mut message = Object::begin(choice.nest("message"));
-            message
-                .put("role", "assistant")
-                .raw("content", &self.content_json);
-            if !self.calls.is_empty() {
-                message.raw("tool_calls", &calls_json(&self.calls));
-            }
-            for (name, value) in &self.reasoning {
-                message.raw(name, value);
-            }
-            message.end();
-            let reason = self.finish_reason.as_ref().map(FinishReason::name);
-            choice.put("finish_reason", &reason);
-        });
-        object.put("usage", &self.usage).end();
-        out
+        json::object(|object| {
+            object
+                .put("object", "chat.completion")
+                .put("model", &self.model);
+            object.objects("choices", [()], |choice, ()| {
+                choice.put("index", &0).object("message", |message| {
+                    message
+                        .put("role", "assistant")
+                        .raw("content", &self.content_json);
+                    if !self.calls.is_empty() {
+                        message.raw("tool_calls", &calls_json(&self.calls));
+                    }
+                    for (name, value) in &self.reasoning {
+                        message.raw(name, value);
+                    }
+                });
+                let reason = self.finish_reason.as_ref().map(FinishReason::name);
+                choice.put("finish_reason", &reason);
+            });
+            object.put("usage", &self.usage);
+        })
     }
 }
 
-#[derive(Deserialize)]
-struct ChatCompletion<'r> {
-    #[serde(borrow, default)]
-    choices: Option<&'r RawValue>,
-    #[serde(borrow, default)]
-    model: Option<&'r RawValue>,
-}
-
-#[derive(Deserialize)]
-struct Choice<'r> {
-    #[serde(borrow, default)]
-    message: Option<&'r RawValue>,
-    #[serde(borrow, default)]
-    finish_reason: Option<&'r RawValue>,
-    /// Of a stream that did not say it.
-    #[serde(default)]
-    no_finish_reason: bool,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct ChatMessage<'r> {
-    content: Option<Value>,
-    #[serde(borrow)]
-    tool_calls: Option<Vec<&'r RawValue>>,
-    refusal: Option<Value>,
-    #[serde(borrow)]
-    reasoning_content: Option<&'r RawValue>,
-    #[serde(borrow)]
-    reasoning: Option<&'r RawValue>,
-    #[serde(borrow)]
-    reasoning_details: Option<&'r RawValue>,
-    #[serde(borrow)]
-    thinking: Option<&'r RawValue>,
-    #[serde(borrow)]
-    thinking_blocks: Option<&'r RawValue>,
-}
-
-#[derive(Deserialize)]
-struct WireCall {
-    #[serde(default)]
-    id: Option<Value>,
-    #[serde(default)]
-    function: Option<WireFunction>,
-}
-
-#[derive(Deserialize)]
-struct WireFunction {
-    #[serde(default)]
-    name: Option<String>,
-    #[serde(default)]
-    arguments: Option<Value>,
-}
-
-/// Why a response holds no answer.
-#[derive(Debug)]
+/// The reason why a response holds no answer.
+#[derive(Debug, Default)]
 pub(crate) struct NoAnswer {
     pub why: String,
     /// The service will hardly say anything else if it is asked again.
@@ -182,8 +122,7 @@ impl From<String> for NoAnswer {
     fn from(why: String) -> Self {
         Self {
             why,
-            is_lasting: false,
-            is_silent: false,
+            ..Self::default()
         }
     }
 }
@@ -213,137 +152,112 @@ impl NoAnswer {
 /// The reason to ask again: the body is not JSON, has no message, or one with neither text nor
 /// calls.
 pub(crate) fn parse(body: &[u8]) -> Result<Answer, NoAnswer> {
-    let readable = readable(body)?;
-    let body = readable.as_bytes();
-    let response: ChatCompletion<'_> = serde_json::from_slice(body).map_err(|_| not_chat(body))?;
-    let choices = response.choices.map_or("[]", RawValue::get);
-    let choices = choices.strip_prefix('[').ok_or_else(|| not_chat(body))?;
+    let text = readable(body)?;
+    let body = text.as_bytes();
+    let not_chat = || not_of(body, "a chat completion");
+    let response: Fields<'_> = serde_json::from_slice(body).map_err(|_| not_chat())?;
+    let choices = response
+        .raw("choices")
+        .map_or("[]", RawValue::get)
+        .strip_prefix('[')
+        .ok_or_else(not_chat)?;
     if choices.trim_start() == "]" {
-        let said = super::reasons::their_words(body);
-        return Err(format!("the answer has no choices: {said}").into());
+        return Err(format!("the answer has no choices: {}", their_words(body)).into());
     }
     // The others, however many there are, are not read.
-    let mut choices = serde_json::Deserializer::from_str(choices).into_iter::<Choice<'_>>();
-    let first = choices.next().and_then(Result::ok);
-    let choice = first.ok_or_else(|| not_chat(body))?;
-    check_size(choice.message.map_or("null", RawValue::get))?;
-    let model = json::small(response.model).as_str().map(str::to_owned);
-    let answer = choice.into_answer(model);
-    answer.unwrap_or_else(|_| Err(not_chat(body).into()))
+    let mut choices = serde_json::Deserializer::from_str(choices).into_iter::<Fields<'_>>();
+    let choice = choices.next().and_then(Result::ok).ok_or_else(not_chat)?;
+    check_size(choice.raw("message").map_or("null", RawValue::get))?;
+    read_choice(&choice, response.word("model")).unwrap_or_else(|_| Err(not_chat().into()))
 }
 
-fn not_chat(body: &[u8]) -> String {
-    if body.trim_ascii().is_empty() {
-        return "the answer is empty".to_owned();
+/// The answer in a choice, if it has text or calls or was cut off; otherwise the inner error says what is missing.
+///
+/// # Errors
+/// The message has another form.
+fn read_choice(
+    choice: &Fields<'_>,
+    model: Option<String>,
+) -> serde_json::Result<Result<Answer, NoAnswer>> {
+    let message: Fields<'_> = choice.read("message")?;
+    let refused: Value = message.read("refusal")?;
+    let refusal = refused.as_str().filter(|words| !words.trim().is_empty());
+    let finish_reason = match refusal {
+        Some(_) => Some(FinishReason::ContentFilter),
+        None => choice.word("finish_reason").map(FinishReason::of),
+    };
+    let content: Value = message.read("content")?;
+    let mut text = text_of(&content);
+    if text.is_empty() {
+        refusal.unwrap_or("").clone_into(&mut text);
     }
-    let said = words_in_place_of_answer(body);
-    format!("the answer is not a chat completion: {said}")
+    let calls: Vec<&RawValue> = message.read("tool_calls")?;
+    let mut calls: Vec<NewCall> = calls
+        .into_iter()
+        .map(read_call)
+        .collect::<serde_json::Result<_>>()?;
+    drop_repeated(&mut calls);
+    let cut_off = finish_reason.as_ref().is_some_and(FinishReason::is_cut_off);
+    if after_thoughts(&text).trim().is_empty() && calls.is_empty() && !cut_off {
+        return Ok(Err(NoAnswer::silent(finish_reason.as_ref())));
+    }
+    let has_text = !text.is_empty() || content.is_string();
+    let reasoning = |name| Some((name, json::one_line(message.raw(name)?.get()).into_bytes()));
+    Ok(Ok(Answer {
+        content_json: json::text(&has_text.then_some(&text)).into_bytes(),
+        text,
+        calls,
+        reasoning: REASONING.into_iter().filter_map(reasoning).collect(),
+        finish_reason,
+        finish_detail: refusal.map(str::to_owned),
+        lacks_finish_reason: choice.read("no_finish_reason")?,
+        model,
+        items: as_items(&other_members(&message, is_known_member)),
+        ..Answer::default()
+    }))
 }
 
-/// Members of an object beside the known ones, without those that say nothing.
-fn other_members(
-    object: &str,
-    is_known: impl Fn(&str) -> bool,
-) -> serde_json::Result<Vec<(String, String)>> {
-    let members: Option<Members> = serde_json::from_str(object)?;
-    let members = members.unwrap_or_default().0.into_iter();
-    let is_other = |(name, value): &(String, Box<RawValue>)| {
+fn read_call(raw: &RawValue) -> serde_json::Result<NewCall> {
+    let call: Fields<'_> = serde_json::from_str(raw.get())?;
+    let function: Fields<'_> = call.read("function")?;
+    let name: String = function.read("name")?;
+    let arguments = match function.read("arguments")? {
+        Value::Null => String::new(),
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let id = match call.read("id")? {
+        Value::String(id) => id,
+        Value::Number(id) => id.to_string(),
+        _ => String::new(),
+    };
+    let is_known = |name: &str| ["id", "type", "index", "function"].contains(&name);
+    Ok(NewCall {
+        extra: other_members(&call, is_known),
+        ..NewCall::understand(id, &name, arguments)
+    })
+}
+
+/// Members beside the known ones, without those that say nothing.
+fn other_members(members: &Fields<'_>, is_known: impl Fn(&str) -> bool) -> Vec<(String, String)> {
+    let is_other = |(name, value): &&(Key<'_>, &RawValue)| {
         let says_nothing = matches!(value.get(), "null" | "\"\"" | "[]" | "{}");
         !says_nothing && !is_known(name)
     };
-    let text = |json: &str| String::from_utf8_lossy(&json::one_line(json)).into_owned();
-    let others = members.filter(is_other);
-    Ok(others
-        .map(|(name, value)| (name, text(value.get())))
-        .collect())
-}
-
-impl Choice<'_> {
-    /// The answer in a choice, if it has text or calls or was cut off; otherwise the inner error says what is missing.
-    ///
-    /// # Errors
-    /// The message has another form.
-    fn into_answer(self, model: Option<String>) -> serde_json::Result<Result<Answer, NoAnswer>> {
-        let raw = self.message.map_or("null", RawValue::get);
-        let message: Option<ChatMessage<'_>> = serde_json::from_str(raw)?;
-        let message = message.unwrap_or_default();
-        let refusal = message.refusal();
-        let finish_reason = match refusal {
-            Some(_) => Some(FinishReason::ContentFilter),
-            None => self.finish_reason(),
-        };
-        let text = message.content.as_ref().map(text_of).unwrap_or_default();
-        let text = match text.is_empty() {
-            true => refusal.unwrap_or_default().to_owned(),
-            false => text,
-        };
-        let calls = message.tool_calls.iter().flatten();
-        let mut calls: Vec<NewCall> = calls
-            .map(|call| WireCall::understand(call))
-            .collect::<serde_json::Result<_>>()?;
-        drop_repeated(&mut calls);
-        let cut_off = finish_reason.as_ref().is_some_and(FinishReason::is_cut_off);
-        if after_thoughts(&text).trim().is_empty() && calls.is_empty() && !cut_off {
-            return Ok(Err(NoAnswer::silent(finish_reason.as_ref())));
-        }
-        let has_text = !text.is_empty() || matches!(message.content, Some(Value::String(_)));
-        Ok(Ok(Answer {
-            content_json: match has_text {
-                true => json::text(&text).into_bytes(),
-                false => b"null".to_vec(),
-            },
-            text,
-            calls,
-            reasoning: message.reasoning_fields(),
-            finish_reason,
-            finish_detail: refusal.map(str::to_owned),
-            lacks_finish_reason: self.no_finish_reason,
-            model,
-            items: as_items(&other_members(raw, is_known_member)?),
-            ..Answer::default()
-        }))
-    }
-
-    fn finish_reason(&self) -> Option<FinishReason<'static>> {
-        let name = json::small(self.finish_reason);
-        Some(FinishReason::of(name.as_str()?.to_owned()))
-    }
-}
-
-impl ChatMessage<'_> {
-    fn refusal(&self) -> Option<&str> {
-        let words = self.refusal.as_ref().and_then(Value::as_str)?;
-        (!words.trim().is_empty()).then_some(words)
-    }
-
-    fn reasoning_fields(&self) -> Vec<(&'static str, Vec<u8>)> {
-        let values = [
-            self.reasoning_content,
-            self.reasoning,
-            self.reasoning_details,
-            self.thinking,
-            self.thinking_blocks,
-        ];
-        let fields = REASONING.into_iter().zip(values);
-        fields
-            .filter_map(|(name, raw)| Some((name, json::one_line(raw?.get()))))
-            .collect()
-    }
+    let others = members.0.iter().filter(is_other);
+    others
+        .map(|(name, value)| (name.to_string(), json::one_line(value.get())))
+        .collect()
 }
 
 /// Members as a list of one object.
 fn as_items(members: &[(String, String)]) -> Option<Vec<u8>> {
-    if members.is_empty() {
-        return None;
-    }
-    let mut items = vec![b'['];
-    let mut object = Object::begin(&mut items);
-    for (name, value) in members {
-        object.raw(name, value.as_bytes());
-    }
-    object.end();
-    items.push(b']');
-    Some(items)
+    let write = |object: &mut Object<'_>| {
+        for (name, value) in members {
+            object.raw(name, value.as_bytes());
+        }
+    };
+    (!members.is_empty()).then(|| json::list([json::object(write)]))
 }
 
 fn text_of(content: &Value) -> String {
@@ -351,41 +265,9 @@ fn text_of(content: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(parts) => parts
             .iter()
-            .filter_map(|part| part.as_str().or_else(|| part.get("text")?.as_str()))
+            .filter_map(|part| part.as_str().or_else(|| part["text"].as_str()))
             .collect(),
         _ => String::new(),
-    }
-}
-
-impl WireCall {
-    fn understand(raw: &RawValue) -> serde_json::Result<NewCall> {
-        let call: Self = serde_json::from_str(raw.get())?;
-        let extra = other_members(raw.get(), |name| {
-            ["id", "type", "index", "function"].contains(&name)
-        })?;
-        Ok(NewCall {
-            extra,
-            ..call.understood()
-        })
-    }
-
-    fn understood(self) -> NewCall {
-        let function = self.function.unwrap_or(WireFunction {
-            name: None,
-            arguments: None,
-        });
-        let text = match function.arguments {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text,
-            Some(other) => other.to_string(),
-        };
-        let id = match self.id {
-            Some(Value::String(id)) => id,
-            Some(Value::Number(id)) => id.to_string(),
-            _ => String::new(),
-        };
-        let name = function.name.unwrap_or_default();
-        NewCall::understand(id, &name, text)
     }
 }
 

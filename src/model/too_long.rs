@@ -19,7 +19,7 @@ pub(crate) struct TooLong {
 /// The first is `OpenAI`'s, the second llama.cpp's.
 const CODES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
 
-/// Fragments of refusals. `tests/it/too_long.jsonl` has the wordings of services.
+/// Fragments of refusals. `tests/it/model/too_long.jsonl` has the wordings of services.
 const FRAGMENTS: [&str; 20] = [
     "context length",
     "context window",
@@ -93,8 +93,9 @@ impl TooLong {
 
     /// The refusal, if an error has a code for it.
     pub(crate) fn by_code(body: &[u8]) -> Option<Self> {
-        let codes = error_codes(body);
-        let is_known = codes.iter().any(|code| CODES.contains(&&**code));
+        let is_known = error_codes(body)
+            .iter()
+            .any(|code| CODES.contains(&&**code));
         is_known.then(|| Self::read(body))
     }
 
@@ -132,10 +133,12 @@ fn number_after(said: &str, words: &str) -> Option<u64> {
 }
 
 fn number_at(text: &str) -> Option<u64> {
-    let words = text.split(|c: char| !(c.is_alphanumeric() || matches!(c, ',' | '_')));
-    let mut words = words.map(|word| word.trim_matches(','));
-    let number = words.find(|word| !word.is_empty() && !BETWEEN.contains(word))?;
-    number.replace(',', "").parse().ok()
+    text.split(|c: char| !(c.is_alphanumeric() || matches!(c, ',' | '_')))
+        .map(|word| word.trim_matches(','))
+        .find(|word| !word.is_empty() && !BETWEEN.contains(word))?
+        .replace(',', "")
+        .parse()
+        .ok()
 }
 
 /// The limit in `exceed context limit: 188240 + 21333 > 200000`, where the answer may have 21333 tokens.
@@ -153,7 +156,7 @@ mod tests {
 
     #[test]
     fn each_service_has_its_own_words() {
-        for row in include_str!("../../tests/it/too_long.jsonl").lines() {
+        for row in include_str!("../../tests/it/model/too_long.jsonl").lines() {
             let row: Value = serde_json::from_str(row).unwrap();
             let expected = TooLong {
                 window: row["window"].as_u64(),

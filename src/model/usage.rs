@@ -5,10 +5,8 @@
 use super::too_long::TOKEN_CEILING;
 use crate::config::api::Api;
 use crate::record::event::{Terms, Tokens};
-use crate::text::json;
-use serde::Deserialize;
+use crate::text::json::{self, Fields};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 /// The count of one answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -22,16 +20,16 @@ pub(crate) struct AnswerUsage {
     pub reasoning: u64,
 }
 
-/// Why the tokens of a response are unknown.
+/// The reason why the tokens of a response are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uncounted {
-    /// It has no usage.
+    /// No usage.
     Silent,
-    /// Its usage has no valid count of the request's tokens or of the answer's.
+    /// A usage without a valid count of the request's tokens or of the answer's.
     Odd,
 }
 
-/// What a response says of its own tokens and its price.
+/// A response's statement of its own tokens and its price.
 pub(crate) struct ReportedUsage {
     pub counted: Result<AnswerUsage, Uncounted>,
     /// Tokens of the request that came from a cache, if the service reports them.
@@ -41,131 +39,117 @@ pub(crate) struct ReportedUsage {
 
 /// Reads the token counts of a response, and the terms beside them or in them.
 pub(crate) fn read_usage(api: Api, body: &[u8]) -> ReportedUsage {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct WithUsage<'b> {
-        #[serde(borrow)]
-        usage: Option<&'b RawValue>,
-        #[serde(borrow)]
-        service_tier: Option<&'b RawValue>,
-        #[serde(borrow)]
-        x_groq: Option<&'b RawValue>,
-        #[serde(borrow)]
-        choices: Option<&'b RawValue>,
-    }
-    let said: WithUsage<'_> = serde_json::from_slice(body).unwrap_or_default();
+    let said: Fields<'_> = json::read_or_default(body);
     let inner = |text| {
-        let mut values = serde_json::Deserializer::from_str(text).into_iter::<WithUsage<'_>>();
-        values.next()?.ok()?.usage
+        serde_json::Deserializer::from_str(text)
+            .into_iter::<Fields<'_>>()
+            .next()?
+            .ok()?
+            .raw("usage")
     };
-    let of_choice = || inner(said.choices?.get().strip_prefix('[')?);
+    let of_choice = || inner(said.raw("choices")?.get().strip_prefix('[')?);
     let found = said
-        .usage
-        .or_else(|| inner(said.x_groq?.get()))
+        .raw("usage")
+        .or_else(|| inner(said.raw("x_groq")?.get()))
         .or_else(of_choice);
-    let [usage, tier] = [found, said.service_tier].map(json::small);
-    let counted = match api {
-        Api::Chat => chat_usage(&usage),
-        Api::Responses => responses_usage(&usage),
-        Api::Messages => messages_usage(&usage),
+    let usage = json::small(found);
+    let counted = count(api, &usage);
+    let why = if found.is_some() {
+        Uncounted::Odd
+    } else {
+        Uncounted::Silent
     };
-    let why = match found {
-        Some(_) => Uncounted::Odd,
-        None => Uncounted::Silent,
-    };
+    let tier = said.small("service_tier");
     ReportedUsage {
         cached: match api {
-            Api::Chat => chat_cached(&usage),
+            Api::Chat => figure(&usage, &CHAT_CACHED),
             Api::Responses | Api::Messages => counted.map(|counted| counted.cached),
         },
         counted: counted.ok_or(why),
         terms: Terms {
-            service_tier: word(usage.get("service_tier").or(Some(&tier))),
-            speed: word(usage.get("speed")),
-            inference_geo: word(usage.get("inference_geo")),
+            service_tier: word(usage.get("service_tier").unwrap_or(&tier)),
+            speed: word(&usage["speed"]),
+            inference_geo: word(&usage["inference_geo"]),
         },
     }
 }
 
 /// A name among the terms.
-fn word(value: Option<&Value>) -> Option<String> {
-    let word = value.and_then(Value::as_str).filter(|it| it.len() <= 64);
-    word.map(str::to_owned)
+fn word(value: &Value) -> Option<String> {
+    value
+        .as_str()
+        .filter(|it| it.len() <= 64)
+        .map(str::to_owned)
 }
 
-/// What is below these names.
-fn below<'v>(usage: &'v Value, names: &[&str]) -> Option<&'v Value> {
-    names.iter().try_fold(usage, |value, name| value.get(name))
+const CACHE_READ: &str = "cache_read_input_tokens";
+
+const CACHE_WRITTEN: &str = "cache_creation_input_tokens";
+
+/// Places of the tokens of a chat completion's request that came from a cache.
+const CHAT_CACHED: [&str; 2] = [
+    "prompt_tokens_details/cached_tokens",
+    "prompt_cache_hit_tokens",
+];
+
+/// The token count at the first of these places that has a valid one.
+fn figure(usage: &Value, places: &[&str]) -> Option<u64> {
+    let at = |place: &&str| {
+        place
+            .split('/')
+            .try_fold(usage, |value, name| value.get(name))?
+            .as_u64()
+            .filter(|it| *it <= TOKEN_CEILING)
+    };
+    places.iter().find_map(at)
 }
 
-/// A token count; none if it is missing or invalid.
-fn figure(usage: &Value, names: &[&str]) -> Option<u64> {
-    let figure = below(usage, names).and_then(Value::as_u64);
-    figure.filter(|tokens| *tokens <= TOKEN_CEILING)
-}
-
-/// A token count that is 0 if it is missing; none if it is invalid.
-fn addend(usage: &Value, name: &str) -> Option<u64> {
-    match usage.get(name) {
-        None | Some(Value::Null) => Some(0),
-        Some(_) => figure(usage, &[name]),
+fn count(api: Api, usage: &Value) -> Option<AnswerUsage> {
+    let [prompt, completion, cached, written, reasoning]: [&[&str]; 5] = match api {
+        Api::Chat => [
+            &["prompt_tokens"],
+            &["completion_tokens"],
+            &CHAT_CACHED,
+            &["prompt_tokens_details/cache_write_tokens", CACHE_WRITTEN],
+            &["completion_tokens_details/reasoning_tokens"],
+        ],
+        Api::Responses => [
+            &["input_tokens"],
+            &["output_tokens"],
+            &["input_tokens_details/cached_tokens"],
+            &["input_tokens_details/cache_write_tokens"],
+            &["output_tokens_details/reasoning_tokens"],
+        ],
+        Api::Messages => [
+            &["input_tokens"],
+            &["output_tokens"],
+            &[CACHE_READ],
+            &[CACHE_WRITTEN],
+            &["output_tokens_details/thinking_tokens"],
+        ],
+    };
+    let or_zero = |places: &[&str]| figure(usage, places).unwrap_or(0);
+    let mut sum = Tokens {
+        prompt_tokens: figure(usage, prompt)?,
+        completion_tokens: figure(usage, completion)?,
+        total_tokens: 0,
+    };
+    if api == Api::Messages {
+        // Its request's tokens do not include those of the cache.
+        for place in [CACHE_READ, CACHE_WRITTEN] {
+            if usage.get(place).is_some_and(|count| !count.is_null()) {
+                sum.prompt_tokens += figure(usage, &[place])?;
+            }
+        }
     }
-}
-
-fn chat_usage(usage: &Value) -> Option<AnswerUsage> {
-    let number = |names: &[&str]| figure(usage, names);
-    let sum = sum_of(number(&["prompt_tokens"])?, number(&["completion_tokens"])?);
-    let written = number(&["prompt_tokens_details", "cache_write_tokens"])
-        .or_else(|| number(&["cache_creation_input_tokens"]));
-    let reasoning = number(&["completion_tokens_details", "reasoning_tokens"]);
+    let whole = figure(usage, &["total_tokens"]).filter(|_| api == Api::Chat);
+    sum.total_tokens = whole.unwrap_or(sum.prompt_tokens + sum.completion_tokens);
     Some(AnswerUsage {
-        tokens: Tokens {
-            total_tokens: number(&["total_tokens"]).unwrap_or(sum.total_tokens),
-            ..sum
-        },
-        cached: chat_cached(usage).unwrap_or(0),
-        cache_written: written.unwrap_or(0),
-        reasoning: reasoning.unwrap_or(0),
+        tokens: sum,
+        cached: or_zero(cached),
+        cache_written: or_zero(written),
+        reasoning: or_zero(reasoning),
     })
-}
-
-/// How many of the tokens of a chat completion's request came from a cache.
-fn chat_cached(usage: &Value) -> Option<u64> {
-    figure(usage, &["prompt_tokens_details", "cached_tokens"])
-        .or_else(|| figure(usage, &["prompt_cache_hit_tokens"]))
-}
-
-fn responses_usage(usage: &Value) -> Option<AnswerUsage> {
-    let detail = |name| figure(usage, &["input_tokens_details", name]).unwrap_or(0);
-    Some(AnswerUsage {
-        tokens: sum_of(
-            figure(usage, &["input_tokens"])?,
-            figure(usage, &["output_tokens"])?,
-        ),
-        cached: detail("cached_tokens"),
-        cache_written: detail("cache_write_tokens"),
-        reasoning: figure(usage, &["output_tokens_details", "reasoning_tokens"]).unwrap_or(0),
-    })
-}
-
-fn messages_usage(usage: &Value) -> Option<AnswerUsage> {
-    let cached = addend(usage, "cache_read_input_tokens")?;
-    let cache_written = addend(usage, "cache_creation_input_tokens")?;
-    let prompt = figure(usage, &["input_tokens"])? + cached + cache_written;
-    Some(AnswerUsage {
-        tokens: sum_of(prompt, figure(usage, &["output_tokens"])?),
-        cached,
-        cache_written,
-        reasoning: figure(usage, &["output_tokens_details", "thinking_tokens"]).unwrap_or(0),
-    })
-}
-
-fn sum_of(prompt_tokens: u64, completion_tokens: u64) -> Tokens {
-    Tokens {
-        prompt_tokens,
-        completion_tokens,
-        total_tokens: prompt_tokens + completion_tokens,
-    }
 }
 
 #[cfg(test)]

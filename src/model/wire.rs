@@ -7,7 +7,7 @@
 //! with those of the one before (but for marks of caches), as long as its head does. What has been
 //! rendered is kept for the next request, a cache that is compared with the request each time.
 
-mod attached;
+mod parts;
 mod neutral;
 mod ids;
 mod cache_key;
@@ -22,9 +22,9 @@ mod errors;
 mod echo;
 mod records;
 
-pub(crate) use attached::cut_marks;
 pub(crate) use errors::{error_status, stream_error_status};
 pub(crate) use neutral::Neutral;
+pub(crate) use parts::cut_marks;
 pub(crate) use pieces::is_in_joined_texts;
 pub(crate) use stream::{Broken, Heard, Listener, Stream};
 
@@ -32,13 +32,13 @@ use crate::config::agent::{Agent, Llm, Streaming};
 use crate::config::api::{Api, CacheTime};
 use crate::config::environment::Environment;
 use crate::model::attempt::{Remedy, check_size, readable};
-use crate::model::calls::calls_json;
-use crate::model::reasons::words_in_place_of_answer;
+use crate::model::calls::{NewCall, calls_json};
+use crate::model::reasons::not_of;
 use crate::model::response::{self, Answer, NoAnswer};
 use crate::record::event::FinishReason;
 use crate::record::messages::view;
 use crate::text::answers::after_thoughts;
-use crate::text::json;
+use crate::text::json::{self, Fields, Object};
 use cache_key::PromptCacheKey;
 use neutral::Message;
 use pause::Paused;
@@ -69,16 +69,23 @@ struct Rules {
 struct Memo {
     /// The part of that request, in the neutral form, that is rendered here.
     neutral: Vec<u8>,
-    /// How much of it is the head.
-    head: usize,
+    /// The length of its head.
+    head_len: usize,
     rules: Rules,
-    parts: Head,
+    head: Head,
     body: Rendering,
 }
 
-enum Head {
-    Responses(responses::ResponsesHead),
-    Messages(messages::MessagesHead),
+/// The parts of a request beside the conversation.
+#[derive(Default)]
+struct Head {
+    /// The members before it, not closed.
+    members: Vec<u8>,
+    /// A JSON array, or nothing.
+    tools: Vec<u8>,
+    /// Tools whose arguments had to be put into an object of one member.
+    wrapped: Vec<String>,
+    cache_key: PromptCacheKey,
 }
 
 /// A request as it is sent.
@@ -98,7 +105,7 @@ pub(crate) struct Wire {
     /// Tools whose arguments come in an object around them.
     wrapped: Vec<String>,
     memo: Option<Memo>,
-    /// What the service has said of the answer that it is to go on with.
+    /// The beginning of the answer that the service is to go on with.
     paused: Option<Paused>,
     /// The newest request holds reasoning.
     sent_reasoning: bool,
@@ -122,7 +129,7 @@ impl Wire {
         }
     }
 
-    /// The same for an agent that asks a service at its vendor's own endpoint.
+    /// A wire of an agent that may ask a service at its vendor's own endpoint.
     pub(crate) fn of_agent(agent: &Agent, environment: &Environment) -> Self {
         let mut wire = Self::new(&agent.llm);
         if environment.is_openai(&agent.llm) {
@@ -131,7 +138,7 @@ impl Wire {
         wire
     }
 
-    /// The same for a model of this name that is asked in place of the first.
+    /// A wire of a model of this name that is asked in place of the first.
     pub(crate) fn of_fallback(agent: &Agent, environment: &Environment, name: &str) -> Self {
         let mut wire = Self::of_agent(agent, environment);
         wire.rules.fallback = Some(name.to_owned());
@@ -201,10 +208,12 @@ impl Wire {
                 at += 1;
             }
             let (message, length) = next_message(&request.bytes[at..])?;
-            let add = |message: &Message<'_>, memo: &mut Memo| match &memo.parts {
-                Head::Responses(_) => responses::add(&mut memo.body, message, &memo.rules),
-                Head::Messages(head) => {
-                    messages::add(&mut memo.body, message, &memo.rules, &head.wrapped);
+            let add = |message: &Message<'_>, memo: &mut Memo| match memo.rules.api {
+                Api::Messages => {
+                    messages::add(&mut memo.body, message, &memo.rules, &memo.head.wrapped);
+                }
+                Api::Responses | Api::Chat => {
+                    responses::add(&mut memo.body, message, &memo.rules);
                 }
             };
             match json::without_lone_surrogates(&request.bytes[at..at + length]) {
@@ -228,7 +237,7 @@ impl Wire {
                 pause::append_blocks(&mut sent.bytes, &blocks);
             }
         }
-        // What follows is of this request alone.
+        // The rest is of this request alone.
         if let Some(stable) = stable {
             memo.body.back_to(stable);
             let known = memo.neutral.len();
@@ -243,7 +252,7 @@ impl Wire {
     fn memo(&mut self, request: &Neutral) -> Result<Memo, String> {
         if let Some(memo) = self.memo.take()
             && request.bytes.starts_with(&memo.neutral)
-            && memo.head == request.messages
+            && memo.head_len == request.messages
             && memo.neutral.len() <= request.stable
             && memo.rules == self.rules
         {
@@ -252,30 +261,22 @@ impl Wire {
         let members = request.head()?;
         self.rules.model = members.get("model").map(str::to_owned);
         self.rules.is_manual = members.get("thinking").is_some_and(|thinking| {
-            let thinking: Value = serde_json::from_str(thinking).unwrap_or_default();
-            thinking["type"] == "enabled"
+            let thinking: Fields<'_> = json::read_or_default(thinking);
+            thinking.word("type").as_deref() == Some("enabled")
         });
-        let (parts, has_roles) = match self.rules.api {
-            Api::Messages => {
-                let head = messages::MessagesHead::of(&members, &self.rules);
-                self.wrapped.clone_from(&head.wrapped);
-                (Head::Messages(head), true)
-            }
-            Api::Responses | Api::Chat => {
-                let head = responses::ResponsesHead::of(&members, &self.rules);
-                (Head::Responses(head), false)
-            }
+        let is_messages = self.rules.api == Api::Messages;
+        let head = if is_messages {
+            messages::head(&members, &self.rules)
+        } else {
+            responses::head(&members, &self.rules)
         };
-        let tools = match &parts {
-            Head::Responses(head) => &head.tools,
-            Head::Messages(head) => &head.tools,
-        };
+        self.wrapped.clone_from(&head.wrapped);
         Ok(Memo {
             neutral: request.bytes[..request.messages].to_vec(),
-            head: request.messages,
+            head_len: request.messages,
             rules: self.rules.clone(),
-            body: Rendering::new(tools, has_roles),
-            parts,
+            body: Rendering::new(&head.tools, is_messages),
+            head,
         })
     }
 
@@ -283,39 +284,33 @@ impl Wire {
     fn chat(&self, request: &Neutral) -> Vec<u8> {
         let mut words = String::from("{");
         if self.rules.stream {
-            words += match self.rules.without_stream_options {
-                true => "\"stream\":true,",
-                false => "\"stream\":true,\"stream_options\":{\"include_usage\":true},",
-            };
+            words += "\"stream\":true,";
+            if !self.rules.without_stream_options {
+                words += "\"stream_options\":{\"include_usage\":true},";
+            }
         }
         if let Some(key) = self.rules.cache_key.of_chat(request) {
             words += &format!("\"prompt_cache_key\":{},", json::text(&key));
         }
-        let stripped = self
-            .rules
-            .without_reasoning
-            .then(|| echo::without_reasoning(&request.bytes));
-        let stripped = stripped.flatten();
-        let request = stripped.as_ref().unwrap_or(&request.bytes);
+        let without_reasoning = self.rules.without_reasoning;
+        let request = without_reasoning
+            .then(|| echo::without_reasoning(&request.bytes))
+            .flatten()
+            .unwrap_or_else(|| request.bytes.clone());
         if words.len() == 1 {
-            return request.clone();
+            return request;
         }
         let start = request.iter().position(|byte| *byte == b'{').unwrap_or(0);
         [words.as_bytes(), &request[start + 1..]].concat()
     }
 
-    /// Takes back that the model's reasoning is left out.
-    pub(crate) fn undo_without_reasoning(&mut self) {
-        self.rules.without_reasoning = false;
-    }
-
-    /// How often the service has paused within the answer that is not whole yet.
+    /// The pauses of the service within the answer that is not whole yet.
     pub(crate) fn pauses(&self) -> u32 {
         self.paused.as_ref().map_or(0, |paused| paused.count)
     }
 
     /// Adds what a service said before it paused to the next requests, until the answer is whole. `prefix`: the
-    /// digest of what it was made behind.
+    /// digest of what precedes it.
     pub(crate) fn go_on_from(&mut self, part: Answer, prefix: &str) {
         let count = self.pauses() + 1;
         self.paused = Some(Paused {
@@ -338,19 +333,11 @@ impl Wire {
     /// # Errors
     /// The reason to ask again.
     pub(crate) fn parse(&self, body: &[u8]) -> Result<Answer, NoAnswer> {
-        let readable = readable(body)?;
-        let body = readable.as_bytes();
-        match self.rules.api {
-            Api::Chat => response::parse(body),
-            Api::Responses | Api::Messages => self.parse_items(body),
+        if self.rules.api == Api::Chat {
+            return response::parse(body);
         }
-    }
-
-    fn parse_items(&self, body: &[u8]) -> Result<Answer, NoAnswer> {
-        let mut answer = match self.rules.api {
-            Api::Chat | Api::Responses => responses::parse(body)?,
-            Api::Messages => messages::parse(body, &self.wrapped)?,
-        };
+        let text = readable(body)?;
+        let mut answer = read_answer(self.rules.api, text.as_bytes(), &self.wrapped)?;
         let cut_off = answer
             .finish_reason
             .as_ref()
@@ -373,24 +360,37 @@ impl Wire {
 impl Memo {
     /// The request, closed as the service wants it. The rendering is left closed, too.
     fn finish(&mut self, stable: Option<&Position>, cache: CacheTime) -> Sent {
-        match &self.parts {
-            Head::Responses(head) => {
-                responses::close(&mut self.body);
-                Sent {
-                    prefix: self.body.prefix(),
-                    bytes: head.request(&self.body),
-                }
-            }
-            Head::Messages(head) => {
-                let at = stable.unwrap_or(&self.body.at);
-                let marks = (at.last, at.before_answer);
-                messages::close(&mut self.body);
-                Sent {
-                    prefix: self.body.prefix(),
-                    bytes: head.request(&self.body, marks, cache),
-                }
-            }
+        let at = stable.unwrap_or(&self.body.at);
+        let marks = [at.before_answer, at.last];
+        let is_messages = self.rules.api == Api::Messages;
+        if is_messages {
+            messages::close(&mut self.body);
+        } else {
+            responses::close(&mut self.body);
         }
+        Sent {
+            prefix: self.body.prefix(),
+            bytes: if is_messages {
+                messages::request(&self.head, &self.body, marks, cache)
+            } else {
+                responses::request(&self.head, &self.body)
+            },
+        }
+    }
+}
+
+/// The tools of a request as a JSON array, or nothing; `write` has the form of the service.
+fn write_tools(given: Option<&str>, mut write: impl FnMut(&mut Object<'_>, &Value)) -> Vec<u8> {
+    let tools: Vec<Value> = json::read_or_default(given.unwrap_or("[]"));
+    let write_tool = |tool: &Value| match tool.get("function") {
+        Some(function) => json::object(|object| write(object, function)),
+        // One of the service's own.
+        None => json::text(tool).into_bytes(),
+    };
+    if tools.is_empty() {
+        Vec::new()
+    } else {
+        json::list(tools.iter().map(write_tool))
     }
 }
 
@@ -410,42 +410,78 @@ fn next_message(rest: &[u8]) -> Result<(Message<'_>, usize), String> {
 
 /// The digest of an answer's text and calls.
 fn view_of(answer: &Answer) -> String {
-    let calls = match answer.calls.as_slice() {
-        [] => Vec::new(),
-        calls => calls_json(calls),
-    };
-    view(&answer.content_json, &calls)
-}
-
-fn not_of(body: &[u8], what: &str) -> String {
-    if body.trim_ascii().is_empty() {
-        return "the answer is empty".to_owned();
+    if answer.calls.is_empty() {
+        return view(&answer.content_json, b"");
     }
-    let said = words_in_place_of_answer(body);
-    format!("the answer is not {what} of this API: {said}")
+    view(&answer.content_json, &calls_json(&answer.calls))
 }
 
-/// The items of an answer.
+/// Reads a response, but for its usage.
 ///
 /// # Errors
-/// There is no list of them, for which `none` has the words, or it is too large.
-fn items(list: Option<&RawValue>, none: impl Fn() -> String) -> Result<Vec<&RawValue>, String> {
-    let list = list.ok_or_else(&none)?;
-    check_size(list.get())?;
-    serde_json::from_str(list.get()).map_err(|_| none())
+/// The reason to ask again.
+fn read_answer(api: Api, body: &[u8], wrapped: &[String]) -> Result<Answer, String> {
+    match api {
+        Api::Chat | Api::Responses => responses::parse(body),
+        Api::Messages => messages::parse(body, wrapped),
+    }
 }
 
-/// Items as a JSON array of one line.
-fn array(items: &[&RawValue]) -> Option<Vec<u8>> {
-    let mut out = vec![b'['];
-    for item in items {
-        if out.len() > 1 {
-            out.push(b',');
+/// A response, and its items, which are in this list.
+///
+/// # Errors
+/// It has no such list, so that it is not what it should be, or it is too large.
+fn items<'b>(
+    body: &'b [u8],
+    list: &str,
+    what: &str,
+) -> Result<(Fields<'b>, Vec<&'b RawValue>), String> {
+    let odd = || not_of(body, what);
+    let response: Fields<'_> = serde_json::from_slice(body).map_err(|_| odd())?;
+    let list = response.raw(list).ok_or_else(odd)?;
+    check_size(list.get())?;
+    let items = serde_json::from_str(list.get()).map_err(|_| odd())?;
+    Ok((response, items))
+}
+
+/// Reads each item. `what` is what one is called.
+fn each(
+    items: &[&RawValue],
+    what: &str,
+    mut read: impl FnMut(&Fields<'_>) -> serde_json::Result<()>,
+) -> Result<(), String> {
+    items
+        .iter()
+        .try_for_each(|item| read(&serde_json::from_str(item.get())?))
+        .map_err(|e| format!("{what} of the answer: {}", json::parser_message(&e)))
+}
+
+/// The content of an answer's items.
+#[derive(Default)]
+struct Said {
+    text: String,
+    thinking: String,
+    calls: Vec<NewCall>,
+}
+
+impl Said {
+    fn into_answer(self, response: &Fields<'_>, items: &[&RawValue], finish: &str) -> Answer {
+        let model = response.word("model");
+        let answer = Answer::of_parts(self.text, self.thinking, self.calls, model);
+        Answer {
+            finish_reason: Some(FinishReason::of(finish.to_owned())),
+            items: array(items),
+            ..answer
         }
-        out.extend_from_slice(&json::one_line(item.get()));
     }
-    out.push(b']');
-    (out.len() > 2).then_some(out)
+}
+
+/// Items as a JSON array of one line; `None` without any.
+fn array(items: &[&RawValue]) -> Option<Vec<u8>> {
+    let lines = items
+        .iter()
+        .map(|item| json::one_line(item.get()).into_bytes());
+    (!items.is_empty()).then(|| json::list(lines))
 }
 
 #[cfg(test)]

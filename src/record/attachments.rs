@@ -1,21 +1,21 @@
 //! Pictures and documents that belong to messages: their facts in the journal, and the line for each in the text.
 //!
-//! Unaware of files and of services. Nothing here decodes a picture.
+//! Unaware of services. Nothing here decodes a picture.
 
 pub(crate) mod head;
-pub(crate) mod blobs;
-pub(crate) mod body;
 
+use crate::error::Result;
+use crate::record::blobs::{self, Blobs, LARGEST, base64_len};
 use crate::text::amounts::counted;
+use crate::text::digest::is_sha256;
 use crate::text::disguise::printable_line;
+use crate::text::json::read_or_default;
 use crate::text::names::named_enum;
 use crate::text::shorten::head as first_bytes;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
-
-/// The most bytes of one: 5 MB as base64.
-pub(crate) const LARGEST: u64 = 3_750_000;
+use std::path::Path;
 
 /// The longest side of a picture.
 pub(crate) const LONGEST_SIDE: u32 = 8000;
@@ -68,8 +68,9 @@ impl Attachment {
 
     /// True if a side is longer than this.
     pub(crate) fn is_wider(&self, side: u32) -> bool {
-        let size = self.facts.size;
-        size.is_some_and(|(width, height)| width.max(height) > side)
+        self.facts
+            .size
+            .is_some_and(|(width, height)| width.max(height) > side)
     }
 
     /// The characters of the bytes as base64.
@@ -77,15 +78,27 @@ impl Attachment {
         base64_len(self.bytes)
     }
 
+    /// True if its bytes are there.
+    pub(crate) fn is_in(&self, blobs: &mut Blobs) -> bool {
+        blobs.len(&self.sha256) == Some(self.bytes)
+    }
+
+    /// Its bytes, if they are there.
+    pub(crate) fn read(&self, blobs: &Blobs) -> Option<Vec<u8>> {
+        let bytes = blobs.read(&self.sha256)?;
+        (bytes.len() as u64 == self.bytes).then_some(bytes)
+    }
+
     /// The tokens that it takes, by estimate.
     pub(crate) fn tokens(&self) -> u64 {
-        match self.is_document() {
-            true => PAGE_TOKENS * u64::from(self.facts.pages.unwrap_or(1)),
-            false => PICTURE_TOKENS,
+        if self.is_document() {
+            PAGE_TOKENS * u64::from(self.facts.pages.unwrap_or(1))
+        } else {
+            PICTURE_TOKENS
         }
     }
 
-    /// Its line in the text.
+    /// The line in the text.
     pub(crate) fn line(&self) -> String {
         let media_type = self.facts.media_type.name();
         let extent = match (self.facts.size, self.facts.pages) {
@@ -102,9 +115,19 @@ impl Attachment {
     }
 }
 
-/// The length of the base64 of this number of bytes.
-pub(crate) fn base64_len(bytes: u64) -> u64 {
-    bytes.div_ceil(3) * 4
+/// Copies the bytes of these from one run to another. What is gone is left out.
+pub(crate) fn copy<'a>(
+    from: &Path,
+    to: &Path,
+    attachments: impl IntoIterator<Item = &'a Attachment>,
+) -> Result<()> {
+    let there = Blobs::of(from);
+    for attachment in attachments {
+        if let Some(bytes) = attachment.read(&there) {
+            blobs::store(to, &bytes, true)?;
+        }
+    }
+    Ok(())
 }
 
 /// A file's name as it is recorded and shown: on one line, and not too long.
@@ -113,23 +136,18 @@ pub(crate) fn shown_name(name: &str) -> String {
     first_bytes(&name, NAME_MAX).to_owned()
 }
 
-/// True for the digits of a SHA-256 as they are written here.
-pub(crate) fn is_digest(text: &str) -> bool {
-    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    text.len() == 64 && text.bytes().all(is_digit)
-}
-
 /// Reads the list of an event. What is no attachment is left out.
 pub(crate) fn read_list(json: Option<&RawValue>) -> Vec<Attachment> {
-    let list = json.map(|json| serde_json::from_str::<Vec<&RawValue>>(json.get()));
-    let list = list.and_then(Result::ok).unwrap_or_default();
-    let each = list.into_iter().take(MOST);
-    each.filter_map(|one| serde_json::from_str(one.get()).ok())
+    json.map(|json| read_or_default::<Vec<&RawValue>>(json.get()))
+        .into_iter()
+        .flatten()
+        .take(MOST)
+        .filter_map(|one| serde_json::from_str(one.get()).ok())
         .collect()
 }
 
 impl Serialize for Attachment {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
         map.serialize_entry("sha256", &self.sha256)?;
         map.serialize_entry("media_type", &self.facts.media_type)?;
@@ -146,7 +164,7 @@ impl Serialize for Attachment {
 }
 
 impl<'de> Deserialize<'de> for Attachment {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
         #[derive(Deserialize)]
         struct AttachmentFields {
             sha256: String,
@@ -159,7 +177,7 @@ impl<'de> Deserialize<'de> for Attachment {
             pages: Option<u32>,
         }
         let read = AttachmentFields::deserialize(from)?;
-        if !is_digest(&read.sha256) || read.bytes > LARGEST {
+        if !is_sha256(&read.sha256) || read.bytes > LARGEST {
             return Err(serde::de::Error::custom("not an attachment"));
         }
         Ok(Self {

@@ -2,9 +2,8 @@
 //!
 //! Pure: from the journal's bytes.
 
-use super::event::EventKind;
-use super::reader::{read_event, split_lines};
-use std::borrow::Cow;
+use super::event::Recorded;
+use super::reader::readable_lines;
 
 /// `DELTA_CALL_ID` of everything that a run has started, or its common beginning. What the journal took over from
 /// the run that this one was forked from is left out; `only_newest` leaves out what other starts of the engine
@@ -12,23 +11,19 @@ use std::borrow::Cow;
 pub(crate) fn started_calls(journal: &[u8], run_id: &str, only_newest: bool) -> Vec<String> {
     let mut ids = Vec::new();
     let mut is_own = true;
-    for (_, line) in split_lines(journal) {
-        // Of a damaged line nothing is known.
-        let Ok(line) = read_event(line, 0) else {
-            continue;
-        };
-        let is_start = line.kind == EventKind::EngineStart;
-        if is_start {
-            let was_own = std::mem::replace(&mut is_own, line.run_id.as_deref() == Some(run_id));
-            if !was_own || !is_own || only_newest {
-                ids.clear();
+    for (_, line) in readable_lines(journal) {
+        let call_id = match line.event {
+            Recorded::EngineStart(start) => {
+                let was_own = std::mem::replace(&mut is_own, start.run_id.get() == Some(run_id));
+                if !was_own || !is_own || only_newest {
+                    ids.clear();
+                }
+                start.call_id
             }
-        }
-        let is_call = is_start || line.kind == EventKind::ActionRequest;
-        let id = line
-            .call_id
-            .filter(|id| is_call && is_own && !id.is_empty());
-        ids.extend(id.map(Cow::into_owned));
+            Recorded::ActionRequest(request) => request.call_id,
+            _ => continue,
+        };
+        ids.extend(call_id.owned().filter(|id| is_own && !id.is_empty()));
     }
     ids
 }

@@ -3,13 +3,13 @@
 //! Unaware of what the lines mean. A line is appended with one write. A failed write is ignored,
 //! because nothing depends on this file.
 
-use crate::config::environment::Secret;
-use crate::error::may_fail;
+use crate::error::ignore;
 use crate::text::disguise::printable;
 use crate::text::names::named_enum;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome};
+use crate::unix::secret::Secret;
 use std::cell::OnceCell;
 use std::fs::File;
 use std::io::{self, Write};
@@ -89,11 +89,11 @@ impl Log {
         }
         let file = self.file.get_or_init(|| files::append(&self.path).ok());
         if let Some(mut file) = file.as_ref() {
-            may_fail(file.write_all(&bytes));
+            ignore(file.write_all(&bytes));
         }
     }
 
-    /// How a program that the engine started has ended.
+    /// The way a program that the engine started has ended.
     pub(crate) fn ended(&self, what: &str, outcome: &Outcome) {
         let took = outcome.duration.as_millis();
         match outcome.how {

@@ -117,11 +117,14 @@ impl LinkedFiles {
     }
 }
 
-/// When a file was written to. One whom nothing is forbidden may have done so since.
+/// Time when a file was written to. One whom nothing is forbidden may have done so since.
 /// The milliseconds that a hook took, from its directory.
 pub(crate) fn hook_duration(dir: &Path) -> Option<u64> {
-    let text = files::read_text(&dir.join("execution_meta/duration_ms.txt")).ok()?;
-    text.trim().parse().ok()
+    files::read_text(&dir.join("execution_meta/duration_ms.txt"))
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 fn modified_time(path: &Path) -> Option<SystemTime> {

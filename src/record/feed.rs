@@ -5,7 +5,7 @@
 use crate::record::engine_log::{Level, Log};
 use crate::record::event::EventKind;
 use crate::text::disguise::printable_json;
-use crate::text::json::{self, Object};
+use crate::text::json;
 use crate::unix::terminal::end_text;
 use crate::unix::timed_output::write_in_time;
 use serde_json::json;
@@ -44,7 +44,7 @@ impl Feed {
     /// Notes in this log when the reader is gone.
     pub(crate) fn note_in(&self, log: &Rc<Log>) {
         // A feed has one run.
-        crate::error::may_fail(self.log.set(Rc::clone(log)));
+        crate::error::ignore(self.log.set(Rc::clone(log)));
     }
 
     /// Writes the first line, unless it has been written: the run and its workspace, if there are any.
@@ -84,15 +84,13 @@ impl Feed {
 
     /// Writes a piece of an answer's text.
     pub(crate) fn add_text(&self, iteration: u64, attempt: u64, text: &str) {
-        let mut line = Vec::new();
-        let mut object = Object::begin(&mut line);
-        object
-            .put("type", "TEXT_DELTA")
-            .put("iteration", &iteration)
-            .put("attempt", &attempt)
-            .put("text", text);
-        object.end();
-        line.push(b'\n');
+        let line = json::line(|object| {
+            object
+                .put("type", "TEXT_DELTA")
+                .put("iteration", &iteration)
+                .put("attempt", &attempt)
+                .put("text", text);
+        });
         self.add(&line);
     }
 }

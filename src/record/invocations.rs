@@ -10,10 +10,10 @@ use crate::text::names::named_enum;
 pub(crate) use requests::{Requests, request, request_len};
 
 use crate::error::{At, Result};
-use crate::record::attachments::body::{Gap, write_places};
+use crate::record::request_body::{Gap, write_places};
 use crate::text::amounts::grouped;
 use crate::text::digest::sha256;
-use crate::text::json::Object;
+use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use rustix::fs::OFlags;
@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The invocations of a run.
 #[derive(Debug)]
@@ -105,7 +105,11 @@ pub(crate) struct InvocationMetadata {
     /// Tokens, if the server reported them.
     pub token_usage: Option<TokenUsage>,
     /// One for each time the request was sent.
-    pub attempts: Vec<AttemptTime>,
+    pub attempts: Vec<AttemptRecord>,
+    /// The status of the last attempt's answer.
+    pub http_status: Option<u64>,
+    /// The model, as the answer names it.
+    pub model_id: Option<String>,
     /// The invocation before it, and how many leading bytes their requests share.
     pub extends: Option<Extends>,
     /// The answer that the service is making, or has made.
@@ -134,11 +138,20 @@ impl GivenFile {
     }
 }
 
-/// How long an attempt took, without the wait before it.
+/// An attempt to reach the model.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct AttemptTime {
-    duration_ms: u64,
+pub(crate) struct AttemptRecord {
+    started_at: Option<String>,
+    /// Without the wait before it.
+    duration_ms: Option<u64>,
+    pub outcome: Option<String>,
+}
+
+impl AttemptRecord {
+    pub(crate) fn began(&self) -> Option<Timestamp> {
+        Timestamp::parse(self.started_at.as_deref()?)
+    }
 }
 
 impl InvocationMetadata {
@@ -151,8 +164,10 @@ impl InvocationMetadata {
         if self.attempts.len() < 2 {
             return 0;
         }
-        let attempts = self.attempts.iter().map(|attempt| attempt.duration_ms);
-        attempts.fold(self.duration_ms, u64::saturating_sub)
+        self.attempts
+            .iter()
+            .filter_map(|attempt| attempt.duration_ms)
+            .fold(self.duration_ms, u64::saturating_sub)
     }
 }
 
@@ -184,23 +199,18 @@ pub(crate) struct Extends {
     pub bytes: usize,
 }
 
-/// The largest metadata: they hold all attempts.
-pub(crate) const LARGEST_METADATA: u64 = 16 << 20;
-
-/// The largest request that is read, and the largest answer.
-pub(crate) const LARGEST_REQUEST: u64 = files::LARGEST_INPUT;
-
 /// The metadata of an invocation; none while it is under way, or when its engine died.
 pub(crate) fn metadata(dir: &Path) -> Option<InvocationMetadata> {
-    let text = read_file(dir, "metadata.json", LARGEST_METADATA).ok()?;
-    serde_json::from_slice(&text).ok()
+    json::read(&read_file(dir, "metadata.json", files::LARGEST_METADATA).ok()?)
 }
 
 /// Opens a file of an invocation. The directory is in `io/invocations` of its run, out of which no link leads.
 fn open(dir: &Path, name: &str) -> io::Result<File> {
-    let run = dir.ancestors().nth(3).unwrap_or(dir);
-    let below = dir.strip_prefix(run).unwrap_or(dir).join(name);
-    files::open_below(run, &below)
+    let mut run = dir.components();
+    let [last, middle, first] = [(); 3].map(|()| run.next_back());
+    let names = [first, middle, last].into_iter().flatten();
+    let below: PathBuf = names.chain([Component::Normal(name.as_ref())]).collect();
+    files::open_below(run.as_path(), &below)
 }
 
 /// The content of a file of an invocation, of at most `limit` bytes.
@@ -222,7 +232,7 @@ impl Invocations {
         let names = in_order(dir)?;
         if let Some(newest) = names.last() {
             let (name, dir) = (newest.clone(), dir.join(newest));
-            let request = read_file(&dir, "request.json", LARGEST_REQUEST).ok();
+            let request = read_file(&dir, "request.json", files::LARGEST_INPUT).ok();
             let record = metadata(&dir).unwrap_or_default();
             if record.open.is_some() && request.is_some() {
                 let begun = Begun {
@@ -257,8 +267,9 @@ impl Invocations {
 
     /// True if an earlier process has left an answer open, and nothing has been asked since.
     pub(crate) fn has_open(&self) -> bool {
-        let mut open = self.open.iter();
-        open.any(|(_, record)| record.has(InvocationStatus::Pending))
+        self.open
+            .iter()
+            .any(|(_, record)| record.has(InvocationStatus::Pending))
     }
 
     /// The invocation whose answer is open or not in the journal, if that is the answer to this conversation; once.
@@ -280,7 +291,7 @@ impl Invocations {
         purpose: &str,
         (request, gaps): (Vec<u8>, &[Gap]),
     ) -> Result<Begun> {
-        let name = format!("{}_{iteration}{purpose}", Timestamp::now().compact());
+        let name = format!("{}_{iteration}{purpose}", Timestamp::now().basic());
         let name = files::make_unique_dir(&self.dir, &name)?;
         let dir = self.dir.join(&name);
         let extends = self.previous.as_ref().map(|(previous, bytes)| Extends {
@@ -314,8 +325,11 @@ impl Invocations {
                 stamp,
             }),
         });
-        let before = self.previous.replace((name.clone(), request));
-        self.spare = before.map(|(_, bytes)| bytes).unwrap_or_default();
+        self.spare = self
+            .previous
+            .replace((name.clone(), request))
+            .map(|(_, bytes)| bytes)
+            .unwrap_or_default();
         Ok(Begun {
             name,
             dir,
@@ -375,8 +389,13 @@ pub(crate) fn in_order(dir: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
+/// Time when an invocation began, as its name says.
+pub(crate) fn began(name: &str) -> Option<Timestamp> {
+    Timestamp::parse_basic(name.split('_').next()?)
+}
+
 /// True for the name of an invocation that made a summary of the conversation.
-pub(crate) fn is_compaction(name: &str) -> bool {
+pub(crate) fn is_for_summary(name: &str) -> bool {
     name.split('_').nth(2) == Some("compaction")
 }
 
@@ -409,15 +428,13 @@ fn tail(file: &File, len: usize, extends: &Extends) -> io::Result<Option<Vec<u8>
     let Ok(tail) = String::from_utf8(tail) else {
         return Ok(None);
     };
-    let mut out = Vec::new();
-    let mut object = Object::begin(&mut out);
-    object
-        .put("extends", &extends.invocation)
-        .put("bytes", &extends.bytes)
-        .put("tail", &tail);
-    object.end();
-    out.push(b'\n');
-    Ok(Some(out))
+    let line = json::line(|object| {
+        object
+            .put("extends", &extends.invocation)
+            .put("bytes", &extends.bytes)
+            .put("tail", &tail);
+    });
+    Ok(Some(line))
 }
 
 /// Shortens the request in `old` and turns its file into that of a new one, by writing what differs:

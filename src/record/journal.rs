@@ -5,7 +5,7 @@
 //! Architecture invariant: the holder of a `Journal` owns the run, proved by the kernel's lock on
 //! the file. An append is one `write`; one that fails leaves the file as it was.
 
-use crate::error::{At, Error, Result, may_fail};
+use crate::error::{At, Error, Result, ignore};
 use crate::record::event::{self, Event, EventKind};
 use crate::record::feed::Feed;
 use crate::record::reader::{Tail, check_length, read_whole};
@@ -39,7 +39,7 @@ pub(crate) struct Journal {
     sync: bool,
     /// Device and inode.
     identity: (u64, u64),
-    /// How the file was left by us.
+    /// The way the file was left by us.
     left: JournalStamp,
     /// Another process has written the file since it was opened.
     changed: bool,
@@ -69,7 +69,7 @@ pub(crate) struct JournalCopy {
     pub bytes: Vec<u8>,
     /// Device and inode.
     identity: (u64, u64),
-    /// How the file was before it was read.
+    /// The way the file was before it was read.
     left: JournalStamp,
 }
 
@@ -190,7 +190,7 @@ impl Journal {
     }
 
     /// Puts an event behind those that wait to be written.
-    pub(crate) fn add(&mut self, iteration: u64, event: &Event<'_>) {
+    pub(crate) fn add(&mut self, iteration: u64, event: &dyn Event) {
         self.seq += 1;
         event.write(&mut self.pending, self.seq, Timestamp::now(), iteration);
     }
@@ -203,7 +203,7 @@ impl Journal {
     ) -> Timestamp {
         self.seq += 1;
         let now = Timestamp::now();
-        event::write_line(&mut self.pending, (self.seq, now), &kind.into(), 0, fields);
+        event::write_line(&mut self.pending, self.seq, now, &kind.into(), 0, fields);
         now
     }
 
@@ -233,7 +233,7 @@ impl Journal {
             self.synced = false;
         } else if !self.changed {
             // Part of it may be there: a torn line in the middle would damage the journal.
-            may_fail(self.file.set_len(self.len));
+            ignore(self.file.set_len(self.len));
         }
         let lines = std::mem::take(&mut self.pending);
         written.at("write", &self.path)?;

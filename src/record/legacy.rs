@@ -5,11 +5,10 @@
 //! which calls a thought asked for: the actions follow it, with ids of their own or with none.
 //! Nothing else in the crate knows that.
 
-use crate::record::event::{EventKind, Line};
+use crate::record::event::{EventKind, Line, Recorded, Text};
 use crate::text::json::{self, Object};
 use crate::unix::files;
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -20,29 +19,33 @@ struct Start<'a> {
     agent_ref: Option<Cow<'a, str>>,
 }
 
-/// A line in today's form; `is_old` marks that it was in another.
+/// Reads a line in today's form; `is_old` marks that it was in another.
 ///
 /// # Errors
-/// The parser's, if a nested payload cannot be read.
-pub(crate) fn flat(mut line: Box<Line<'_>>) -> Result<Box<Line<'_>>, serde_json::Error> {
-    if let Some(payload) = line.payload {
-        let mut inner = Line::parse(payload.get())?;
-        inner.kind = line.kind;
-        inner.seq = line.seq;
-        inner.timestamp = line.timestamp.or(inner.timestamp);
-        inner.iteration = line.iteration.or(inner.iteration);
-        inner.is_old = true;
-        if inner.agent_home.is_none() {
-            inner.agent_home = serde_json::from_str::<Start<'_>>(payload.get())?.agent_ref;
-        }
-        line = inner;
-    }
-    line.kind = match line.kind.name() {
+/// The parser's, also if a nested payload cannot be read.
+pub(crate) fn read_line(text: &str) -> Result<Box<Line<'_>>, serde_json::Error> {
+    let mut outer = Line::parse(text)?;
+    let kind = match outer.kind.name() {
         "RUN_START" => EventKind::EngineStart,
         "RUN_END" => EventKind::EngineEnd,
-        _ => return Ok(line),
+        _ if outer.payload.is_some() => std::mem::take(&mut outer.kind),
+        _ => return Ok(outer),
     };
-    line.is_old = true;
+    let payload = outer.payload.get();
+    let mut line = Line::parse_as(payload.unwrap_or(text), kind.clone())?;
+    (line.text, line.kind, line.is_old) = (text, kind, true);
+    if let Some(payload) = payload {
+        line.place.seq = outer.seq;
+        line.place.iteration = outer.iteration.or(line.iteration);
+        if outer.timestamp.is_some() {
+            line.place.timestamp = outer.place.timestamp;
+        }
+        if let Recorded::EngineStart(start) = &mut line.event
+            && !start.agent_home.is_some()
+        {
+            start.agent_home = Text(serde_json::from_str::<Start<'_>>(payload)?.agent_ref);
+        }
+    }
     Ok(line)
 }
 
@@ -54,41 +57,41 @@ pub(crate) struct LegacyCall<'a> {
     pub name: Cow<'a, str>,
     /// A JSON object in a text.
     pub arguments: Cow<'a, str>,
-    /// Where engines up to 1.3 record an execution, once it has been brought into today's layout.
+    /// Place where engines up to 1.3 record an execution, once it has been brought into today's layout.
     pub execution_ref: Option<String>,
 }
 
-/// The call behind an `ACTION_REQUEST` or `HUMAN_INPUT_REQUEST`; none if this engine wrote it, and
+/// The call of an `ACTION_REQUEST` or `HUMAN_INPUT_REQUEST`; none if this engine wrote it, and
 /// the call it belongs to has been taken out of the journal.
 pub(crate) fn call<'a>(line: &Line<'a>, seq: u64) -> Option<LegacyCall<'a>> {
-    let is_question = line.kind == EventKind::HumanInputRequest;
-    let is_todays = line.call_id.is_some() || is_question && line.action_id.is_some();
-    if is_todays {
-        return None;
-    }
-    let id = line.action_id.clone().filter(|id| !id.is_empty());
-    let arguments = if is_question {
-        let mut arguments = Vec::new();
-        let mut object = Object::begin(&mut arguments);
-        object.put("prompt", line.prompt.as_deref().unwrap_or_default());
-        object.end();
-        Cow::Owned(String::from_utf8(arguments).unwrap_or_default())
-    } else {
-        let given = line.tool_args.map(RawValue::get);
-        Cow::Borrowed(given.filter(|json| json.starts_with('{')).unwrap_or("{}"))
+    let id = line.action_id.0.clone().filter(|id| !id.is_empty());
+    let (name, arguments, execution_ref) = match &line.event {
+        Recorded::ActionRequest(request) if !request.call_id.is_some() => {
+            let given = request.tool_args.get().filter(|json| json.starts_with('{'));
+            let id = id.as_ref().filter(|id| !id.contains('/'));
+            let path = id
+                .map(|id| format!("io/tool_executions/{id}"))
+                .filter(|path| files::is_below(Path::new(path)));
+            (
+                request.tool_name.0.clone()?,
+                given.unwrap_or("{}").into(),
+                path,
+            )
+        }
+        Recorded::HumanInputRequest(asked) if !line.action_id.is_some() => {
+            let arguments = json::object(|object| {
+                object.put("prompt", &*asked.prompt);
+            });
+            let name = asked.tool_name.0.clone().unwrap_or("ask_human".into());
+            let arguments = String::from_utf8(arguments).unwrap_or_default();
+            (name, arguments.into(), None)
+        }
+        _ => return None,
     };
     Some(LegacyCall {
-        execution_ref: id
-            .as_ref()
-            .filter(|id| !id.contains('/') && !is_question)
-            .map(|id| format!("io/tool_executions/{id}"))
-            .filter(|path| files::is_below(Path::new(path))),
+        execution_ref,
         id: id.unwrap_or_else(|| Cow::Owned(format!("action_{seq}"))),
-        name: match &line.tool_name {
-            Some(name) => name.clone(),
-            None if is_question => Cow::Borrowed("ask_human"),
-            None => return None,
-        },
+        name,
         arguments,
     })
 }
@@ -104,17 +107,16 @@ pub(crate) struct LegacyQuestion {
 
 /// The question that a started call of this tool asks; none if that is another tool.
 pub(crate) fn question(tool: &str, arguments: &str) -> Option<LegacyQuestion> {
-    (tool == "ask_human").then(|| serde_json::from_str(arguments).unwrap_or_default())
+    (tool == "ask_human").then(|| json::read_or_default(arguments))
 }
 
 /// The `tool_calls` of a thought with one call more.
 pub(crate) fn with_call(tool_calls: Option<&str>, call: &LegacyCall<'_>) -> String {
-    let mut function = Vec::new();
-    let mut object = Object::begin(&mut function);
-    object
-        .put("name", &*call.name)
-        .put("arguments", &*call.arguments);
-    object.end();
+    let function = json::object(|object| {
+        object
+            .put("name", &*call.name)
+            .put("arguments", &*call.arguments);
+    });
     let mut out = match tool_calls.and_then(|calls| calls.strip_suffix(']')) {
         Some(before) => [before.as_bytes(), b","].concat(),
         None => b"[".to_vec(),

@@ -38,43 +38,28 @@ pub(crate) struct AttachedTo {
 }
 
 impl AttachedTo {
-    /// Those of a turn that requests may have.
+    /// The ones of a turn that requests may have.
     pub(crate) fn of(turn: &Turn<'_>) -> Vec<Self> {
         let attached = turn.attached().into_iter();
-        let sent = attached.flat_map(|attached| {
-            attached.sent().map(|(before, attachment)| Self {
-                seq: attached.seq,
-                before,
-                attachment: attachment.clone(),
+        attached
+            .flat_map(|attached| {
+                attached.sent().map(|(before, attachment)| Self {
+                    seq: attached.seq,
+                    before,
+                    attachment: attachment.clone(),
+                })
             })
-        });
-        sent.collect()
+            .collect()
     }
 }
 
 #[derive(Debug)]
 struct CachedTurn {
     len: usize,
-    kind: TurnKind,
+    /// A refusal is neither: it is left behind with the thought before it.
+    is_user: bool,
+    is_thought: bool,
     attached: usize,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TurnKind {
-    User,
-    Thought,
-    /// Of the thought before it, with which it is left behind.
-    Refusal,
-}
-
-impl TurnKind {
-    fn of(turn: &Turn<'_>) -> Self {
-        match turn {
-            Turn::User(_) => Self::User,
-            Turn::Thought(_) => Self::Thought,
-            Turn::Refusal(_) => Self::Refusal,
-        }
-    }
 }
 
 impl MessageCache {
@@ -203,7 +188,8 @@ impl MessageCache {
         self.note_attached(turn);
         self.parts.push(CachedTurn {
             len: self.messages.len() - start,
-            kind: TurnKind::of(turn),
+            is_user: matches!(turn, Turn::User(_)),
+            is_thought: matches!(turn, Turn::Thought(_)),
             attached: self.attached.len() - before,
         });
     }
@@ -217,18 +203,21 @@ impl MessageCache {
         let Some(window) = self.reading.window else {
             return;
         };
-        let is_thought = |part: &&CachedTurn| part.kind == TurnKind::Thought;
-        let thoughts = self.parts.iter().filter(is_thought).count();
-        let mut left = thoughts.saturating_sub(window);
+        let mut left = self
+            .parts
+            .iter()
+            .filter(|part| part.is_thought)
+            .count()
+            .saturating_sub(window);
         let (mut kept, mut at) = (Vec::with_capacity(self.parts.len()), 1);
         let mut attached_at = 0;
         let mut is_left_behind = false;
         for part in self.parts.drain(..) {
-            if part.kind == TurnKind::Thought {
+            if part.is_thought {
                 is_left_behind = left > 0;
                 left = left.saturating_sub(1);
             }
-            if is_left_behind && part.kind != TurnKind::User {
+            if is_left_behind && !part.is_user {
                 self.messages.drain(at..at + part.len);
                 self.attached
                     .drain(attached_at..attached_at + part.attached);
@@ -251,11 +240,13 @@ fn ids(lines: &[u8]) -> impl Iterator<Item = Vec<u8>> {
             .trim_ascii_start()
             .strip_prefix(b"\"")?;
         let end = memchr::memchr_iter(b'"', value).find(|end| {
-            let escapes = value[..*end]
+            value[..*end]
                 .iter()
                 .rev()
-                .take_while(|byte| **byte == b'\\');
-            escapes.count() % 2 == 0
+                .take_while(|byte| **byte == b'\\')
+                .count()
+                % 2
+                == 0
         })?;
         Some([b"\"", &value[..=end]].concat())
     })
@@ -358,9 +349,10 @@ mod tests {
                 lenient: false,
                 window,
             };
-            let form = match random.bool() {
-                true => Form::chat(Some(["\"m1\"", "[\"m1\"]"][random.usize(..2)].to_owned())),
-                false => Form::neutral(),
+            let form = if random.bool() {
+                Form::chat(Some(["\"m1\"", "[\"m1\"]"][random.usize(..2)].to_owned()))
+            } else {
+                Form::neutral()
             };
             let mut kept = MessageCache::new(form.clone(), reading);
             let (mut journal, mut seq, mut read) = (String::new(), 0, 0);

@@ -58,13 +58,25 @@ impl Form {
 
 /// Appends the conversation as comma-separated messages.
 pub fn write(out: &mut Vec<u8>, run: &Run<'_>, form: &Form) {
+    write_some(out, run, form, |_| true);
+}
+
+/// Appends these turns of the conversation, as [`write()`] does.
+pub(crate) fn write_some(
+    out: &mut Vec<u8>,
+    run: &Run<'_>,
+    form: &Form,
+    mut has: impl FnMut(&Turn<'_>) -> bool,
+) {
     let (summarized, cleared) = (run.summarized_turns(), run.cleared_turns());
     if let Some(text) = shortened::summary(run, summarized).filter(|_| summarized > 0) {
         message(out, "user", json::text(&text).as_bytes());
     }
     for (at, each) in run.turns.iter().enumerate().skip(summarized) {
-        let compaction = Some(&run.compaction).filter(|_| at < cleared);
-        turn(out, each, form, compaction);
+        if has(each) {
+            let compaction = Some(&run.compaction).filter(|_| at < cleared);
+            turn(out, each, form, compaction);
+        }
     }
 }
 
@@ -147,7 +159,7 @@ fn answer<'t>(
     };
     let ids: Vec<&str> = thought.calls.iter().enumerate().map(id).collect();
     for (call, id) in thought.calls.iter().zip(&ids) {
-        result(out, (call, id), form, compaction);
+        result(out, call, id, form, compaction);
     }
     if compaction.is_none() {
         attached::behind_results(out, &thought.calls, &ids, form);
@@ -157,7 +169,8 @@ fn answer<'t>(
 /// Appends the result of a call.
 fn result(
     out: &mut Vec<u8>,
-    (call, id): (&Call<'_>, &str),
+    call: &Call<'_>,
+    id: &str,
     form: &Form,
     compaction: Option<&Compaction<'_>>,
 ) {
@@ -175,9 +188,8 @@ fn result(
         }
         None => {
             let asked = call.question.as_ref();
-            let is_the_call = |q: &&RecordedQuestion<'_>| q.fingerprint.is_none();
             let answered = asked
-                .filter(is_the_call)
+                .filter(|q: &&RecordedQuestion<'_>| q.fingerprint.is_none())
                 .and_then(|q| q.response.as_deref());
             string(object.nest("content"), answered.unwrap_or(RESULT_REMOVED));
         }
@@ -196,12 +208,20 @@ fn repaired_ids(calls: &[Call<'_>]) -> Option<Vec<String>> {
     if good.iter().all(|is_good| *is_good) {
         return None;
     }
-    let ids = calls.iter().zip(good).enumerate();
-    let ids = ids.map(|(at, (call, is_good))| match is_good {
-        true => call.id.to_string(),
-        false => format!("call_{}_{at}", call.id),
-    });
-    Some(ids.collect())
+    Some(
+        calls
+            .iter()
+            .zip(good)
+            .enumerate()
+            .map(|(at, (call, is_good))| {
+                if is_good {
+                    call.id.to_string()
+                } else {
+                    format!("call_{}_{at}", call.id)
+                }
+            })
+            .collect(),
+    )
 }
 
 fn write_calls(object: &mut Object<'_>, calls: &[Call<'_>], ids: &[String]) {
@@ -230,7 +250,7 @@ fn echo(object: &mut Object<'_>, thought: &Thought<'_>) {
     }
     let mut items = Vec::new();
     if let Some(wire) = thought.wire {
-        let wire: RecordedWire<'_> = serde_json::from_str(wire).unwrap_or_default();
+        let wire: RecordedWire<'_> = json::read_or_default(wire);
         let calls = thought.tool_calls.as_deref().unwrap_or_default();
         let is_as_it_came = || wire.view == view(thought.content.as_bytes(), calls.as_bytes());
         if wire.api != "chat" || !is_as_it_came() {
@@ -242,7 +262,7 @@ fn echo(object: &mut Object<'_>, thought: &Thought<'_>) {
         object.raw(name, value.as_bytes());
     }
     for item in items {
-        let members: Members = serde_json::from_str(item.get()).unwrap_or_default();
+        let members: Members = json::read_or_default(item.get());
         let others = members.0.iter();
         for (name, value) in others.filter(|(name, _)| !is_known_member(name)) {
             object.raw(name, value.get().as_bytes());

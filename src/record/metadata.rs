@@ -5,8 +5,9 @@
 
 use crate::IS_CHECKED;
 use crate::error::{Exit, Result};
-use crate::record::event::{ForkedFrom, Tokens};
-use crate::record::state::{Run, Wait};
+use crate::record::event::{ForkedFrom, RunUsage};
+use crate::record::state::Run;
+use crate::text::json;
 use crate::text::names::named_enum;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -56,39 +57,6 @@ impl Status {
     }
 }
 
-/// A run's use of its model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "ReadRunUsage")]
-pub struct RunUsage {
-    /// Tokens.
-    #[serde(flatten)]
-    pub tokens: Tokens,
-    /// Answers.
-    pub llm_calls: u64,
-}
-
-/// [`RunUsage`] without `flatten`, which serde cannot read numbers through when they keep their digits.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct ReadRunUsage {
-    prompt_tokens: u64,
-    completion_tokens: u64,
-    total_tokens: u64,
-    llm_calls: u64,
-}
-
-impl From<ReadRunUsage> for RunUsage {
-    fn from(read: ReadRunUsage) -> Self {
-        let tokens = Tokens {
-            prompt_tokens: read.prompt_tokens,
-            completion_tokens: read.completion_tokens,
-            total_tokens: read.total_tokens,
-        };
-        let llm_calls = read.llm_calls;
-        Self { tokens, llm_calls }
-    }
-}
-
 /// The file's content. Times are RFC 3339.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -110,7 +78,7 @@ pub struct Metadata {
     pub error: Option<String>,
     pub stop_reason: Option<String>,
     pub exit_code: Option<u8>,
-    /// When a run that waits for calls is to look at them.
+    /// Time when a run that waits for calls is to look at them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due_at: Option<String>,
     pub agent_home: String,
@@ -144,11 +112,20 @@ pub(crate) fn file_head(name: &str) -> String {
 }
 
 impl Metadata {
+    /// True for a run of an agent that is not a part of another run.
+    pub(crate) fn is_conversation(&self) -> bool {
+        self.flow.is_none() && self.parent_run_id.is_none()
+    }
+
     /// The words of the first message as lists show them: the texts beside its files, or else what is in the first file.
     pub(crate) fn task_words(&self) -> Cow<'_, str> {
         let message = self.initial_message.as_deref().unwrap_or_default();
-        let parts = self.message_parts.as_ref().and_then(Value::as_array);
-        let parts = parts.map(Vec::as_slice).unwrap_or_default();
+        let parts = self
+            .message_parts
+            .as_ref()
+            .and_then(Value::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
         let texts: Vec<&str> = parts
             .iter()
             .filter_map(|part| part["text"].as_str())
@@ -156,9 +133,12 @@ impl Metadata {
         if !texts.is_empty() {
             return texts.join(" ").into();
         }
-        let file = parts.first().and_then(|part| part["file"].as_str());
-        let content = file.and_then(|name| message.strip_prefix(&file_head(name)));
-        content.unwrap_or(message).into()
+        parts
+            .first()
+            .and_then(|part| part["file"].as_str())
+            .and_then(|name| message.strip_prefix(&file_head(name)))
+            .unwrap_or(message)
+            .into()
     }
 
     /// How long the last start took; nothing if it has not ended.
@@ -230,40 +210,38 @@ impl Metadata {
     pub(crate) fn correct(&mut self, run: &Run<'_>) {
         let text =
             |from: &Option<std::borrow::Cow<'_, str>>| from.as_ref().map(ToString::to_string);
-        let keep = |field: &mut String, from: Option<String>| {
-            if let Some(from) = from {
-                *field = from;
+        let start = &run.start;
+        for (field, known) in [
+            (&mut self.created_at, text(&run.created_at)),
+            (&mut self.start_time, text(&run.started_at)),
+            (&mut self.updated_at, text(&run.updated_at)),
+            (&mut self.agent_home, start.agent_home.owned()),
+            (&mut self.work_dir, start.work_dir.owned()),
+            (&mut self.hostname, start.hostname.owned()),
+        ] {
+            if let Some(known) = known {
+                *field = known;
             }
-        };
-        keep(&mut self.created_at, text(&run.created_at));
-        keep(&mut self.start_time, text(&run.started_at));
-        keep(&mut self.updated_at, text(&run.updated_at));
-        keep(&mut self.agent_home, text(&run.agent_home));
-        keep(&mut self.work_dir, text(&run.work_dir));
-        keep(&mut self.hostname, text(&run.hostname));
-        if run.starts > 0 {
-            self.launcher.clone_from(&run.launcher);
         }
-        if run.parent_run_id.is_some() {
-            self.parent_run_id = text(&run.parent_run_id);
-            self.parent_call_id = text(&run.parent_call_id);
+        if run.starts > 0 {
+            self.launcher = start.launcher();
+        }
+        if start.parent_run_id.is_some() {
+            self.parent_run_id = start.parent_run_id.owned();
+            self.parent_call_id = start.parent_call_id.owned();
         }
         if run.first_message.is_some() {
             self.initial_message = text(&run.first_message);
         }
-        self.message_parts.clone_from(&run.message_parts);
-        self.forked_from.clone_from(&run.forked_from);
-        self.set.clone_from(&run.set);
-        self.allow_hosts.clone_from(&run.allow_hosts);
+        self.message_parts.clone_from(&start.message_parts);
+        self.forked_from.clone_from(&start.forked_from);
+        self.set = start.set();
+        self.allow_hosts = start.allow_hosts();
         self.iterations = run.iterations;
         self.max_iterations = run.max_iterations.unwrap_or(self.max_iterations);
-        self.usage = RunUsage {
-            tokens: run.tokens,
-            llm_calls: run.llm_calls,
-        };
+        self.usage = run.usage;
         (self.error, self.result, self.end_time) = (None, None, None);
-        let deferred = run.deferred_calls();
-        let wait = Wait::of(deferred.map(|(call, it)| (&*call.name, it)));
+        let wait = run.open_wait();
         // What a run below it waits for, its journal does not say.
         let waits_below = run.is_flow || self.stop_reason.as_deref() == Some("subagent");
         if wait.is_some() || !waits_below {
@@ -292,5 +270,10 @@ pub(super) const LARGEST: u64 = 64 << 20;
 pub(crate) fn read(run_dir: &Path) -> Option<Metadata> {
     let file = files::open_unlinked(&run_dir.join(FILE)).ok()?;
     let text = files::read_limited(file, LARGEST).ok()?;
-    serde_json::from_slice(&text).ok()
+    json::read(&text)
+}
+
+/// The summary of a run, a cache: empty if it is lost or damaged.
+pub(crate) fn read_or_empty(run_dir: &Path) -> Metadata {
+    read(run_dir).unwrap_or_default()
 }

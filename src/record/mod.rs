@@ -3,11 +3,14 @@
 //! Unaware of processes and models.
 
 pub(crate) mod engine_log;
+pub(crate) mod blobs;
+pub(crate) mod request_body;
 pub mod attachments;
 pub(crate) mod event;
 pub(crate) mod legacy;
 pub(crate) mod reader;
 pub(crate) mod call_ids;
+pub(crate) mod history;
 pub(crate) mod feed;
 pub(crate) mod journal;
 pub(crate) mod spending;
@@ -25,4 +28,3 @@ pub(crate) mod invocations;
 pub(crate) mod execution;
 pub(crate) mod network;
 pub(crate) mod recording;
-pub(crate) mod due;

@@ -3,7 +3,7 @@
 //! Unaware of how they are shown. In a copied run the file may hold anything: other lines are ignored.
 
 use super::execution::NETWORK_LOG;
-use crate::error::may_fail;
+use crate::error::ignore;
 use crate::text::amounts::{counted, grouped};
 use crate::unix::files;
 use serde::{Deserialize, Serialize};
@@ -50,7 +50,7 @@ pub(crate) fn read_traffic(run: &Path, reference: Option<&str>) -> Vec<HostTraff
     let file = path.and_then(|path| files::open_below(run, &path).ok());
     let mut bytes = Vec::new();
     if let Some(file) = file {
-        may_fail(file.take(LOG_BYTES).read_to_end(&mut bytes));
+        ignore(file.take(LOG_BYTES).read_to_end(&mut bytes));
     }
     let mut all = Vec::new();
     for connection in read_connections(&bytes) {
@@ -88,8 +88,10 @@ fn read_connections(bytes: &[u8]) -> Vec<HostTraffic> {
 
 /// The same as lines of text.
 pub(crate) fn traffic_in_words(run: &Path, reference: Option<&str>) -> String {
-    let all = read_traffic(run, reference);
-    let lines: Vec<String> = all.iter().map(HostTraffic::in_words).collect();
+    let lines: Vec<String> = read_traffic(run, reference)
+        .iter()
+        .map(HostTraffic::in_words)
+        .collect();
     lines.join("\n")
 }
 
@@ -122,12 +124,11 @@ impl HostTraffic {
     pub(crate) fn in_words(&self) -> String {
         let name = self.name();
         let many = counted(self.connections as usize, "connection");
-        match self.allowed {
-            true => {
-                let (up, down) = (grouped(self.up), grouped(self.down));
-                format!("{name}: {many}, {up} bytes up, {down} down")
-            }
-            false => format!("{name}: {many} refused"),
+        if self.allowed {
+            let (up, down) = (grouped(self.up), grouped(self.down));
+            format!("{name}: {many}, {up} bytes up, {down} down")
+        } else {
+            format!("{name}: {many} refused")
         }
     }
 }

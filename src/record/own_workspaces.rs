@@ -1,7 +1,7 @@
 //! An agent's own workspaces: `workspaces/W001` and so on in its directory, which of them was used last, and
 //! which may hold unfinished runs.
 
-use crate::error::{At, Result, may_fail};
+use crate::error::{At, Result, ignore};
 use crate::record::workspace::{DecisionLock, Workspace};
 use crate::unix::files;
 use crate::unix::signals::Signals;
@@ -36,7 +36,7 @@ pub(crate) fn mark_open(marker: &Path) -> Result<()> {
 
 /// Removes a workspace's mark.
 pub(crate) fn unmark_open(marker: &Path) {
-    may_fail(fs::remove_file(marker));
+    ignore(fs::remove_file(marker));
 }
 
 /// The workspaces that may hold unfinished runs, by name.
@@ -63,8 +63,7 @@ pub(crate) fn lock_all(
 
 /// An agent's workspaces, in the order of their numbers.
 pub(crate) fn numbered(agent_home: &Path) -> Result<Vec<String>> {
-    let names = files::names(&workspaces_dir(agent_home))?;
-    let mut found: Vec<(u64, String)> = names
+    let mut found: Vec<(u64, String)> = files::names(&workspaces_dir(agent_home))?
         .into_iter()
         .filter_map(|name| Some((number(&name)?, name)))
         .collect();
@@ -74,9 +73,12 @@ pub(crate) fn numbered(agent_home: &Path) -> Result<Vec<String>> {
 
 /// The highest number, or 0. Those that leave little room above them do not count.
 fn last_number(agent_home: &Path) -> Result<u64> {
-    let numbers = numbered(agent_home)?;
-    let mut numbers = numbers.iter().rev().filter_map(|name| number(name));
-    Ok(numbers.find(|it| *it < 1 << 60).unwrap_or(0))
+    Ok(numbered(agent_home)?
+        .iter()
+        .rev()
+        .filter_map(|name| number(name))
+        .find(|it| *it < 1 << 60)
+        .unwrap_or(0))
 }
 
 /// The next workspace of an agent, unless another process makes one first.

@@ -7,9 +7,9 @@
 //! damaged, and whether the last one was torn.
 
 use crate::error::{At, Error, Result};
-use crate::record::event::Line;
-use crate::record::legacy::flat;
-use crate::text::json::{LARGEST_INTEGER, parser_words};
+use crate::record::event::{EventKind, Line, ReadUsage, Recorded, Text};
+use crate::record::legacy::read_line;
+use crate::text::json::{Fields, LARGEST_INTEGER, parser_words};
 use crate::unix::files;
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -38,7 +38,7 @@ pub struct Damage {
 /// The column of a damage, 0 for all of the line, and what is wrong there.
 pub(crate) type Fault = (usize, String);
 
-/// How a journal ends.
+/// The way a journal ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tail {
     /// The last line is whole.
@@ -53,7 +53,7 @@ pub(crate) enum Tail {
 #[derive(Clone, Debug)]
 pub(crate) struct JournalSource<'j> {
     pub path: PathBuf,
-    /// Its bytes.
+    /// The bytes.
     pub read: Option<&'j [u8]>,
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn check_length(len: u64) -> io::Result<()> {
     Err(files::too_large(files::LARGEST))
 }
 
-/// How a journal with these bytes ends. One that is in another form altogether is left to [`rewritten`].
+/// The way a journal with these bytes ends. One that is in another form altogether is left to [`rewritten`].
 pub(crate) fn tail(bytes: &[u8]) -> Tail {
     if bytes.is_empty() || bytes.ends_with(b"\n") || rewritten(bytes).is_some() {
         return Tail::Whole;
@@ -119,35 +119,75 @@ pub(crate) fn split_lines(journal: &[u8]) -> impl Iterator<Item = (usize, &[u8])
     })
 }
 
-/// The events of a journal, each with its line, as [`JournalReader`] reads them. A torn last line is ignored.
+/// The events of a journal, as [`JournalReader`] reads them. A torn last line is ignored.
 pub(crate) fn events(
     journal: &[u8],
-) -> impl Iterator<Item = std::result::Result<(&str, Box<Line<'_>>), Damage>> {
+) -> impl Iterator<Item = std::result::Result<Box<Line<'_>>, Damage>> {
     let mut seq = 0;
-    let lines = split_lines(journal).enumerate();
-    let lines = lines.filter(|(_, (start, line))| {
-        let is_ended = start + line.len() < journal.len();
-        !line.trim_ascii().is_empty() && (is_ended || is_whole(line))
-    });
-    lines.map(move |(index, (_, bytes))| match read_event(bytes, seq) {
-        Ok(line) => {
-            seq = line.seq.unwrap_or(seq);
-            Ok((std::str::from_utf8(bytes).unwrap_or_default(), line))
-        }
-        Err((column, message)) => Err(Damage {
-            line: index + 1,
-            column,
-            message,
-        }),
+    split_lines(journal)
+        .enumerate()
+        .filter(|(_, (start, line))| {
+            let is_ended = start + line.len() < journal.len();
+            !line.trim_ascii().is_empty() && (is_ended || is_whole(line))
+        })
+        .map(move |(index, (_, bytes))| match read_event(bytes, seq) {
+            Ok(line) => {
+                seq = line.seq.unwrap_or(seq);
+                Ok(line)
+            }
+            Err((column, message)) => Err(Damage {
+                line: index + 1,
+                column,
+                message,
+            }),
+        })
+}
+
+/// The lines of a journal that can be read, whatever their numbers, each with the place where it begins.
+pub(crate) fn readable_lines(journal: &[u8]) -> impl Iterator<Item = (usize, Box<Line<'_>>)> {
+    split_lines(journal).filter_map(|(start, line)| Some((start, read_event(line, 0).ok()?)))
+}
+
+/// The lines of a journal with what counts time and tokens: also of a line that cannot be read whole, the time, the run,
+/// the usage and the engine's working time.
+pub(crate) fn counted_lines(journal: &[u8]) -> impl Iterator<Item = Box<Line<'_>>> {
+    split_lines(journal).filter_map(|(_, line)| {
+        let whole = read_event(line, 0).ok();
+        whole.or_else(|| salvaged(std::str::from_utf8(line).ok()?))
     })
+}
+
+fn salvaged(text: &str) -> Option<Box<Line<'_>>> {
+    let outer: Fields<'_> = serde_json::from_str(text).ok()?;
+    let word = |name: &str| outer.word(name).map(Cow::Owned);
+    let mut line = Box::new(Line::of_kind(EventKind::of(outer.word("type")?)));
+    line.place.timestamp = Text(word("timestamp"));
+    let usage = || {
+        let usage: Fields<'_> = outer.read("usage").ok()?;
+        let count = |name: &str| usage.read(name).unwrap_or(0);
+        Some(ReadUsage {
+            prompt_tokens: count("prompt_tokens"),
+            completion_tokens: count("completion_tokens"),
+            total_tokens: count("total_tokens"),
+            ..ReadUsage::default()
+        })
+    };
+    match &mut line.event {
+        Recorded::EngineStart(start) => start.run_id = Text(word("run_id")),
+        Recorded::Thought(thought) => thought.usage = usage(),
+        Recorded::Compaction(compaction) => compaction.usage = usage(),
+        Recorded::SystemMessage(note) => note.usage = usage(),
+        Recorded::EngineEnd(end) => end.engine_ms = outer.read("engine_ms").unwrap_or(None),
+        _ => {}
+    }
+    Some(line)
 }
 
 /// Reads a line that follows the event number `before`. One without a number takes none.
 pub(crate) fn read_event(bytes: &[u8], before: u64) -> std::result::Result<Box<Line<'_>>, Fault> {
     let text =
         std::str::from_utf8(bytes).map_err(|e| (e.valid_up_to() + 1, "not UTF-8".to_owned()))?;
-    let line = Line::parse(text).and_then(flat);
-    let line = line.map_err(|e| (e.column(), parser_words(&e)))?;
+    let line = read_line(text).map_err(|e| (e.column(), parser_words(&e)))?;
     if line.kind.name().is_empty() {
         return Err((0, "not an event: it has no type".to_owned()));
     }
@@ -179,9 +219,9 @@ pub(crate) struct JournalReader {
     buffer: Vec<u8>,
     /// Bytes of the buffer that have been read already.
     used: usize,
-    /// Where the buffer begins in the file.
+    /// Place where the buffer begins in the file.
     start: u64,
-    /// Where reading began.
+    /// Place where reading began.
     first: u64,
     /// Lines before that, if they have been counted.
     before: OnceCell<usize>,
@@ -196,8 +236,8 @@ pub(crate) struct JournalReader {
 /// The next piece of a journal.
 #[derive(Debug)]
 pub(crate) enum Next<'l> {
-    /// An event: the line as it is, without its newline, and what it says.
-    Event(&'l str, Box<Line<'l>>),
+    /// An event.
+    Event(Box<Line<'l>>),
     /// A line that cannot be read.
     Damaged(Damage),
     /// No whole line follows. Whether there is part of one.
@@ -207,7 +247,7 @@ pub(crate) enum Next<'l> {
     },
 }
 
-/// Why reading stopped.
+/// Reason why reading stopped.
 #[derive(Debug)]
 pub(crate) enum Stopped {
     /// No whole line follows. Whether there is part of one.
@@ -287,16 +327,15 @@ impl JournalReader {
         Ok(lines)
     }
 
-    /// Passes on each event, with its line, until the caller has enough or none can be read. Reading may continue
-    /// after it.
+    /// Passes on each event until the caller has enough or none can be read. Reading may continue after it.
     pub(crate) fn read_while(
         &mut self,
-        mut wants_more: impl FnMut(&str, &Line<'_>) -> Result<bool>,
+        mut wants_more: impl FnMut(&Line<'_>) -> Result<bool>,
     ) -> Result<Stopped> {
         loop {
             match self.read_next()? {
-                Next::Event(text, line) => {
-                    if !wants_more(text, &line)? {
+                Next::Event(line) => {
+                    if !wants_more(&line)? {
                         return Ok(Stopped::Enough);
                     }
                 }
@@ -331,8 +370,7 @@ impl JournalReader {
         match read_event(bytes, self.position.0) {
             Ok(event) => {
                 self.position = self.position_after(event.seq);
-                let text = std::str::from_utf8(bytes).unwrap_or_default();
-                Ok(Next::Event(text, event))
+                Ok(Next::Event(event))
             }
             Err((column, message)) => Ok(Next::Damaged(Damage {
                 line: self.line_number(&line)?,
@@ -357,6 +395,9 @@ impl JournalReader {
             match memchr::memchr(b'\n', &self.buffer[looked..]) {
                 Some(at) => {
                     let line = self.used..looked + at;
+                    if line.len() > LONGEST_EVENT {
+                        return Err(self.too_long());
+                    }
                     self.used = line.end + 1;
                     self.passed += 1;
                     looked = self.used;
@@ -382,7 +423,7 @@ impl JournalReader {
 
     fn too_long(&self) -> Error {
         let (path, limit) = (self.path.display(), LONGEST_EVENT >> 20);
-        let from = self.start;
+        let from = self.start + self.used as u64;
         Error::failure(format!(
             "{path} is damaged: the line from byte {from} on is longer than {limit} MiB"
         ))
@@ -420,13 +461,11 @@ impl JournalReader {
     }
 
     fn fill(&mut self) -> Result<bool> {
-        let filled = self.buffer.len();
-        self.buffer.resize(filled + CHUNK, 0);
-        let at = self.start + filled as u64;
-        let read = self.file.read_at(&mut self.buffer[filled..], at);
-        let read = read.at("read", &self.path)?;
-        self.buffer.truncate(filled + read);
-        Ok(read > 0)
+        let at = self.start + self.buffer.len() as u64;
+        self.buffer.reserve(CHUNK);
+        let room = rustix::buffer::spare_capacity(&mut self.buffer);
+        let read = rustix::io::pread(&self.file, room, at).map_err(io::Error::from);
+        Ok(read.at("read", &self.path)? > 0)
     }
 
     /// Checks whether the file is still the one that was opened, and switches to the one in its place.
@@ -471,8 +510,10 @@ impl JournalReader {
         let (mut from, mut lines) = (0, 0);
         while from < self.first {
             let want = (self.first - from).min(CHUNK as u64) as usize;
-            let read = self.file.read_at(&mut block[..want], from);
-            let read = read.at("read", &self.path)?;
+            let read = self
+                .file
+                .read_at(&mut block[..want], from)
+                .at("read", &self.path)?;
             if read == 0 {
                 break;
             }
@@ -535,7 +576,7 @@ mod tests {
 
     fn seqs(lines: &mut JournalReader) -> Vec<u64> {
         let mut found = Vec::new();
-        while let Next::Event(_, line) = lines.read_next().unwrap() {
+        while let Next::Event(line) = lines.read_next().unwrap() {
             found.push(line.seq.unwrap());
         }
         found
@@ -569,14 +610,14 @@ mod tests {
             let mut expected = Vec::new();
             loop {
                 expected.push(match lines.read_next().unwrap() {
-                    Next::Event(text, _) => Ok(text.to_owned()),
+                    Next::Event(line) => Ok(line.text.to_owned()),
                     Next::Damaged(damage) => Err(damage),
                     Next::End { .. } => break,
                 });
             }
             let found = events(&text.as_bytes()[..end]);
             let found: Vec<_> = found
-                .map(|it| it.map(|(text, _)| text.to_owned()))
+                .map(|it| it.map(|line| line.text.to_owned()))
                 .collect();
             assert_eq!(found, expected, "{end}");
             fs::remove_file(path).unwrap();

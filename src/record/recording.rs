@@ -1,29 +1,27 @@
 //! A run as it was recorded: the model's requests and answers, the result of every call, and the
 //! part of a journal that another run can begin with.
 //!
-//! Unaware of how a run continues, and of agents. Only reads.
+//! Unaware of how a run continues, and of agents. Only `changes` writes.
+
+pub(crate) mod changes;
 
 use crate::error::{At, Error, Result};
-use crate::record::attachments::{Attachment, blobs, read_list};
-use crate::record::event::{
-    ActionStatus, CompactionKind, CompactionReason, EventKind, HookStatus, LeftOutReason, Line,
-};
-use crate::record::reader::{
-    Damage, JournalSource, Tail, read_event, read_journal, split_lines, tail,
-};
+use crate::record::attachments::{self, Attachment};
+use crate::record::event::{ActionStatus, EventTrait, HookStatus, Line, Recorded, recorded};
+use crate::record::reader::{Damage, JournalSource, Tail, read_journal, readable_lines, tail};
 use crate::record::run_dir::RunDir;
-use crate::record::state::{self, Reading, Run, Unreadable, decoded};
+use crate::record::state::{self, Reading, Run, Unreadable};
 use crate::text::ids::RunId;
 use crate::unix::files;
 use crate::unix::trees;
-use std::borrow::Cow;
+use changes::is_change;
 use std::collections::HashMap;
 use std::path::Path;
 
 /// A run, read from its directory.
 #[derive(Debug)]
 pub(crate) struct Recording {
-    /// Where it is.
+    /// Place where it is.
     pub run: RunDir,
     pub journal: Vec<u8>,
     /// How many leading bytes of the journal are another run's, of which this one is a fork.
@@ -54,63 +52,38 @@ pub(crate) struct Exchange {
 /// One answer of the model and what came of its calls.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedStep {
+    /// Place where it begins in the journal.
+    pub at: usize,
     pub iteration: u64,
     /// The name of its directory among the invocations; `None` if the journal has lost it.
     pub invocation: Option<String>,
-    /// The ids of its calls, in order.
-    pub ids: Vec<String>,
+    /// The ids of its calls and their tools, in order.
+    pub calls: Vec<(String, String)>,
     /// The results of the calls, by id.
     pub results: HashMap<String, RecordedResult>,
-    /// The calls that ended later.
-    pub deferred: Vec<String>,
-    /// The checks that accepted or refused it, in order.
-    pub checks: Vec<RecordedCheck>,
+    /// The calls that ended later, and those about which a person was asked.
+    pub not_repeated: Vec<String>,
     /// The hooks that ran from the answer before this one to this one and its calls: name and directory
     /// from the run's directory.
     pub hooks: Vec<(String, String)>,
-    /// The compactions between the answer before this one and this one.
-    pub compactions: Vec<RecordedCompaction>,
     /// The model that gave it in place of the first.
     pub fallback: Option<RecordedFallback>,
-    /// The attachments that the service refused in requests before the one that it answered.
-    pub refused: Vec<RefusedAttachments>,
+    /// Places of the changes of requests between the answer before this one and this one.
+    pub changes: Vec<usize>,
 }
 
 /// A model that was asked in place of the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedFallback {
     pub name: String,
-    /// How the model before it failed.
+    /// The way the model before it failed.
     pub why: String,
-}
-
-/// Attachments that requests lack from then on.
-#[derive(Clone, Debug)]
-pub(crate) struct RefusedAttachments {
-    /// The places of their events among all that have attachments.
-    pub places: Vec<usize>,
-    pub message: String,
-}
-
-/// A compaction of the conversation.
-#[derive(Clone, Debug)]
-pub(crate) struct RecordedCompaction {
-    pub by: CompactionKind,
-    pub reason: CompactionReason,
-    pub through_iteration: u64,
-    pub summary: Option<String>,
-    pub message_bytes: Option<u64>,
-    /// When the messages of people before it were recorded.
-    pub message_times: Vec<String>,
-    pub run_id: String,
-    pub tokens_before: u64,
-    pub tokens_after: u64,
 }
 
 /// The result of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedResult {
-    /// How it ended.
+    /// The way it ended.
     pub status: ActionStatus,
     /// The exit code, if one is known.
     pub exit_code: Option<i32>,
@@ -121,19 +94,6 @@ pub(crate) struct RecordedResult {
     pub execution_ref: Option<String>,
     /// From start to end.
     pub duration_ms: u64,
-}
-
-/// A check of a final answer.
-#[derive(Clone, Debug)]
-pub(crate) struct RecordedCheck {
-    pub what: String,
-    pub exit_code: i32,
-    /// From start to end.
-    pub duration_ms: u64,
-    /// The message that the model received, if the check refused the answer.
-    pub content: Option<String>,
-    /// The accepted value: JSON.
-    pub value: Option<String>,
 }
 
 impl Recording {
@@ -159,7 +119,7 @@ impl Recording {
                 recording.journal.truncate(whole);
             }
         }
-        let own_name = recording.state()?.run_id.map(Cow::into_owned);
+        let own_name = recording.state()?.start.run_id.owned();
         recording.gather(own_name.as_deref());
         Ok(recording)
     }
@@ -180,74 +140,85 @@ impl Recording {
 
     fn gather(&mut self, own_name: Option<&str>) {
         let (mut parts, mut steps) = (Vec::<Exchange>::new(), Vec::<RecordedStep>::new());
-        let (mut inherited, mut hooks, mut compactions) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut iteration, mut said_at, mut fallback) = (0, Vec::new(), None);
-        let (mut attached, mut refused) = (Vec::new(), Vec::new());
+        let mut iteration = 0;
+        // Facts that precede the answer to come.
+        let mut next = RecordedStep::default();
         let mut found_own = false;
-        for (start, line) in lines(&self.journal) {
-            attached.extend(line.attachments.and(line.seq));
-            match line.kind {
-                EventKind::EngineStart => {
-                    if !found_own && line.run_id.as_deref() == own_name {
+        for (at, line) in readable_lines(&self.journal) {
+            match &line.event {
+                Recorded::EngineStart(start) => {
+                    if !found_own && start.run_id.get() == own_name {
                         found_own = true;
-                        self.inherited = start;
+                        self.inherited = at;
                         parts.clear();
-                        inherited = std::mem::take(&mut steps);
+                        self.inherited_steps = std::mem::take(&mut steps);
                     }
                     // Hooks of an iteration that did not come about: it has been begun anew.
-                    hooks.clear();
-                    fallback = None;
+                    next.hooks.clear();
+                    next.fallback = None;
                 }
-                EventKind::UserMessage => {
-                    said_at.push(line.timestamp.as_deref().unwrap_or_default().to_owned());
-                    let part = last_part(&mut parts, |part| part.answers > 0);
-                    part.messages.extend(message(&line));
+                Recorded::UserMessage(message) => {
+                    last_part(&mut parts, |part| part.answers > 0)
+                        .messages
+                        .push(RecordedMessage {
+                            content: message.content.text().into_owned(),
+                            attachments: line.attachments(),
+                        });
                 }
-                EventKind::Thought => {
+                Recorded::Thought(thought) => {
                     last_part(&mut parts, |_| false).answers += 1;
                     iteration = line.iteration.unwrap_or(iteration + 1).max(iteration);
-                    let mut step = step(&line, iteration);
-                    step.hooks = std::mem::take(&mut hooks);
-                    step.compactions = std::mem::take(&mut compactions);
-                    step.fallback.clone_from(&fallback);
-                    step.refused = std::mem::take(&mut refused);
-                    steps.push(step);
+                    let fallback = next.fallback.clone();
+                    steps.push(RecordedStep {
+                        at,
+                        iteration,
+                        ..answered(thought, std::mem::take(&mut next))
+                    });
+                    next.fallback = fallback;
                 }
-                EventKind::ActionDeferred => {
+                Recorded::ActionDeferred(_) | Recorded::HumanInputRequest(_) => {
                     if let Some(step) = steps.last_mut() {
-                        step.deferred.extend(line.action_id.map(Cow::into_owned));
+                        step.not_repeated.extend(line.action_id.owned());
                     }
                 }
-                EventKind::ActionResult => {
+                Recorded::ActionResult(result) => {
                     if let Some(step) = steps.last_mut() {
-                        let id = line.action_id.as_deref().unwrap_or_default().to_owned();
-                        step.results.entry(id).or_insert_with(|| outcome(&line));
+                        let id = line.action_id.to_string();
+                        step.results
+                            .entry(id)
+                            .or_insert_with(|| outcome(result, &line));
                     }
                 }
-                EventKind::ModelChanged => {
-                    fallback = Some(RecordedFallback {
-                        name: line.changed_to().into_owned(),
-                        why: line.why.unwrap_or_default().into_owned(),
+                Recorded::ModelChanged(change) => {
+                    next.fallback = Some(RecordedFallback {
+                        name: change.to.to_string(),
+                        why: change.why.to_string(),
                     });
                 }
-                EventKind::AttachmentsLeftOut => refused.extend(refused_in(&line, &attached)),
-                EventKind::Compaction => compactions.extend(compaction(&line, &said_at)),
-                EventKind::Acceptance => {
-                    if let Some(step) = steps.last_mut() {
-                        step.checks.extend(check(&line));
-                    }
+                Recorded::HookAudit(hook) if &*hook.status != HookStatus::Skipped.name() => {
+                    let (name, place) = (&hook.hook_name, &hook.io_path_ref);
+                    next.hooks.push((name.to_string(), place.to_string()));
                 }
-                EventKind::HookAudit
-                    if line.status.as_deref() != Some(HookStatus::Skipped.name()) =>
-                {
-                    let owned = |text: Option<Cow<'_, str>>| text.unwrap_or_default().into_owned();
-                    hooks.push((owned(line.hook_name), owned(line.io_path_ref)));
-                }
+                event if is_change(event) => next.changes.push(at),
                 _ => {}
             }
         }
         (self.parts, self.steps) = (parts, steps);
-        self.inherited_steps = inherited;
+    }
+}
+
+/// The step of an answer, with the facts that precede it.
+fn answered(thought: &recorded::Thought<'_>, before: RecordedStep) -> RecordedStep {
+    let calls = thought.calls().into_iter();
+    let invocation = thought.llm_invocation_ref.rsplit('/').next();
+    RecordedStep {
+        invocation: invocation
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned),
+        calls: calls
+            .map(|call| (call.id.into(), call.function.name.into()))
+            .collect(),
+        ..before
     }
 }
 
@@ -260,94 +231,16 @@ fn last_part(parts: &mut Vec<Exchange>, is_over: impl Fn(&Exchange) -> bool) -> 
     &mut parts[last]
 }
 
-fn message(line: &Line<'_>) -> Option<RecordedMessage> {
-    Some(RecordedMessage {
-        content: decoded(line.content?.get()).into_owned(),
-        attachments: read_list(line.attachments),
-    })
-}
-
-fn step(line: &Line<'_>, iteration: u64) -> RecordedStep {
-    let reference = line.llm_invocation_ref.as_deref().unwrap_or_default();
-    RecordedStep {
-        iteration,
-        invocation: reference
-            .rsplit('/')
-            .next()
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned),
-        ids: line
-            .calls()
-            .into_iter()
-            .map(|call| call.id.into())
-            .collect(),
-        ..RecordedStep::default()
-    }
-}
-
-fn outcome(line: &Line<'_>) -> RecordedResult {
-    let status = line.status.as_deref().and_then(ActionStatus::parse);
+fn outcome(result: &recorded::ActionResult<'_>, line: &Line<'_>) -> RecordedResult {
+    let output = line.execution_ref.owned();
     RecordedResult {
-        status: status.unwrap_or(ActionStatus::Error),
-        exit_code: line.exit_code.and_then(|code| i32::try_from(code).ok()),
-        observation: line
-            .observation_content
-            .map(|raw| decoded(raw.get()).into_owned())
-            .unwrap_or_default(),
-        duration_ms: line.duration_ms.unwrap_or(0),
-        attachments: read_list(line.attachments),
-        execution_ref: line
-            .execution_ref
-            .as_deref()
-            .filter(|_| line.by_hook != Some(true))
-            .map(str::to_owned),
+        status: ActionStatus::parse(&result.status).unwrap_or(ActionStatus::Error),
+        exit_code: result.exit_code.and_then(|code| i32::try_from(code).ok()),
+        observation: result.observation_content.text().into_owned(),
+        duration_ms: result.duration_ms.unwrap_or(0),
+        attachments: line.attachments(),
+        execution_ref: output.filter(|_| result.by_hook != Some(true)),
     }
-}
-
-/// The attachments that a service refused, if that is why they were left out. `attached` are the numbers of the events
-/// that have some.
-fn refused_in(line: &Line<'_>, attached: &[u64]) -> Option<RefusedAttachments> {
-    let seqs: Vec<u64> = serde_json::from_str(line.seqs?.get()).ok()?;
-    let is_refusal = line.why.as_deref() == Some(LeftOutReason::Refused.name());
-    let places = seqs
-        .iter()
-        .filter_map(|seq| attached.iter().position(|it| it == seq));
-    is_refusal.then(|| RefusedAttachments {
-        places: places.collect(),
-        message: line.message.as_deref().unwrap_or_default().to_owned(),
-    })
-}
-
-fn compaction(line: &Line<'_>, said_at: &[String]) -> Option<RecordedCompaction> {
-    let times = line.message_times.clone();
-    Some(RecordedCompaction {
-        by: CompactionKind::parse(line.by.as_deref()?)?,
-        reason: CompactionReason::parse(line.reason.as_deref()?)?,
-        through_iteration: line.through_iteration?,
-        summary: line.summary.as_deref().map(str::to_owned),
-        message_bytes: line.message_bytes,
-        message_times: times.unwrap_or_else(|| said_at.to_vec()),
-        run_id: line.run_id.as_deref().unwrap_or_default().to_owned(),
-        tokens_before: line.tokens_before.unwrap_or(0),
-        tokens_after: line.tokens_after.unwrap_or(0),
-    })
-}
-
-/// A check; none if it left the answer undecided, so that it was asked again.
-fn check(line: &Line<'_>) -> Option<RecordedCheck> {
-    let content = line.content.map(|raw| decoded(raw.get()).into_owned());
-    (content.is_some() || line.exit_code == Some(0)).then(|| RecordedCheck {
-        what: line.what.clone().unwrap_or_default().into_owned(),
-        exit_code: line.exit_code.unwrap_or(1).try_into().unwrap_or(1),
-        duration_ms: line.duration_ms.unwrap_or(0),
-        content,
-        value: line.value.map(|value| value.get().to_owned()),
-    })
-}
-
-/// The lines of a journal that can be read, each with the place where it begins.
-fn lines(journal: &[u8]) -> impl Iterator<Item = (usize, Box<Line<'_>>)> {
-    split_lines(journal).filter_map(|(start, line)| Some((start, read_event(line, 0).ok()?)))
 }
 
 /// The error of a journal that cannot be read, for commands that only read.
@@ -377,9 +270,9 @@ impl<'j> Beginning<'j> {
     /// There are fewer, or the last of them has a call without a result.
     pub(crate) fn of(journal: &'j [u8], wanted: u64) -> std::result::Result<Self, String> {
         let (mut end, mut iteration, mut found) = (0, 0, 0);
-        for (start, line) in lines(journal) {
-            let belongs = match line.kind {
-                EventKind::Thought => {
+        for (start, line) in readable_lines(journal) {
+            let belongs = match &line.event {
+                Recorded::Thought(_) => {
                     iteration = line.iteration.unwrap_or(iteration + 1).max(iteration);
                     if iteration > wanted {
                         break;
@@ -387,20 +280,14 @@ impl<'j> Beginning<'j> {
                     found = iteration;
                     true
                 }
-                EventKind::ActionRequest
-                | EventKind::ActionCheck
-                | EventKind::ActionDeferred
-                | EventKind::DeferredLook
-                | EventKind::ActionResult
-                | EventKind::Acceptance
-                | EventKind::HumanInputRequest
-                | EventKind::HumanInputReceived => found > 0,
-                EventKind::HookAudit => line.hook_name.as_deref() == Some("on_iteration_end"),
-                _ => false,
+                Recorded::HookAudit(hook) => &*hook.hook_name == "on_iteration_end",
+                // The state that the iteration has left.
+                Recorded::Files(_) => start == end,
+                _ => found > 0 && line.kind.is(EventTrait::OfAnswer),
             };
             if belongs {
-                let rest = memchr::memchr(b'\n', &journal[start..]);
-                end = rest.map_or(journal.len(), |at| start + at + 1);
+                end = memchr::memchr(b'\n', &journal[start..])
+                    .map_or(journal.len(), |at| start + at + 1);
             }
         }
         if found != wanted {
@@ -416,8 +303,9 @@ impl<'j> Beginning<'j> {
         };
         let state = state::read(beginning.journal, Reading::default())
             .map_err(|error| unreadable(&error, Path::new("its journal")).message)?;
-        let calls = state.last_thought().map(|thought| thought.calls.as_slice());
-        let open = calls
+        let open = state
+            .last_thought()
+            .map(|thought| thought.calls.as_slice())
             .unwrap_or_default()
             .iter()
             .find(|call| call.result.is_none());
@@ -443,13 +331,11 @@ impl<'j> Beginning<'j> {
             }
             trees::copy_tree(&from.join(reference), &to, &[]).map(|_| ())
         };
-        for (_, line) in lines(self.journal) {
-            blobs::copy(from, to, read_list(line.attachments).iter())?;
-            for reference in [&line.execution_ref, &line.io_path_ref]
-                .into_iter()
-                .flatten()
-            {
-                copy(reference)?;
+        for (_, line) in readable_lines(self.journal) {
+            attachments::copy(from, to, &line.attachments())?;
+            copy(&line.execution_ref)?;
+            if let Recorded::HookAudit(hook) = &line.event {
+                copy(&hook.io_path_ref)?;
             }
         }
         // A shortened request builds on those before it, whether they were answered or not.
@@ -475,7 +361,7 @@ pub(crate) fn at_path(path: &Path) -> Result<RunDir> {
             "{shown} is not a run's directory: it has no journal.jsonl"
         )));
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = files::name_of(&path);
     let id = RunId::parse(&name).map_err(Error::failure)?;
     Ok(RunDir { id, path })
 }

@@ -57,7 +57,7 @@ impl RunDir {
         if run.path.exists() {
             return Err(Error::failure(format!("run {id} already exists")));
         }
-        let building = workspace.unborn_dir();
+        let building = workspace.staging_dir();
         workspace.clear_unborn()?;
         files::make_dir(&building)?;
         stamp_new_dir(&building)?;
@@ -121,9 +121,10 @@ impl RunDir {
     /// Sets room aside until the file is closed; none where the file system cannot.
     pub(crate) fn reserve(&self) -> Option<File> {
         use rustix::fs::{FallocateFlags, fallocate};
-        let file = files::create_unnamed(&self.path).ok()?;
-        let reserved = fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES);
-        reserved.is_ok().then_some(file)
+        let file = files::create_without_name(&self.path).ok()?;
+        fallocate(&file, FallocateFlags::empty(), 0, RESERVE_BYTES)
+            .is_ok()
+            .then_some(file)
     }
 
     /// Makes the entry that leads to the directory durable. The entries in it were made before: file systems that keep

@@ -3,7 +3,8 @@
 //! Pure; unaware of what follows from a long row.
 
 use crate::record::attachments::Attachment;
-use crate::record::state::{Run, Turn, decoded};
+use crate::record::event::decoded;
+use crate::record::state::{Run, Turn};
 use serde_json::Value;
 
 /// From this call of a row on, the model reads that it repeats itself.
@@ -110,8 +111,10 @@ impl SameCalls {
         observation: &str,
         attached: &[Attachment],
     ) -> Option<String> {
-        let open = |call: &&mut OneCall| call.id == id && call.result.is_none();
-        let call = self.answer.iter_mut().find(open)?;
+        let call = self
+            .answer
+            .iter_mut()
+            .find(|call: &&mut OneCall| call.id == id && call.result.is_none())?;
         call.result = Some(observation.to_owned());
         call.attached = attached.iter().map(|it| it.sha256.clone()).collect();
         let at = self.answer.iter().position(|call| call.id == id)?;
@@ -135,8 +138,11 @@ impl SameCalls {
     /// The longest row that a call of the newest answer belongs to, if it has at least `limit` calls.
     pub(crate) fn long_row(&self, limit: u64) -> Option<LongRow<'_>> {
         let mut row = self.before.clone();
-        let lengths = self.answer.iter().map(|call| (row.add(call), call));
-        let (length, call) = lengths.max_by_key(|(length, _)| *length)?;
+        let (length, call) = self
+            .answer
+            .iter()
+            .map(|call| (row.add(call), call))
+            .max_by_key(|(length, _)| *length)?;
         (length >= limit && !self.is_excused).then(|| LongRow {
             length,
             name: &call.name,

@@ -5,14 +5,15 @@
 //! reserved and never settled: a process that dies between the two has spent the estimate.
 
 use crate::error::{At, Error, Exit, Result};
-use crate::text::json::Object;
+use crate::record::reader::split_lines;
+use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::locks::{try_lock_for, wait_for_lock};
 use crate::unix::procfs;
 use crate::unix::signals::{Signals, Stop};
 use rustix::fs::OFlags;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -33,7 +34,7 @@ const CHUNK: usize = 1 << 20;
 /// What is said of a ledger that lacks what was written into it.
 const REPLACED: &str = "it was replaced or cut while the run was live";
 
-/// How the engine's lines begin, so that a torn one can be recognised.
+/// The way the engine's lines begin, so that a torn one can be recognised.
 const LINE_START: &[u8] = b"{\"timestamp\":\"";
 
 /// How long a settlement waits for the lock when the engine is to end.
@@ -83,7 +84,7 @@ fn in_picos(cost: f64) -> u128 {
 }
 
 /// An attempt to reach the model, and what it is estimated to cost or has cost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct LedgerEntry<'e> {
     pub run_id: &'e str,
     /// The name of the invocation's directory.
@@ -99,7 +100,7 @@ pub(crate) struct LedgerEntry<'e> {
 }
 
 /// The kind of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     Reserve,
@@ -118,27 +119,21 @@ struct OwnLine {
 
 impl LedgerEntry<'_> {
     fn line(&self, kind: Kind, own_run: &str) -> OwnLine {
-        let name = match kind {
-            Kind::Reserve => "reserve",
-            Kind::Settle => "settle",
-        };
         let tokens = self.tokens.min(MOST);
         // Rounded, so that what is read is what is counted.
-        let cost = self.cost.map(|cost| cost.clamp(0.0, MOST as f64));
-        let cost = cost.map(|cost| in_picos(cost) as f64 / 1e12);
-        let mut out = Vec::with_capacity(256);
-        let mut line = Object::begin(&mut out);
-        line.put("timestamp", &Timestamp::now().to_string())
-            .put("kind", name)
-            .put("run_id", self.run_id)
-            .put("invocation", self.invocation)
-            .put("attempt", &self.attempt)
-            .put("model", &self.model)
-            .put("tokens", &tokens)
-            .put("cost", &cost)
-            .put("process", &self.process);
-        line.end();
-        out.push(b'\n');
+        let cost = self
+            .cost
+            .map(|cost| cost.clamp(0.0, MOST as f64))
+            .map(|cost| in_picos(cost) as f64 / 1e12);
+        let out = json::line(|line| {
+            line.put("timestamp", &Timestamp::now().to_string())
+                .put("kind", &kind)
+                .members(&LedgerEntry {
+                    tokens,
+                    cost,
+                    ..*self
+                });
+        });
         OwnLine {
             bytes: out,
             kind,
@@ -148,7 +143,7 @@ impl LedgerEntry<'_> {
     }
 }
 
-/// Why nothing can be reserved.
+/// Reason why nothing can be reserved.
 #[derive(Debug)]
 pub(crate) enum Denial {
     /// The budget is spent.
@@ -195,6 +190,8 @@ struct SpendingLine<'l> {
     #[serde(borrow)]
     invocation: Cow<'l, str>,
     attempt: u64,
+    #[serde(borrow, default)]
+    model: Option<Cow<'l, str>>,
     tokens: u64,
     #[serde(default)]
     cost: Option<f64>,
@@ -217,6 +214,10 @@ pub(crate) struct LedgerTally {
     /// Of the ledger's own run.
     own: Amount,
     lines: u64,
+    /// How many of the attempts that were read repeat another.
+    pub retries: u32,
+    /// The models that have answered, in the order of their first answers, as far as lines were read.
+    pub models: Vec<String>,
 }
 
 impl LedgerTally {
@@ -226,8 +227,7 @@ impl LedgerTally {
     /// Why it cannot be the engine's.
     fn add(&mut self, line: &[u8], own_run: &str) -> std::result::Result<(), &'static str> {
         self.lines += 1;
-        let line: SpendingLine<'_> =
-            serde_json::from_slice(line).map_err(|_| "it is not a line of a ledger")?;
+        let line: SpendingLine<'_> = json::read(line).ok_or("it is not a line of a ledger")?;
         let cost = line.cost.unwrap_or_default();
         if !(0.0..=MOST as f64).contains(&cost) || line.tokens > MOST {
             return Err("its figures are neither tokens nor costs");
@@ -244,6 +244,7 @@ impl LedgerTally {
         );
         let mut reserved = None;
         if line.kind == Kind::Reserve {
+            self.retries = self.retries.saturating_add(u32::from(line.attempt > 1));
             let process = line.process.map(Cow::into_owned);
             self.open.entry(key).or_default().push((amount, process));
         } else {
@@ -254,6 +255,10 @@ impl LedgerTally {
             if self.open.get(&key).is_some_and(Vec::is_empty) {
                 self.open.remove(&key);
             }
+            let answered = line
+                .model
+                .filter(|model| line.tokens > 0 && !self.models.iter().any(|known| known == model));
+            self.models.extend(answered.map(Cow::into_owned));
         }
         self.count(amount, reserved.map(|(amount, _)| amount), is_own);
         Ok(())
@@ -301,8 +306,11 @@ impl LedgerTally {
     pub(crate) fn all_but_pending(&self) -> Amount {
         let own = procfs::process_name(std::process::id());
         let is_pending = |process: &str| {
-            let pid = process.split('.').next().and_then(|pid| pid.parse().ok());
-            let living = pid.and_then(procfs::process_name);
+            let living = process
+                .split('.')
+                .next()
+                .and_then(|pid| pid.parse().ok())
+                .and_then(procfs::process_name);
             living.as_deref() == Some(process) && living != own
         };
         let mut all = self.all;
@@ -332,7 +340,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// Opens the ledger in a run's directory; `create` makes it if it is missing.
     pub(crate) fn open(path: &Path, create: bool) -> Checked<Self> {
-        let opened = OpenOptions::new()
+        let (file, metadata) = OpenOptions::new()
             .read(true)
             .append(true)
             .create(create)
@@ -341,11 +349,12 @@ impl Ledger {
             .open(path)
             .and_then(|file| {
                 let metadata = file.metadata()?;
-                let is_file = metadata.is_file();
-                let regular = is_file.then_some((file, metadata));
-                regular.ok_or_else(files::not_regular)
-            });
-        let (file, metadata) = opened.map_err(|e| Denial::unusable(path, "open", &e))?;
+                metadata
+                    .is_file()
+                    .then_some((file, metadata))
+                    .ok_or_else(files::not_regular)
+            })
+            .map_err(|e| Denial::unusable(path, "open", &e))?;
         Ok(Self {
             path: path.to_owned(),
             file,
@@ -383,7 +392,7 @@ impl Ledger {
     /// Lets others have the ledger.
     pub(crate) fn release(&self) {
         // A lock that stays ends with the process.
-        crate::error::may_fail(self.file.unlock());
+        crate::error::ignore(self.file.unlock());
     }
 
     /// Appends a line. The ledger is locked.
@@ -392,7 +401,7 @@ impl Ledger {
         let written = (&self.file).write_all(&line.bytes);
         written.map_err(|e| {
             // What is left of it would be cut off by the next who reads it, too.
-            crate::error::may_fail(self.file.set_len(self.read_to));
+            crate::error::ignore(self.file.set_len(self.read_to));
             self.written.clear();
             Denial::unusable(&self.path, "write", &e)
         })?;
@@ -402,8 +411,9 @@ impl Ledger {
 
     /// Makes what was appended durable.
     pub(crate) fn sync(&self) -> Checked<()> {
-        let synced = self.file.sync_data();
-        synced.map_err(|e| Denial::unusable(&self.path, "write", &e))
+        self.file
+            .sync_data()
+            .map_err(|e| Denial::unusable(&self.path, "write", &e))
     }
 
     /// The sums, as of the last lock.
@@ -412,8 +422,8 @@ impl Ledger {
     }
 
     fn read_on(&mut self) -> Checked<()> {
-        let unreadable = |e: io::Error| Denial::unusable(&self.path, "read", &e);
-        let there = fs::symlink_metadata(&self.path).map_err(unreadable)?;
+        let there = fs::symlink_metadata(&self.path)
+            .map_err(|e: io::Error| Denial::unusable(&self.path, "read", &e))?;
         let is_in_place = (there.dev(), there.ino()) == self.identity;
         if !is_in_place || there.len() < self.read_to {
             return Err(self.foreign(REPLACED));
@@ -427,9 +437,13 @@ impl Ledger {
             let chunk = files::read_part(&self.file, self.read_to, left.min(CHUNK))
                 .map_err(|e| Denial::unusable(&self.path, "read", &e))?;
             let whole = memchr::memrchr(b'\n', &chunk).map_or(0, |at| at + 1);
-            for line in chunk[..whole].split_inclusive(|byte| *byte == b'\n') {
-                let own = self.written.front().is_some_and(|own| own.bytes == line);
-                let own = own.then(|| self.written.pop_front()).flatten();
+            for (_, line) in split_lines(&chunk[..whole]) {
+                let own = self
+                    .written
+                    .front()
+                    .is_some_and(|own| own.bytes.strip_suffix(b"\n") == Some(line))
+                    .then(|| self.written.pop_front())
+                    .flatten();
                 // One that settles what an earlier process has reserved is read as others are.
                 if let Some(own) = own
                     && (own.kind == Kind::Reserve || self.tally.open_here.is_some())
@@ -438,7 +452,7 @@ impl Ledger {
                     continue;
                 }
                 self.tally
-                    .add(&line[..line.len() - 1], &self.run)
+                    .add(line, &self.run)
                     .map_err(|why| self.foreign(why))?;
             }
             self.read_to += whole as u64;
@@ -489,8 +503,7 @@ impl Ledger {
 
 /// The run in whose directory a ledger is.
 fn run_of(path: &Path) -> String {
-    let run = path.parent().and_then(Path::file_name);
-    run.unwrap_or_default().to_string_lossy().into_owned()
+    path.parent().map_or("".into(), files::name_of).into_owned()
 }
 
 /// The sums of the ledger at a path, read without a lock; None if there is no ledger.
@@ -499,10 +512,9 @@ fn run_of(path: &Path) -> String {
 /// It cannot be read, or is not the engine's.
 pub(crate) fn read_tally(path: &Path) -> Result<Option<LedgerTally>> {
     let opened = files::open_unlinked(path);
-    let (file, len) = match opened.and_then(|file| Ok((file.metadata()?.len(), file))) {
-        Ok((len, file)) => (file, len),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(e) => return Err(Error::io("read", path, &e)),
+    let opened = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
+    let Some((len, file)) = opened.if_there().at("read", path)? else {
+        return Ok(None);
     };
     if len > files::LARGEST {
         return Err(files::too_large(files::LARGEST)).at("read", path);
@@ -513,8 +525,8 @@ pub(crate) fn read_tally(path: &Path) -> Result<Option<LedgerTally>> {
         let chunk = files::read_part(&file, read_to, CHUNK.min((len - read_to) as usize))
             .at("read", path)?;
         let whole = memchr::memrchr(b'\n', &chunk).map_or(0, |at| at + 1);
-        for line in chunk[..whole].split_inclusive(|byte| *byte == b'\n') {
-            tally.add(&line[..line.len() - 1], &run).map_err(|why| {
+        for (_, line) in split_lines(&chunk[..whole]) {
+            tally.add(line, &run).map_err(|why| {
                 let line = tally.lines;
                 Error::failure(format!("{}:{line}: {why}", path.display()))
             })?;

@@ -7,56 +7,34 @@
 mod attached;
 mod compaction;
 mod deferred;
+mod files;
 mod people;
 mod reduce;
 
 pub use attached::Attached;
 pub use compaction::{Compaction, RequestCounts};
-pub(crate) use compaction::{CountedAnswer, MessageRules};
+pub(crate) use compaction::{CountedAnswer, MessageRules, OldPart};
 pub use deferred::Deferred;
 pub(crate) use deferred::{Wait, is_set_back};
+pub(crate) use files::{FileState, FileStates};
 
+use crate::record::event::recorded::EngineStart;
 use crate::record::event::{
-    EventKind, FinishReason, ForkedFrom, InputType, Line, Tokens, quick_kind,
+    EventKind, EventTrait, FinishReason, InputType, Line, RunUsage, quick_kind,
 };
 use crate::record::reader::{Damage, Rewritten, rewritten, split_lines};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 use std::borrow::Cow;
 
 /// The state of a run according to its journal.
 #[derive(Debug, Default)]
 pub struct Run<'j> {
-    /// The id in the journal.
-    pub run_id: Option<Cow<'j, str>>,
-    /// The agent's directory, of the newest start.
-    pub agent_home: Option<Cow<'j, str>>,
-    /// The workspace, of the newest start.
-    pub work_dir: Option<Cow<'j, str>>,
-    /// The run whose tool this run is, if it is one.
-    pub parent_run_id: Option<Cow<'j, str>>,
-    /// The beginning of `DELTA_CALL_ID` for the programs that the newest start ran for itself.
-    pub engine_call: Option<Cow<'j, str>>,
-    /// The call of that run that started it.
-    pub parent_call_id: Option<Cow<'j, str>>,
-    /// The host of the newest start.
-    pub hostname: Option<Cow<'j, str>>,
-    /// Its process there.
-    pub pid: Option<u64>,
-    /// Variables of the batch system that started it.
-    pub launcher: Map<String, Value>,
+    /// The newest start, with what earlier ones say of the run where it says nothing.
+    pub(crate) start: EngineStart<'j>,
     /// How many starts there are.
     pub starts: u64,
-    /// The run of which this one is a fork.
-    pub forked_from: Option<ForkedFrom>,
-    /// Keys of agent.yaml that the run sets otherwise.
-    pub set: Map<String, Value>,
-    /// The hosts that the newest start opened to tools.
-    pub allow_hosts: Vec<String>,
     /// The text with which the run began.
     pub first_message: Option<Cow<'j, str>>,
-    /// The parts that it was made from, if some were files.
-    pub message_parts: Option<Value>,
     /// The time of the first event.
     pub created_at: Option<Cow<'j, str>>,
     /// The time of the newest start.
@@ -71,10 +49,8 @@ pub struct Run<'j> {
     pub iterations: u64,
     /// `max_iterations` of the newest start.
     pub max_iterations: Option<u64>,
-    /// Tokens of all answers that were read.
-    pub tokens: Tokens,
-    /// How many answers the model gave.
-    pub llm_calls: u64,
+    /// All answers that were read.
+    pub usage: RunUsage,
     /// How requests are changed because the service refused one, in order: JSON objects.
     pub remedies: Vec<&'j str>,
     /// The parts of an answer that is not whole, in order: JSON objects.
@@ -89,8 +65,12 @@ pub struct Run<'j> {
     pub turns: Vec<Turn<'j>>,
     /// The number of the last thought.
     thought_seq: Option<u64>,
-    /// How the engine ended, if nothing has happened since.
+    /// The calls that a person has let run for the rest of the run, by their fingerprints.
+    pub always: Vec<Cow<'j, str>>,
+    /// The way the engine ended, if nothing has happened since.
     pub end: Option<End<'j>>,
+    /// The states of the files.
+    pub(crate) file_states: FileStates,
     /// Lines that were skipped, if that was allowed.
     pub damaged: Vec<Damage>,
     /// The task of an old start without a message yet.
@@ -143,7 +123,7 @@ impl Turn<'_> {
 pub struct UserMessage<'j> {
     /// A JSON string.
     pub content: &'j str,
-    /// When it was recorded.
+    /// Time when it was recorded.
     pub at: Option<Cow<'j, str>>,
     /// The event's number.
     pub seq: u64,
@@ -197,7 +177,7 @@ pub struct Thought<'j> {
     pub asked_model: Option<Cow<'j, str>>,
     /// The answer as it came over another API than chat completions: a JSON object.
     pub wire: Option<&'j str>,
-    /// Why the model stopped.
+    /// Reason why the model stopped.
     pub finish_reason: Option<FinishReason<'j>>,
     /// The calls one by one.
     pub calls: Vec<Call<'j>>,
@@ -210,7 +190,7 @@ pub struct Thought<'j> {
 }
 
 impl<'j> Thought<'j> {
-    /// Why the answer is not whole, if it is not.
+    /// Reason why the answer is not whole, if it is not.
     pub(crate) fn cut_off(&self) -> Option<&FinishReason<'j>> {
         self.finish_reason.as_ref().filter(|it| it.is_cut_off())
     }
@@ -261,7 +241,7 @@ pub struct Request<'j> {
 #[derive(Debug)]
 pub struct NotBefore<'j> {
     pub model: Cow<'j, str>,
-    /// How it failed.
+    /// The way it failed.
     pub why: Cow<'j, str>,
     pub until: Cow<'j, str>,
 }
@@ -290,22 +270,22 @@ impl RecordedQuestion<'_> {
     }
 }
 
-/// How an engine ended.
+/// The way an engine ended.
 #[derive(Debug)]
 pub struct End<'j> {
     /// The run's status.
     pub status: Cow<'j, str>,
-    /// Why.
+    /// The reason.
     pub stop_reason: Option<Cow<'j, str>>,
     /// The engine's exit code.
     pub exit_code: Option<i64>,
     /// The result, or what went wrong.
     pub text: Option<Cow<'j, str>>,
-    /// When.
+    /// The time.
     pub at: Option<Cow<'j, str>>,
 }
 
-/// Why a journal cannot be read.
+/// Reason why a journal cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// The file has another form altogether.
@@ -322,6 +302,16 @@ pub struct Reading {
     /// Keep only this many of the newest thoughts; every word of the user is kept. Lines that are not
     /// kept are not parsed.
     pub window: Option<usize>,
+}
+
+impl Reading {
+    /// All of a journal; damaged lines are passed over if it is lenient.
+    pub(crate) fn all(lenient: bool) -> Self {
+        Self {
+            lenient,
+            window: None,
+        }
+    }
 }
 
 /// Reads a journal.
@@ -401,23 +391,26 @@ impl<'j> Run<'j> {
 
     /// How many final answers have been refused since a person spoke, without calls written as text.
     pub(crate) fn refusals(&self) -> u64 {
-        let refusals = self.refusals_since_a_person();
-        refusals.filter(|it| it.what != CALL_AS_TEXT).count() as u64
+        self.refusals_since_a_person()
+            .filter(|it| it.what != CALL_AS_TEXT)
+            .count() as u64
     }
 
     /// True if the model was told since a person spoke that it wrote a call as text.
     pub(crate) fn has_written_call(&self) -> bool {
-        let mut refusals = self.refusals_since_a_person();
-        refusals.any(|it| it.what == CALL_AS_TEXT)
+        self.refusals_since_a_person()
+            .any(|it| it.what == CALL_AS_TEXT)
     }
 
     fn refusals_since_a_person(&self) -> impl Iterator<Item = &RefusedAnswer<'j>> {
-        let since = self.turns.iter().rev();
-        let since = since.take_while(|turn| !turn.begins_anew());
-        since.filter_map(|turn| match turn {
-            Turn::Refusal(refusal) => Some(refusal),
-            Turn::User(_) | Turn::Thought(_) => None,
-        })
+        self.turns
+            .iter()
+            .rev()
+            .take_while(|turn| !turn.begins_anew())
+            .filter_map(|turn| match turn {
+                Turn::Refusal(refusal) => Some(refusal),
+                Turn::User(_) | Turn::Thought(_) => None,
+            })
     }
 
     /// True if the conversation ends with an answer that asks for nothing more: the run is complete,
@@ -462,7 +455,7 @@ pub(crate) fn fallback_model(name: &str) -> String {
     crate::text::json::text(&[name])
 }
 
-/// Where the `window`-th thought from the end begins; 0 if there are fewer.
+/// Place where the `window`-th thought from the end begins; 0 if there are fewer.
 fn window_start(bytes: &[u8], window: usize) -> usize {
     let mut left = window;
     let mut end = bytes.len();
@@ -478,37 +471,13 @@ fn window_start(bytes: &[u8], window: usize) -> usize {
 
 /// True if a line can be skipped outside the window.
 fn is_only_history(line: &[u8]) -> bool {
-    matches!(
-        kind_of(line),
-        Some(
-            EventKind::Thought
-                | EventKind::ActionRequest
-                | EventKind::ActionCheck
-                | EventKind::ActionDeferred
-                | EventKind::DeferredLook
-                | EventKind::ActionResult
-                | EventKind::Acceptance
-                | EventKind::HumanInputRequest
-                | EventKind::HumanInputReceived
-                | EventKind::Compaction
-                | EventKind::SystemMessage
-                | EventKind::HookAudit
-        )
-    )
+    kind_of(line).is_some_and(|kind| kind.is(EventTrait::Past) || kind.is(EventTrait::OfAnswer))
 }
 
 fn kind_of(line: &[u8]) -> Option<EventKind<'_>> {
     // Older engines, and people's tools, write their lines differently.
     let parsed = || Some(Line::parse(std::str::from_utf8(line).ok()?).ok()?.kind);
     quick_kind(line).or_else(parsed)
-}
-
-/// A JSON string as text. Anything else is returned as it is.
-pub(crate) fn decoded(json: &str) -> Cow<'_, str> {
-    #[derive(Deserialize)]
-    #[serde(transparent)]
-    struct Decoded<'t>(#[serde(borrow)] Cow<'t, str>);
-    serde_json::from_str::<Decoded<'_>>(json).map_or(Cow::Borrowed(json), |text| text.0)
 }
 
 #[cfg(test)]
@@ -563,11 +532,7 @@ mod tests {
             panic!("read")
         };
         assert_eq!((damage.line, damage.column), (2, 56));
-        let lenient = Reading {
-            lenient: true,
-            window: None,
-        };
-        let run = read(text.as_bytes(), lenient).unwrap();
+        let run = read(text.as_bytes(), Reading::all(true)).unwrap();
         assert_eq!(run.damaged.len(), 1);
         // The first message is the task of ENGINE_START then.
         assert_eq!(run.turns.len(), 2);

@@ -1,11 +1,11 @@
-//! Why a start of the engine ended, and the exit code that follows.
+//! Reason why a start of the engine ended, and the exit code that follows.
 
 use crate::error::Exit;
 use crate::record::metadata::Status;
 use crate::record::state::CALL_AS_TEXT;
 use crate::unix::signals::Stop;
 
-/// Why a start of the engine ended.
+/// Reason why a start of the engine ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
     /// The model answered without a call.
@@ -58,13 +58,13 @@ pub enum StopReason {
     Signal(Stop),
 }
 
-/// Why a sub-agent's run is suspended, and with it the run whose call it is.
+/// Reason why a sub-agent's run is suspended, and with it the run whose call it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Suspension {
     /// It waits for a person's answer.
     Asks,
     /// It may go on by itself.
-    Later,
+    Resumable,
     /// A person must decide something.
     Undecided,
     /// Its agent's files are wrong.
@@ -74,14 +74,14 @@ pub enum Suspension {
 impl Suspension {
     /// The suspension that an exit code of `delta` says; None if the run has ended.
     pub(crate) fn of_code(code: i32) -> Option<Self> {
-        /// Those of shells for programs that a signal ended.
+        /// The ones of shells for programs that a signal ended.
         const SIGNALS: std::ops::RangeInclusive<i32> = 129..=192;
         match code {
             101 => Some(Self::Asks),
-            75 => Some(Self::Later),
+            75 => Some(Self::Resumable),
             4 => Some(Self::Undecided),
             78 => Some(Self::Misconfigured),
-            code if SIGNALS.contains(&code) => Some(Self::Later),
+            code if SIGNALS.contains(&code) => Some(Self::Resumable),
             _ => None,
         }
     }
@@ -89,7 +89,7 @@ impl Suspension {
     /// How much it asks of a person: of several runs the one with the most decides.
     pub(crate) fn demand(self) -> u8 {
         match self {
-            Self::Later => 0,
+            Self::Resumable => 0,
             Self::Asks => 1,
             Self::Undecided => 2,
             Self::Misconfigured => 3,
@@ -99,7 +99,7 @@ impl Suspension {
     fn exit(self) -> Exit {
         match self {
             Self::Asks => Exit::Waiting,
-            Self::Later => Exit::TempFail,
+            Self::Resumable => Exit::TempFail,
             Self::Undecided => Exit::Undecided,
             Self::Misconfigured => Exit::Config,
         }
@@ -133,132 +133,65 @@ impl StopReason {
         Self::AskHuman,
         Self::Deferred,
         Self::Background,
-        Self::Subagent(Suspension::Later),
+        Self::Subagent(Suspension::Resumable),
     ];
+
+    /// The name, the exit code, and whether it is a failure.
+    fn row(self) -> (&'static str, Exit, bool) {
+        match self {
+            Self::FinalAnswer => ("final_answer", Exit::Success, false),
+            Self::Length => ("length", Exit::Failure, true),
+            Self::ContentFilter => ("content_filter", Exit::Failure, true),
+            Self::ModelUnavailable => ("model_unavailable", Exit::TempFail, true),
+            Self::ModelRefused => ("model_refused", Exit::Undecided, true),
+            Self::ContextFull => ("context_full", Exit::Undecided, true),
+            Self::Context => ("context", Exit::Undecided, true),
+            Self::DiskFull => ("disk_full", Exit::TempFail, true),
+            Self::IoError => ("io_error", Exit::TempFail, true),
+            Self::MaxIterations => ("max_iterations", Exit::Undecided, false),
+            Self::NoProgress => ("no_progress", Exit::Undecided, false),
+            Self::Tokens => ("tokens", Exit::Undecided, false),
+            Self::Seconds => ("seconds", Exit::Undecided, false),
+            Self::Budget => ("budget", Exit::Undecided, false),
+            Self::Deadline => ("deadline", Exit::TempFail, false),
+            Self::CallAsText => (CALL_AS_TEXT, Exit::Failure, true),
+            Self::NotAccepted => ("not_accepted", Exit::Failure, true),
+            Self::AcceptUnable => ("accept", Exit::Undecided, true),
+            Self::AcceptLater => ("accept", Exit::TempFail, true),
+            Self::Hook => ("hook", Exit::Undecided, false),
+            Self::JournalChanged => ("journal_changed", Exit::Undecided, true),
+            Self::AskHuman => ("ask_human", Exit::Waiting, false),
+            Self::Deferred => ("deferred", Exit::TempFail, false),
+            Self::Background => ("background", Exit::TempFail, false),
+            Self::Subagent(suspension) => ("subagent", suspension.exit(), false),
+            Self::Signal(stop) => (stop.name(), stop.into(), false),
+        }
+    }
 
     /// The reason as `stop_reason` in journal, metadata and results.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::FinalAnswer => "final_answer",
-            Self::Length => "length",
-            Self::ContentFilter => "content_filter",
-            Self::ModelUnavailable => "model_unavailable",
-            Self::ModelRefused => "model_refused",
-            Self::ContextFull => "context_full",
-            Self::Context => "context",
-            Self::DiskFull => "disk_full",
-            Self::IoError => "io_error",
-            Self::MaxIterations => "max_iterations",
-            Self::NoProgress => "no_progress",
-            Self::Tokens => "tokens",
-            Self::Seconds => "seconds",
-            Self::Budget => "budget",
-            Self::Deadline => "deadline",
-            Self::CallAsText => CALL_AS_TEXT,
-            Self::NotAccepted => "not_accepted",
-            Self::AcceptUnable | Self::AcceptLater => "accept",
-            Self::Hook => "hook",
-            Self::JournalChanged => "journal_changed",
-            Self::AskHuman => "ask_human",
-            Self::Deferred => "deferred",
-            Self::Background => "background",
-            Self::Subagent(_) => "subagent",
-            Self::Signal(stop) => stop.name(),
-        }
+        self.row().0
     }
 
     /// The status of a run that ended for this reason.
     pub(crate) fn status(self) -> Status {
-        match self {
-            Self::FinalAnswer => Status::Completed,
-            Self::Length | Self::ContentFilter | Self::CallAsText | Self::NotAccepted => {
-                Status::Failed
-            }
-            Self::AskHuman => Status::WaitingForInput,
-            Self::ModelUnavailable
-            | Self::ModelRefused
-            | Self::ContextFull
-            | Self::Context
-            | Self::DiskFull
-            | Self::IoError
-            | Self::MaxIterations
-            | Self::NoProgress
-            | Self::Tokens
-            | Self::Seconds
-            | Self::Budget
-            | Self::Deadline
-            | Self::AcceptUnable
-            | Self::AcceptLater
-            | Self::Hook
-            | Self::JournalChanged
-            | Self::Deferred
-            | Self::Background
-            | Self::Subagent(_)
-            | Self::Signal(_) => Status::Interrupted,
+        match (self, self.exit()) {
+            (Self::Subagent(_) | Self::Signal(_), _) => Status::Interrupted,
+            (_, Exit::Success) => Status::Completed,
+            (_, Exit::Failure) => Status::Failed,
+            (_, Exit::Waiting) => Status::WaitingForInput,
+            _ => Status::Interrupted,
         }
     }
 
     /// The exit code of `delta`: 75 if the same command may well succeed later, 4 if a person must decide
     /// first.
     pub(crate) fn exit(self) -> Exit {
-        match self {
-            Self::FinalAnswer => Exit::Success,
-            Self::Length | Self::ContentFilter | Self::CallAsText | Self::NotAccepted => {
-                Exit::Failure
-            }
-            Self::AskHuman => Exit::Waiting,
-            Self::ModelUnavailable
-            | Self::DiskFull
-            | Self::IoError
-            | Self::Deadline
-            | Self::AcceptLater
-            | Self::Deferred
-            | Self::Background => Exit::TempFail,
-            Self::ModelRefused
-            | Self::ContextFull
-            | Self::Context
-            | Self::MaxIterations
-            | Self::NoProgress
-            | Self::Tokens
-            | Self::Seconds
-            | Self::Budget
-            | Self::AcceptUnable
-            | Self::Hook
-            | Self::JournalChanged => Exit::Undecided,
-            Self::Subagent(suspension) => suspension.exit(),
-            Self::Signal(stop) => stop.into(),
-        }
+        self.row().1
     }
 
     /// True for a failure, false for an end that was wanted or expected.
     pub(crate) fn is_error(self) -> bool {
-        match self {
-            Self::Length
-            | Self::ContentFilter
-            | Self::ModelUnavailable
-            | Self::ModelRefused
-            | Self::ContextFull
-            | Self::Context
-            | Self::DiskFull
-            | Self::IoError
-            | Self::CallAsText
-            | Self::NotAccepted
-            | Self::AcceptUnable
-            | Self::AcceptLater
-            | Self::JournalChanged => true,
-            Self::FinalAnswer
-            | Self::MaxIterations
-            | Self::NoProgress
-            | Self::Tokens
-            | Self::Seconds
-            | Self::Budget
-            | Self::Deadline
-            | Self::Hook
-            | Self::AskHuman
-            | Self::Deferred
-            | Self::Background
-            | Self::Subagent(_)
-            | Self::Signal(_) => false,
-        }
+        self.row().2
     }
 }

@@ -7,12 +7,13 @@
 
 mod places;
 
-use crate::record::event::{EventKind, FlowEvent, Line};
+use crate::record::event::{Line, Recorded};
 use crate::record::metadata;
 use crate::record::run_dir::RunDir;
 use crate::text::ids::RunId;
 use crate::text::order::sort_by;
 use crate::text::timestamp::Timestamp;
+use crate::unix::files;
 use places::named_in;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
@@ -37,7 +38,7 @@ struct Subruns {
     by_call: HashMap<String, Vec<usize>>,
     /// The workspaces that have been looked at and have runs.
     places: HashSet<PathBuf>,
-    /// When they were looked for: later ones are not among them.
+    /// Time when they were looked for: later ones are not among them.
     looked_at: Timestamp,
 }
 
@@ -91,8 +92,10 @@ impl Subruns {
         sort_by(&mut self.list, |a, b| a.created_at.cmp(&b.created_at));
         (self.by_call, self.by_parent) = (HashMap::new(), HashMap::new());
         for (at, child) in self.list.iter().enumerate() {
-            let of_parent = self.by_parent.entry(child.parent.clone());
-            of_parent.or_default().push(at);
+            self.by_parent
+                .entry(child.parent.clone())
+                .or_default()
+                .push(at);
             let call = child.call.as_deref().unwrap_or_default();
             let around = call.match_indices('.').map(|(end, _)| &call[..end]);
             for call in around.chain([call]).filter(|call| !call.is_empty()) {
@@ -118,9 +121,11 @@ impl Subruns {
 
     /// The runs that a run's calls, or what these had started, have started, in order.
     fn of_calls(&self, parent: &RunDir, calls: &[String]) -> Vec<RunDir> {
-        let places = calls.iter().filter_map(|call| self.by_call.get(call));
-        let found = places.flatten().map(|at| &self.list[*at]);
-        found
+        calls
+            .iter()
+            .filter_map(|call| self.by_call.get(call))
+            .flatten()
+            .map(|at| &self.list[*at])
             .filter(|child| child.is_of(parent))
             .map(|child| child.run.clone())
             .collect()
@@ -128,9 +133,11 @@ impl Subruns {
 
     /// The runs that a run's tools started in a span of time, in order.
     fn between(&self, parent: &RunDir, from: Timestamp, to: Timestamp) -> Vec<RunDir> {
-        let of_parent = self.by_parent.get(parent.id.as_str());
-        let found = of_parent.into_iter().flatten().map(|at| &self.list[*at]);
-        found
+        self.by_parent
+            .get(parent.id.as_str())
+            .into_iter()
+            .flatten()
+            .map(|at| &self.list[*at])
             .filter(|child| child.is_of(parent) && (from..=to).contains(&child.created_at))
             .map(|child| child.run.clone())
             .collect()
@@ -171,41 +178,36 @@ pub(crate) struct StartedRun {
     pub task: Option<String>,
 }
 
+/// A step of a workflow, by task and node, and the attempts at it.
+type OpenStep = ((String, String), StepAttempts);
+
 /// The attempts at a node.
 #[derive(Debug, Default)]
 struct StepAttempts {
-    task: String,
-    node: String,
     calls: Vec<String>,
     elsewhere: Vec<PathBuf>,
 }
 
 impl OpenActions {
     fn begins(&mut self, run: &RunDir, line: &Line<'_>) {
-        let command = line.resolved_command.as_deref().unwrap_or_default();
-        let root = run.workspace().unwrap_or(&run.path);
-        match line.kind {
-            EventKind::ActionRequest => {
-                let id = line.action_id.as_deref().unwrap_or_default();
+        let root = || run.workspace().unwrap_or(&run.path);
+        match &line.event {
+            Recorded::ActionRequest(request) => {
+                let id = &*line.action_id;
                 // One that is begun again may have started its run the first time.
                 let before = self.action.take().filter(|it| it.id == id);
                 self.action = Some(OpenAction {
                     id: id.to_owned(),
                     since: before.and_then(|it| it.since).or_else(|| line.time()),
-                    elsewhere: named_in(command, root),
+                    elsewhere: named_in(&request.resolved_command, root()),
                 });
             }
-            EventKind::Flow(FlowEvent::NodeStart) => {
-                if let (Some(key), Some(call)) = (line.step(), &line.call_id) {
-                    let task = key.0.clone();
+            Recorded::NodeStart(start) => {
+                if let (Some(key), Some(call)) = (line.step(), start.call_id.owned()) {
                     let step = self.steps.entry(key).or_default();
-                    step.task = task;
-                    line.node_id
-                        .as_deref()
-                        .unwrap_or_default()
-                        .clone_into(&mut step.node);
-                    step.calls.push(call.to_string());
-                    step.elsewhere.extend(named_in(command, root));
+                    step.calls.push(call);
+                    let elsewhere = named_in(&start.resolved_command, root());
+                    step.elsewhere.extend(elsewhere);
                 }
             }
             _ => {}
@@ -219,29 +221,34 @@ impl OpenActions {
     }
 
     /// The steps that end with an event.
-    fn ending(&mut self, line: &Line<'_>) -> Vec<StepAttempts> {
-        match line.kind {
+    fn ending(&mut self, line: &Line<'_>) -> Vec<OpenStep> {
+        match line.event {
             // Of attempts that follow an error, each has runs of its own.
-            EventKind::Flow(FlowEvent::NodeEnd) | EventKind::Error => {
-                let step = line.step().and_then(|key| self.steps.remove(&key));
-                step.into_iter().collect()
-            }
-            EventKind::Flow(FlowEvent::TaskEnd) => {
-                let task = line.task_id.as_deref().unwrap_or_default();
+            Recorded::NodeEnd(_) | Recorded::Error(_) => line
+                .step()
+                .and_then(|key| self.steps.remove_entry(&key))
+                .into_iter()
+                .collect(),
+            Recorded::TaskEnd(_) => {
+                let task = &*line.task_id;
                 let first = (task.to_owned(), String::new());
-                let of_task = self.steps.range(first..);
-                let keys = of_task.map(|(key, _)| key.clone());
-                let keys: Vec<_> = keys.take_while(|key| key.0 == task).collect();
-                let taken = keys.iter().filter_map(|key| self.steps.remove(key));
-                taken.collect()
+                let keys: Vec<_> = self
+                    .steps
+                    .range(first..)
+                    .map(|(key, _)| key.clone())
+                    .take_while(|key| key.0 == task)
+                    .collect();
+                keys.iter()
+                    .filter_map(|key| self.steps.remove_entry(key))
+                    .collect()
             }
             _ => Vec::new(),
         }
     }
 
     /// Takes out all steps that have not ended.
-    fn open(&mut self) -> Vec<StepAttempts> {
-        std::mem::take(&mut self.steps).into_values().collect()
+    fn open(&mut self) -> Vec<OpenStep> {
+        std::mem::take(&mut self.steps).into_iter().collect()
     }
 }
 
@@ -300,8 +307,8 @@ impl RunTree {
         line: &Line<'_>,
     ) -> Vec<StartedRun> {
         underway.begins(run, line);
-        if line.kind == EventKind::ActionResult {
-            return self.of_result(underway, run, line);
+        if let Recorded::ActionResult(result) = &line.event {
+            return self.of_result(underway, run, line, result.duration_ms);
         }
         let steps = underway.ending(line);
         self.of_steps(steps, run, line.time())
@@ -310,11 +317,14 @@ impl RunTree {
     /// The runs in a run's workspace, and below, that it has started, in order.
     pub(crate) fn of_run(&mut self, run: &RunDir) -> Vec<RunDir> {
         let root = run.workspace().unwrap_or(&run.path).to_owned();
-        let found = self.found.take();
-        let found = found.unwrap_or_else(|| Subruns::below(&self.root));
+        let found = self
+            .found
+            .take()
+            .unwrap_or_else(|| Subruns::below(&self.root));
         let children = self.found.insert(found);
-        let of_parent = children.by_parent.get(run.id.as_str());
-        let found = of_parent
+        let found = children
+            .by_parent
+            .get(run.id.as_str())
             .into_iter()
             .flatten()
             .map(|at| &children.list[*at]);
@@ -343,37 +353,43 @@ impl RunTree {
         underway: &mut OpenActions,
         run: &RunDir,
         line: &Line<'_>,
+        duration_ms: Option<u64>,
     ) -> Vec<StartedRun> {
-        let id = line.action_id.as_deref();
+        let id = line.action_id.get();
         let action = underway.action.take_if(|it| Some(it.id.as_str()) == id);
         let (Some(to), true) = (line.time(), line.execution_ref.is_some()) else {
             return Vec::new();
         };
-        let took = line.duration_ms.unwrap_or(0);
+        let took = duration_ms.unwrap_or(0);
         let began = || Timestamp::from_millis(to.millis().saturating_sub(took));
         let (from, elsewhere) = match action {
             Some(action) => (action.since.unwrap_or_else(began), action.elsewhere),
             None => (began(), Vec::new()),
         };
-        let found = self.children(to, &elsewhere).between(run, from, to);
-        found.into_iter().map(by_action).collect()
+        self.children(to, &elsewhere)
+            .between(run, from, to)
+            .into_iter()
+            .map(by_action)
+            .collect()
     }
 
     fn of_steps(
         &mut self,
-        steps: Vec<StepAttempts>,
+        steps: Vec<OpenStep>,
         run: &RunDir,
         to: Option<Timestamp>,
     ) -> Vec<StartedRun> {
         let mut runs = Vec::new();
-        for step in steps {
+        for ((task, node), step) in steps {
             let to = to.unwrap_or_else(Timestamp::now);
-            let children = self.children(to, &step.elsewhere);
-            let found = children.of_calls(run, &step.calls).into_iter();
+            let found = self
+                .children(to, &step.elsewhere)
+                .of_calls(run, &step.calls)
+                .into_iter();
             runs.extend(found.map(|run| StartedRun {
                 run,
-                node: Some(step.node.clone()),
-                task: Some(step.task.clone()),
+                node: Some(node.clone()),
+                task: Some(task.clone()),
             }));
         }
         runs
@@ -381,8 +397,11 @@ impl RunTree {
 
     /// All that had been started by a time.
     fn children(&mut self, by: Timestamp, elsewhere: &[PathBuf]) -> &Subruns {
-        let found = self.found.take().filter(|found| by < found.looked_at);
-        let mut found = found.unwrap_or_else(|| Subruns::below(&self.root));
+        let mut found = self
+            .found
+            .take()
+            .filter(|found| by < found.looked_at)
+            .unwrap_or_else(|| Subruns::below(&self.root));
         for place in elsewhere {
             found.add(place);
         }
@@ -393,19 +412,25 @@ impl RunTree {
 /// The run of this name that a call of a run has started.
 pub(crate) fn find_started(
     parent: &RunDir,
-    (call, command): (&str, &str),
+    call: &str,
+    command: &str,
     id: &RunId,
 ) -> Option<RunDir> {
     let root = parent.workspace()?;
-    let named = named_in(command, root).into_iter().chain([root.to_owned()]);
-    let mut runs = named.map(|workspace| RunDir {
-        id: id.clone(),
-        path: workspace.join(".delta").join(id.as_str()),
-    });
-    runs.find(|run| run.path.is_dir()).or_else(|| {
-        let found = Subruns::below(root).of_calls(parent, &[call.to_owned()]);
-        found.into_iter().find(|run| run.id == *id)
-    })
+    named_in(command, root)
+        .into_iter()
+        .chain([root.to_owned()])
+        .map(|workspace| RunDir {
+            id: id.clone(),
+            path: workspace.join(".delta").join(id.as_str()),
+        })
+        .find(|run| run.path.is_dir())
+        .or_else(|| {
+            Subruns::below(root)
+                .of_calls(parent, &[call.to_owned()])
+                .into_iter()
+                .find(|run| run.id == *id)
+        })
 }
 
 fn by_action(run: RunDir) -> StartedRun {
@@ -418,8 +443,10 @@ fn by_action(run: RunDir) -> StartedRun {
 
 /// The directories in a directory: no links, and none whose name begins with a dot.
 fn directories(dir: &Path) -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
+    fs::read_dir(dir)
+        .into_iter()
+        .flatten()
+        .flatten()
         .filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."))
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .map(|entry| entry.path())
@@ -427,7 +454,7 @@ fn directories(dir: &Path) -> impl Iterator<Item = PathBuf> {
 
 fn children_in(control: &Path, list: &mut Vec<Subrun>) {
     for path in directories(control) {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = files::name_of(&path);
         let Ok(id) = RunId::parse(&name) else {
             continue;
         };

@@ -39,15 +39,20 @@ const LONGEST_NUMBER: u64 = 16;
 /// file is ever shown in its place. A link is not followed.
 fn read_layout(path: &Path) -> io::Result<String> {
     let mut text = Vec::new();
-    let file = files::open_unlinked(path)?;
-    file.take(LONGEST_NUMBER + 1).read_to_end(&mut text)?;
+    files::open_unlinked(path)?
+        .take(LONGEST_NUMBER + 1)
+        .read_to_end(&mut text)?;
     let is_whole = text.len() as u64 <= LONGEST_NUMBER || text.contains(&b'\n');
-    let line = text.split(|byte| *byte == b'\n').next();
-    let number = line.unwrap_or_default().trim_ascii();
+    let number = text
+        .split(|byte| *byte == b'\n')
+        .next()
+        .unwrap_or_default()
+        .trim_ascii();
     let is_part = |byte: &u8| byte.is_ascii_digit() || *byte == b'.';
-    match is_whole && number.iter().all(is_part) {
-        true => Ok(String::from_utf8_lossy(number).into_owned()),
-        false => Err(io::Error::other("it does not name a layout")),
+    if is_whole && number.iter().all(is_part) {
+        Ok(String::from_utf8_lossy(number).into_owned())
+    } else {
+        Err(io::Error::other("it does not name a layout"))
     }
 }
 
@@ -92,6 +97,15 @@ impl DecisionLock {
             .extend(other.into_iter().flat_map(|other| other.files));
         self
     }
+}
+
+/// The words of a command that a person may run in a workspace, which they name unless it is the current directory.
+pub(crate) fn command_in(root: &Path, command: &[&str]) -> Vec<String> {
+    let mut words: Vec<String> = command.iter().copied().map(str::to_owned).collect();
+    if !std::env::current_dir().is_ok_and(|here| here == root) {
+        words.extend(["-w".to_owned(), root.to_string_lossy().into_owned()]);
+    }
+    words
 }
 
 impl Workspace {
@@ -168,9 +182,9 @@ impl Workspace {
         match version {
             Ok(version) if !version.is_empty() && !is_known_layout(&version) => {
                 let root = self.root.display();
-                let [known, later] = [LAYOUT, LATER_LAYOUT].map(str::trim_end);
+                let [first, second] = [LAYOUT, LATER_LAYOUT].map(str::trim_end);
                 Err(Error::failure(format!(
-                    "workspace {root} is in layout {version}, which this engine does not know; it knows {known} and {later}"
+                    "workspace {root} is in layout {version}, which this engine does not know; it knows {first} and {second}"
                 )))
             }
             // Not what keeps the file from being opened: what else is in the way names that.
@@ -182,30 +196,33 @@ impl Workspace {
     /// Marks the workspace before an event is recorded that older engines would misread.
     pub(crate) fn raise_layout(&self) -> Result<()> {
         let path = self.control.join("VERSION");
-        match read_layout(&path).is_ok_and(|version| version == LATER_LAYOUT.trim_end()) {
-            true => Ok(()),
-            false => files::replace_shared(&path, LATER_LAYOUT.as_bytes()),
+        if read_layout(&path).is_ok_and(|version| version == LATER_LAYOUT.trim_end()) {
+            Ok(())
+        } else {
+            files::replace_shared(&path, LATER_LAYOUT.as_bytes())
         }
     }
 
     /// Makes the workspace and its control plane, unless they are there.
     pub(crate) fn create(&self) -> Result<()> {
-        let made = DirBuilder::new().recursive(true).create(&self.root);
-        made.at("create", &self.root).map_err(|mut error| {
-            if !error.is_passing {
-                error.exit = crate::error::Exit::Config;
-            }
-            error
-        })?;
+        DirBuilder::new()
+            .recursive(true)
+            .create(&self.root)
+            .at("create", &self.root)
+            .map_err(|mut error| {
+                if !error.is_passing {
+                    error.exit = crate::error::Exit::Config;
+                }
+                error
+            })?;
         const FILES: [(&str, &[u8]); 2] = [(".gitignore", b"*\n"), ("VERSION", LAYOUT.as_bytes())];
         if check_origin(&self.control)? == Origin::Missing {
             make_stamped_dir(&self.control, &FILES)?;
         }
         // Missing from a directory that was adopted or cleaned by hand.
-        let missing = FILES
+        FILES
             .iter()
-            .filter(|(name, _)| !self.control.join(name).exists());
-        missing
+            .filter(|(name, _)| !self.control.join(name).exists())
             .into_iter()
             .try_for_each(|(name, bytes)| files::replace_shared(&self.control.join(name), bytes))
     }
@@ -284,18 +301,16 @@ impl Workspace {
         Ok(runs.pop())
     }
 
-    /// Where a run is built before anybody can see it. The decision lock is held.
-    pub(crate) fn unborn_dir(&self) -> PathBuf {
+    /// Place where a run is built before anybody can see it. The decision lock is held.
+    pub(crate) fn staging_dir(&self) -> PathBuf {
         self.control.join(".new")
     }
 
     /// Removes what is left of a run whose builder died. Nothing had happened in it.
     pub(crate) fn clear_unborn(&self) -> Result<()> {
-        let unborn = self.unborn_dir();
-        match fs::remove_dir_all(&unborn) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", &unborn),
-            _ => Ok(()),
-        }
+        let staging = self.staging_dir();
+        let removed = fs::remove_dir_all(&staging).if_there();
+        removed.at("remove", &staging).map(drop)
     }
 
     /// Names a run that is being made as the newest. The decision lock is held.
@@ -318,20 +333,20 @@ impl Workspace {
         files::replace(&path, format!("{newest}\n").as_bytes())
     }
 
-    /// When a run was created: as its metadata or its journal says, or else as its name does.
+    /// Time when a run was created: as its metadata or its journal says, or else as its name does.
     pub(crate) fn created_at(&self, id: &RunId) -> (Option<Timestamp>, RunId) {
         let dir = self.run_path(id);
-        let from_metadata = metadata::read(&dir).and_then(|m| Timestamp::parse(&m.created_at));
-        let time = from_metadata.or_else(|| {
-            let line = files::read_line(&dir.join("journal.jsonl"))?;
-            Timestamp::parse(&read_event(line.as_bytes(), 0).ok()?.timestamp?)
-        });
+        let time = metadata::read(&dir)
+            .and_then(|m| Timestamp::parse(&m.created_at))
+            .or_else(|| {
+                let line = files::read_line(&dir.join("journal.jsonl"))?;
+                read_event(line.as_bytes(), 0).ok()?.time()
+            });
         (time, id.clone())
     }
 
     /// The workspace's name in metadata.
     pub(crate) fn id(&self) -> String {
-        let name = self.root.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
+        files::name_of(&self.root).into_owned()
     }
 }

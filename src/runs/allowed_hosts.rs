@@ -3,11 +3,11 @@
 use crate::config::agent::Agent;
 use crate::config::environment::{ALLOW_HOSTS, Environment};
 use crate::config::lint::is_sandbox;
-use crate::config::tool::definition::Word;
+use crate::config::tool::definition::{Word, written_words};
 use crate::error::{At, Error, Exit, Result};
 use crate::unix::doors::{Door, read_doors, shared_warning};
+use crate::unix::own_program::own_program;
 use crate::unix::terminal::Screen;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// The word in a wrapper by which its tools get the hosts.
@@ -38,8 +38,8 @@ pub(crate) fn open_hosts(
         }
         return Ok(());
     }
-    let doors = read_doors(&hosts.join(" "));
-    let doors = doors.map_err(|why| Error::config(format!("{ALLOW_HOSTS}: {why}")))?;
+    let doors = read_doors(&hosts.join(" "))
+        .map_err(|why| Error::config(format!("{ALLOW_HOSTS}: {why}")))?;
     for warning in doors.iter().filter_map(shared_warning) {
         screen.warn(&format!("warning: {warning}"));
     }
@@ -49,7 +49,7 @@ pub(crate) fn open_hosts(
 /// True if a wrapper of the agent opens the hosts to its tools.
 fn has_doors(agent: &Agent) -> bool {
     let opens = |wrapper: &[Word]| {
-        let words: Vec<String> = wrapper.iter().map(|word| word.written(|_| "")).collect();
+        let words = written_words(wrapper);
         is_sandbox(&words) && words.iter().any(|word| word == FROM_ENV)
     };
     let of_tools = agent
@@ -61,18 +61,20 @@ fn has_doors(agent: &Agent) -> bool {
 
 /// Opens a door to nothing, as each tool would.
 fn probe() -> Result<()> {
-    let program = std::env::current_exe().at("find", Path::new("delta"))?;
+    let program = own_program();
     let mut command = Command::new(&program);
     command.args(["sandbox", "--allow-host", "127.0.0.1:9", "--", "true"]);
     command
         .env_remove("DELTA_RUN_DIR")
         .env_remove("DELTA_EXECUTION_DIR");
     command.stdin(Stdio::null());
-    let done = command.output().at("run", &program)?;
+    let done = command.output().at("run", program.as_ref())?;
     if done.status.code() != Some(i32::from(Exit::NotSetUp.code())) {
         return Ok(());
     }
-    let text = String::from_utf8_lossy(&done.stderr);
-    let text = text.trim_end().trim_start_matches("delta: ").to_owned();
+    let text = String::from_utf8_lossy(&done.stderr)
+        .trim_end()
+        .trim_start_matches("delta: ")
+        .to_owned();
     Err(Error::config(text))
 }

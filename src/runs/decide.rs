@@ -4,7 +4,7 @@
 
 use crate::record::metadata::Status;
 
-/// How a command names the run that it means.
+/// The way in which a command names the run that it means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Naming {
     /// `run`: the newest run of this agent that began with this text.
@@ -33,13 +33,13 @@ pub(crate) struct Wanted {
 
 /// The state of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Standing {
+pub(crate) struct RunState {
     pub status: Status,
     /// True if it is a run of the same agent that began with the same text, if the command gives one.
     pub is_same: bool,
     /// A question is open and unanswered.
     pub is_unanswered: bool,
-    /// It only waits for a time that has not come.
+    /// True for a run that only waits for a time that has not come.
     pub is_early: bool,
     /// True for a flow's run, which `continue` cannot resume.
     pub is_flow: bool,
@@ -53,13 +53,13 @@ pub(crate) enum Decision {
     BeginInPlace,
     Resume,
     /// Print once more how it ended, or what it waits for.
-    Retell,
+    Reprint,
     /// Another process works on it.
     Busy,
     Refuse(Refusal),
 }
 
-/// Why a command does nothing.
+/// The reason why a command does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// There is no such run, and no text to begin one with.
@@ -77,10 +77,13 @@ pub(crate) enum Refusal {
 }
 
 /// Decides what a command does with the run that it means, if there is one.
-pub(crate) fn decide(wanted: Wanted, found: Option<Standing>) -> Decision {
-    let begin_or = |refusal| match wanted.has_text {
-        true => Decision::Begin,
-        false => Decision::Refuse(refusal),
+pub(crate) fn decide(wanted: Wanted, found: Option<RunState>) -> Decision {
+    let begin_or = |refusal| {
+        if wanted.has_text {
+            Decision::Begin
+        } else {
+            Decision::Refuse(refusal)
+        }
     };
     let found = match (wanted.naming, found) {
         (Naming::ByText, _) if wanted.new => return begin_or(Refusal::NoRun),
@@ -98,8 +101,8 @@ pub(crate) fn decide(wanted: Wanted, found: Option<Standing>) -> Decision {
     match (found.status, wanted.naming) {
         (Status::Running, _) => Decision::Busy,
         (_, Naming::Continue) if found.is_flow => Decision::Refuse(Refusal::OfFlow),
-        (Status::WaitingForInput, _) if found.is_unanswered && !answered => Decision::Retell,
-        (Status::Interrupted, _) if found.is_early && !attends => Decision::Retell,
+        (Status::WaitingForInput, _) if found.is_unanswered && !answered => Decision::Reprint,
+        (Status::Interrupted, _) if found.is_early && !attends => Decision::Reprint,
         (Status::Interrupted | Status::WaitingForInput, _) => Decision::Resume,
         (Status::Completed | Status::Failed, Naming::ByText) => begin_or(Refusal::Ended),
         (Status::Completed | Status::Failed, Naming::Continue) if wanted.has_text => {
@@ -108,7 +111,7 @@ pub(crate) fn decide(wanted: Wanted, found: Option<Standing>) -> Decision {
         (Status::Completed | Status::Failed, Naming::Continue) => {
             Decision::Refuse(Refusal::NeedsMessage)
         }
-        (Status::Completed, Naming::ById) => Decision::Retell,
+        (Status::Completed, Naming::ById) => Decision::Reprint,
         (Status::Failed, Naming::ById) if wanted.retry_failed => Decision::BeginInPlace,
         (Status::Failed, Naming::ById) => Decision::Refuse(Refusal::Failed),
     }
@@ -116,7 +119,7 @@ pub(crate) fn decide(wanted: Wanted, found: Option<Standing>) -> Decision {
 
 #[cfg(test)]
 mod tests {
-    use super::Decision::{Begin, BeginInPlace, Busy, Refuse, Resume, Retell};
+    use super::Decision::{Begin, BeginInPlace, Busy, Refuse, Reprint, Resume};
     use super::Refusal::{Ended, Failed, NeedsMessage, NoRun, OfFlow, OtherRun};
     use super::*;
 
@@ -133,7 +136,7 @@ mod tests {
         "flow",
     ];
 
-    fn standing(name: &str) -> Option<Standing> {
+    fn state(name: &str) -> Option<RunState> {
         let status = match name {
             "none" => return None,
             "running" => Status::Running,
@@ -142,7 +145,7 @@ mod tests {
             "failed" => Status::Failed,
             _ => Status::Interrupted,
         };
-        Some(Standing {
+        Some(RunState {
             status,
             is_same: name != "other",
             is_unanswered: name == "waiting",
@@ -168,19 +171,19 @@ mod tests {
     fn a_run_that_waits_for_a_time_is_resumed_only_to_attend_to_its_calls() {
         use Naming::{ById, ByText, Continue};
         for (naming, given, decision) in [
-            (ByText, "m", Retell),
-            (ByText, "mi", Retell),
+            (ByText, "m", Reprint),
+            (ByText, "mi", Reprint),
             (ByText, "mw", Resume),
             (ByText, "mn", Begin),
-            (ByText, "", Retell),
-            (ById, "m", Retell),
+            (ByText, "", Reprint),
+            (ById, "m", Reprint),
             (ById, "w", Resume),
-            (Continue, "", Retell),
-            (Continue, "i", Retell),
+            (Continue, "", Reprint),
+            (Continue, "i", Reprint),
             (Continue, "m", Resume),
             (Continue, "w", Resume),
         ] {
-            let decided = decide(wanted(naming, given), standing("early"));
+            let decided = decide(wanted(naming, given), state("early"));
             assert_eq!(decided, decision, "{naming:?} with {given:?}");
         }
     }
@@ -191,23 +194,23 @@ mod tests {
         #[rustfmt::skip]
         let table: [(Naming, &[&str], [Decision; 9]); 12] = [
             //                        none           other             running  interrupted waiting answered completed              failed                 flow
-            (ByText, &["m"],         [Begin,         Begin,            Busy,    Resume,     Retell, Resume,  Begin,                 Begin,                 Resume]),
+            (ByText, &["m"],         [Begin,         Begin,            Busy,    Resume,     Reprint, Resume,  Begin,                 Begin,                 Resume]),
             (ByText, &["mi"],        [Begin,         Begin,            Busy,    Resume,     Resume, Resume,  Begin,                 Begin,                 Resume]),
             (ByText, &["mn", "mni"], [Begin,         Begin,            Begin,   Begin,      Begin,  Begin,   Begin,                 Begin,                 Begin]),
-            (ByText, &[""],          [Refuse(NoRun), Refuse(NoRun),    Busy,    Resume,     Retell, Resume,  Refuse(Ended),         Refuse(Ended),         Resume]),
+            (ByText, &[""],          [Refuse(NoRun), Refuse(NoRun),    Busy,    Resume,     Reprint, Resume,  Refuse(Ended),         Refuse(Ended),         Resume]),
             (ByText, &["i"],         [Refuse(NoRun), Refuse(NoRun),    Busy,    Resume,     Resume, Resume,  Refuse(Ended),         Refuse(Ended),         Resume]),
             (ByText, &["n"],         [Refuse(NoRun); 9]),
-            (ById, &["m"],           [Begin,         Refuse(OtherRun), Busy,    Resume,     Retell, Resume,  Retell,                Refuse(Failed),        Resume]),
-            (ById, &["mr"],          [Begin,         Refuse(OtherRun), Busy,    Resume,     Retell, Resume,  Retell,                BeginInPlace,          Resume]),
-            (ById, &["r"],           [Refuse(NoRun), Refuse(OtherRun), Busy,    Resume,     Retell, Resume,  Retell,                BeginInPlace,          Resume]),
-            (ById, &["i"],           [Refuse(NoRun), Refuse(OtherRun), Busy,    Resume,     Resume, Resume,  Retell,                Refuse(Failed),        Resume]),
-            (Continue, &[""],        [Refuse(NoRun), Resume,           Busy,    Resume,     Retell, Resume,  Refuse(NeedsMessage),  Refuse(NeedsMessage),  Refuse(OfFlow)]),
+            (ById, &["m"],           [Begin,         Refuse(OtherRun), Busy,    Resume,     Reprint, Resume,  Reprint,                Refuse(Failed),        Resume]),
+            (ById, &["mr"],          [Begin,         Refuse(OtherRun), Busy,    Resume,     Reprint, Resume,  Reprint,                BeginInPlace,          Resume]),
+            (ById, &["r"],           [Refuse(NoRun), Refuse(OtherRun), Busy,    Resume,     Reprint, Resume,  Reprint,                BeginInPlace,          Resume]),
+            (ById, &["i"],           [Refuse(NoRun), Refuse(OtherRun), Busy,    Resume,     Resume, Resume,  Reprint,                Refuse(Failed),        Resume]),
+            (Continue, &[""],        [Refuse(NoRun), Resume,           Busy,    Resume,     Reprint, Resume,  Refuse(NeedsMessage),  Refuse(NeedsMessage),  Refuse(OfFlow)]),
             (Continue, &["m", "mi"], [Refuse(NoRun), Resume,           Busy,    Resume,     Resume, Resume,  Resume,                Resume,                Refuse(OfFlow)]),
         ];
         for (naming, ways, decisions) in table {
             for given in ways {
                 for (name, decision) in STANDINGS.into_iter().zip(decisions) {
-                    let decided = decide(wanted(naming, given), standing(name));
+                    let decided = decide(wanted(naming, given), state(name));
                     assert_eq!(decided, decision, "{naming:?} with {given:?}, {name}");
                 }
             }

@@ -2,12 +2,13 @@
 
 use super::inspect::{RunSnapshot, inspect_run, read_recorded};
 use crate::error::{Error, Result};
-use crate::record::metadata::{self, Metadata};
+use crate::record::metadata::{self, Metadata, Status};
 use crate::record::reader::JournalSource;
 use crate::record::recording::at_path;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
+use crate::text::order;
 use crate::text::shell::shell_quoted;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -93,6 +94,14 @@ pub(crate) fn find_run_or_newest(work_dir: &Path, name: Option<&str>) -> Result<
     Ok(RunDir::of(&workspace, &flow.unwrap_or(newest)))
 }
 
+/// The runs that are named, each as [`find_run`] has it, or else the newest.
+pub(crate) fn find_runs(work_dir: &Path, names: &[String]) -> Result<Vec<RunDir>> {
+    if names.is_empty() {
+        return Ok(vec![find_run_or_newest(work_dir, None)?]);
+    }
+    names.iter().map(|name| find_run(work_dir, name)).collect()
+}
+
 /// A run, and those of its workspace that it is a part of, from the inside out.
 pub(crate) fn with_parents(workspace: &Workspace, run: Option<RunId>) -> Vec<RunId> {
     let mut line: Vec<RunId> = run.into_iter().collect();
@@ -138,7 +147,7 @@ pub(crate) fn newest_where(
             runs.push(((Timestamp::parse(&metadata.created_at), id), run));
         }
     }
-    runs.sort();
+    order::sort(&mut runs);
     for (_, run) in runs.into_iter().rev() {
         let found = inspect_run(&run)?;
         if is_meant(&found.run, found.source(), &found.metadata)? {
@@ -146,6 +155,21 @@ pub(crate) fn newest_where(
         }
     }
     Ok(None)
+}
+
+/// The newest run of an agent that is no part of another one.
+pub(crate) fn newest_conversation(work_dir: &Path) -> Result<RunDir> {
+    let workspace = open_workspace(work_dir)?;
+    let newest = newest_where(&workspace, |_, _, it| Ok(it.is_conversation()))?;
+    newest.map_or_else(|| Err(no_runs(&workspace.root)), |found| Ok(found.run))
+}
+
+/// The newest run that waits for a person's answer and is no part of another one.
+pub(crate) fn newest_waiting(workspace: &Workspace) -> Result<Option<RunId>> {
+    let waits = |_: &RunDir, _: JournalSource<'_>, metadata: &Metadata| {
+        Ok(metadata.is_conversation() && metadata.status == Status::WaitingForInput)
+    };
+    Ok(newest_where(workspace, waits)?.map(|found| found.run.id))
 }
 
 /// The error for a workspace without runs. One above that has some may be meant; it is named, and not used.
@@ -168,8 +192,10 @@ pub(crate) fn no_runs(root: &Path) -> Error {
 pub(crate) fn open_workspace(path: &Path) -> Result<Workspace> {
     let workspace = Workspace::at(path)?;
     if !workspace.root.is_dir() {
-        let path = path.display();
-        return Err(Error::failure(format!("there is no workspace {path}")));
+        return Err(Error::failure(format!(
+            "there is no workspace {}",
+            path.display()
+        )));
     }
     workspace.check_layout()?;
     Ok(workspace)

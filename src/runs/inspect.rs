@@ -1,14 +1,15 @@
 //! The state of a run in its workspace, read without owning the run.
 
-use super::decide::Standing;
+use super::decide::RunState;
 use super::task::Task;
 use crate::config::agent::Agent;
+use crate::config::person::content_of;
 use crate::engine::question::{self, Question};
 use crate::error::{At, Error, Result};
-use crate::record::event::EventKind;
+use crate::record::event::Recorded;
 use crate::record::journal::{Journal, JournalCopy};
 use crate::record::metadata::{self, Metadata, Status};
-use crate::record::reader::{JournalSource, read_event, split_lines};
+use crate::record::reader::{JournalSource, read_event, readable_lines};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Unreadable, Wait};
 use crate::record::workspace::Workspace;
@@ -30,7 +31,7 @@ pub(crate) struct RunSnapshot {
     /// True if the question has been answered in the meantime.
     pub is_answered: bool,
     pub is_flow: bool,
-    /// What it waits for, if it is too early for a look.
+    /// The wait, if it is too early for a look.
     pub wait: Option<Wait>,
     /// The journal that this was read from, if it is kept. None if the run is live.
     pub journal: Option<JournalCopy>,
@@ -44,7 +45,7 @@ pub(crate) fn inspect_run(run: &RunDir) -> Result<RunSnapshot> {
     Ok(found)
 }
 
-/// What a run was begun with.
+/// The settings that a run was begun with.
 pub(crate) struct RecordedSettings<'r> {
     pub id: &'r RunId,
     /// Keys of agent.yaml that it overrides.
@@ -55,7 +56,7 @@ pub(crate) struct RecordedSettings<'r> {
 /// A run, its journal, and the state in that. No state: the run is live, or its journal damaged.
 pub(crate) type Inspected<'j> = (RunSnapshot, JournalSource<'j>, Option<state::Run<'j>>);
 
-/// The same with the state in the journal, which is left in `journal` instead.
+/// Reads a run's state with that of its journal, which is left in `journal` instead.
 pub(crate) fn inspect_journal<'j>(
     run: &RunDir,
     journal: &'j mut Option<JournalCopy>,
@@ -63,31 +64,27 @@ pub(crate) fn inspect_journal<'j>(
     let (run, id, path) = (run.clone(), &run.id, run.journal());
     let mut metadata = read_metadata(&run)?;
     // The status stays so until an end is recorded: the engine that should have recorded one has died.
-    let untold = metadata.status == Status::Running;
+    let unreported = metadata.status == Status::Running;
     let live = is_live(&run);
     if live && metadata.initial_message.is_some() {
         return Ok((live_run(run, metadata), (&path).into(), None));
     }
     let copy = JournalCopy::read(&path);
     if matches!(&copy, Err(e) if e.kind() == std::io::ErrorKind::NotFound) {
-        let path = path.display();
         return Err(Error::failure(format!(
-            "run {id} has no journal: {path} is missing"
+            "run {id} has no journal: {} is missing",
+            path.display()
         )));
     }
     let bytes = &journal.insert(copy.at("read", &path)?).bytes;
-    let lenient = Reading {
-        lenient: true,
-        window: None,
-    };
     let mut is_flow = false;
     let mut wait = None;
-    let (question, is_answered, state) = match state::read(bytes, lenient) {
+    let (question, is_answered, state) = match state::read(bytes, Reading::all(true)) {
         Ok(state) => {
             if !bytes.is_empty() {
                 metadata.correct(&state);
             }
-            if bytes.is_empty() || untold {
+            if bytes.is_empty() || unreported {
                 metadata.status = Status::Interrupted;
             }
             is_flow = state.is_flow;
@@ -137,7 +134,7 @@ fn live_run(run: RunDir, mut metadata: Metadata) -> RunSnapshot {
 
 /// The summary as it was written last.
 fn read_metadata(run: &RunDir) -> Result<Metadata> {
-    let mut metadata = metadata::read(&run.path).unwrap_or_default();
+    let mut metadata = metadata::read_or_empty(&run.path);
     if metadata.run_id != run.id.as_str() {
         // Lost, or of another run that this one is a copy of.
         metadata.run_id = run.id.to_string();
@@ -150,7 +147,7 @@ fn read_metadata(run: &RunDir) -> Result<Metadata> {
     Ok(metadata)
 }
 
-/// How long the lock of a process that is gone may last.
+/// Limit of the time for which the lock of a process that is gone may last.
 const AFTERLIFE: Duration = Duration::from_secs(2);
 
 /// True if a process works on a run now, and does not merely hold the lock. An engine that is killed while it starts a
@@ -158,7 +155,7 @@ const AFTERLIFE: Duration = Duration::from_secs(2);
 pub(crate) fn is_live(run: &RunDir) -> bool {
     let (began, path) = (Instant::now(), run.journal());
     while Journal::is_locked(&path) {
-        let metadata = metadata::read(&run.path).unwrap_or_default();
+        let metadata = metadata::read_or_empty(&run.path);
         let owner = i32::try_from(metadata.pid).unwrap_or(0);
         if owner == 0 || locks::is_held_by(owner, &path) {
             return true;
@@ -177,15 +174,22 @@ pub(crate) fn is_live(run: &RunDir) -> bool {
 /// The agent's name in the journal's first start.
 fn name_in_journal(run: &RunDir) -> Option<String> {
     let line = crate::unix::files::read_line(&run.journal())?;
-    let line = read_event(line.as_bytes(), 0).ok()?;
-    let config: serde_json::Value = serde_json::from_str(line.config?.get()).ok()?;
-    config.get("name")?.as_str().map(str::to_owned)
+    match read_event(line.as_bytes(), 0).ok()?.event {
+        Recorded::EngineStart(start) => start.config().get("name").read(),
+        _ => None,
+    }
 }
 
-/// True if a summary belongs to a run of this agent that began with this task.
+/// True if a summary belongs to a run of this agent that began with this task. An agent that is one file is known by its
+/// content alone.
 pub(crate) fn is_run_of(metadata: &Metadata, agent: &Agent, task: Option<&Task>) -> bool {
-    let of_agent =
-        metadata.agent_name == agent.name || metadata.agent_home == agent.home.to_string_lossy();
+    let recorded = &metadata.agent_home;
+    let of_agent = match (content_of(&agent.home), content_of(Path::new(recorded))) {
+        (None, None) => {
+            metadata.agent_name == agent.name || *recorded == agent.home.to_string_lossy()
+        }
+        (one, other) => one == other,
+    };
     of_agent && task.is_none_or(|task| task.is_beginning_of(metadata))
 }
 
@@ -203,8 +207,8 @@ pub(crate) fn of_other_agent(found: &RunSnapshot, agent: &Agent) -> Error {
 
 impl RunSnapshot {
     /// The facts that a command decides by. A live run's journal has not been read.
-    pub(crate) fn standing(&self, is_same: bool) -> Standing {
-        Standing {
+    pub(crate) fn state(&self, is_same: bool) -> RunState {
+        RunState {
             status: self.metadata.status,
             is_same,
             is_unanswered: self.question.is_some() && !self.is_answered,
@@ -221,7 +225,7 @@ impl RunSnapshot {
         }
     }
 
-    /// What it was begun with, for [`super::overrides::load_recorded`].
+    /// The settings that it was begun with, for [`super::overrides::load_recorded`].
     pub(crate) fn recorded(&self) -> RecordedSettings<'_> {
         RecordedSettings {
             id: &self.run.id,
@@ -234,12 +238,15 @@ impl RunSnapshot {
     pub(crate) fn answer_to(&self, request_id: &str) -> Result<Option<String>> {
         let source = self.source();
         let journal = source.bytes().at("read", &source.path)?;
-        let mut lines = split_lines(&journal).filter_map(|(_, line)| read_event(line, 0).ok());
-        let line = lines.find(|line| {
-            line.kind == EventKind::HumanInputReceived
-                && line.request_id.as_deref() == Some(request_id)
-        });
-        Ok(line.and_then(|line| line.response.map(std::borrow::Cow::into_owned)))
+        Ok(
+            readable_lines(&journal).find_map(|(_, line)| match line.event {
+                Recorded::HumanInputReceived(answer) => answer
+                    .response
+                    .owned()
+                    .filter(|_| answer.request_id.get() == Some(request_id)),
+                _ => None,
+            }),
+        )
     }
 
     /// True if the run has a result or has failed.
@@ -281,12 +288,12 @@ pub(crate) fn read_summary(run: &RunDir) -> (Metadata, Option<Error>) {
     // Older engines leave out when the run began.
     let is_whole =
         |metadata: &Metadata| metadata.run_id == id.as_str() && !metadata.created_at.is_empty();
-    let recorded = metadata::read(&run.path).filter(is_whole);
-    if let Some(metadata) = &recorded {
-        let untold = metadata.status == Status::Running;
+    let mut recorded = metadata::read(&run.path).filter(is_whole);
+    if let Some(metadata) = &mut recorded {
+        let unreported = metadata.status == Status::Running;
         let live = is_live(run);
-        if live || (!untold && is_newer(&run.path.join("metadata.json"), &run.journal())) {
-            let mut metadata = metadata.clone();
+        if live || (!unreported && is_newer(&run.path.join("metadata.json"), &run.journal())) {
+            let mut metadata = std::mem::take(metadata);
             if live {
                 metadata.status = Status::Running;
             }

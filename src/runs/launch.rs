@@ -4,22 +4,22 @@ use super::inspect::RunSnapshot;
 use super::open::{OpenRun, RunStart, first_metadata};
 use super::result::RunResult;
 use super::task::GivenMessage;
-use super::waiting::{self, WaitPlan, resume_words};
+use super::waiting::{registration, resume_words, start_words};
 use crate::config::agent::{Agent, Fallback, Llm};
 use crate::config::environment::{Endpoint, Environment, without_secrets};
 use crate::config::resolved::render_resolved;
 use crate::engine::account::SpendingRules;
+use crate::engine::due::Registration;
 use crate::engine::question::HumanAnswer;
 use crate::engine::run_context::{self, NO_FALLBACK, RunContext};
-use crate::engine::run_loop::{Chain, Engine, FallbackModel, Options};
-use crate::error::{Exit, Result, may_fail};
+use crate::engine::run_loop::{Chain, Engine, EngineStart, FallbackModel};
+use crate::engine::start_options::StartOptions;
+use crate::error::{Exit, Result, ignore};
 use crate::model::ask::Model;
 use crate::model::http::Http;
 use crate::model::program::Program;
-use crate::record::due::Registration;
 use crate::record::engine_log::{Level, Log};
-use crate::record::event::Event;
-use crate::record::feed::Feed;
+use crate::record::event::EndEvent;
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
@@ -27,7 +27,7 @@ use crate::record::workspace::{DecisionLock, Workspace};
 use crate::text::ids::RunId;
 use crate::text::shell::shell_quoted;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::{Screen, Tone, stderr_is_terminal};
+use crate::unix::terminal::Tone;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -41,71 +41,27 @@ pub(crate) struct Launch<'a> {
     pub workspace: &'a Workspace,
     pub environment: &'a Environment,
     pub signals: Arc<Signals>,
-    pub screen: Screen,
     /// Keys of agent.yaml that the run overrides; the agent has them already.
     pub set: &'a Map<String, Value>,
-    /// Ask people at the terminal.
-    pub interactive: bool,
-    /// The limit of iterations of this start; none: the agent's.
-    pub max_iterations: Option<u64>,
-    /// Pass over damage, and over a lock that another host may hold.
-    pub force: bool,
-    /// A final answer counts only once it has been checked.
-    pub checks_answers: bool,
-    /// Shorten the conversation before the next request, however long it is.
-    pub compacts: bool,
-    /// One message of a conversation, which has said where it takes place.
-    pub is_chat: bool,
-    /// At a terminal, print the text of answers as it arrives.
-    pub shows_text: bool,
-    /// A program that follows the run.
-    pub feed: Option<Rc<Feed>>,
-    pub waiting: WaitPlan,
+    pub options: &'a StartOptions,
     /// None: nothing is spent.
     pub spending: Option<SpendingRules>,
-}
-
-impl<'a> Launch<'a> {
-    /// A start without options of the command line, which spends nothing.
-    pub(crate) fn new(
-        agent: &'a Agent,
-        set: &'a Map<String, Value>,
-        workspace: &'a Workspace,
-        environment: &'a Environment,
-        signals: &Arc<Signals>,
-        screen: Screen,
-    ) -> Self {
-        Self {
-            agent,
-            workspace,
-            environment,
-            signals: Arc::clone(signals),
-            screen,
-            set,
-            interactive: false,
-            max_iterations: None,
-            force: false,
-            checks_answers: true,
-            compacts: false,
-            is_chat: false,
-            shows_text: false,
-            feed: None,
-            waiting: WaitPlan::default(),
-            spending: None,
-        }
-    }
 }
 
 impl Launch<'_> {
     /// The limit of iterations of this start.
     fn max_iterations(&self) -> u64 {
-        self.max_iterations.unwrap_or(self.agent.max_iterations)
+        self.options
+            .max_iterations
+            .unwrap_or(self.agent.max_iterations)
     }
 
     /// The configuration of this start, for the record.
     fn config(&self) -> Vec<u8> {
-        let budget = self.spending.as_ref().map(|rules| rules.budget);
-        let budget = budget.unwrap_or(self.agent.budget);
+        let budget = self
+            .spending
+            .as_ref()
+            .map_or(self.agent.budget, |rules| rules.budget);
         let deadline = self.signals.deadline();
         let mut agent = Cow::Borrowed(self.agent);
         if leaves_out_fallback(&agent, self.environment) {
@@ -118,7 +74,8 @@ impl Launch<'_> {
     pub(crate) fn begin(
         &self,
         id: &RunId,
-        (message, parts): (GivenMessage, Option<Value>),
+        message: GivenMessage,
+        parts: Option<Value>,
         lock: DecisionLock,
     ) -> Result<RunResult> {
         let metadata = Metadata {
@@ -126,8 +83,8 @@ impl Launch<'_> {
             ..first_metadata(id, self.workspace, &message.text)
         };
         let open = self.start().begin(id, metadata, None, |journal| {
-            let place = (self.workspace, &*self.workspace.unborn_dir());
-            message.record(place, journal, 0)
+            let staging = self.workspace.staging_dir();
+            message.record(self.workspace, &staging, journal, 0)
         })?;
         drop(lock);
         self.run_engine(open, None, None)
@@ -150,13 +107,14 @@ impl Launch<'_> {
             let is_open =
                 thought.is_some_and(|it| it.calls.iter().any(|call| call.result.is_none()));
             resumes_at = state.iterations + u64::from(!is_open);
-            was_open.clone_from(&state.allow_hosts);
+            was_open = state.start.allow_hosts();
             // The engine may have died before the first message was in the journal.
             let is_unsaid = state.turns.is_empty() && !task.is_empty();
             let unsaid = is_unsaid.then(|| GivenMessage::of_text(&task));
-            let place = (self.workspace, &*run);
             let mut said = unsaid.into_iter().chain(message);
-            said.try_for_each(|message| message.record(place, journal, state.iterations))
+            said.try_for_each(|message| {
+                message.record(self.workspace, &run, journal, state.iterations)
+            })
         })?;
         drop(lock);
         self.run_engine(open, answer, Some((resumes_at, was_open)))
@@ -167,13 +125,13 @@ impl Launch<'_> {
         RunStart {
             workspace: self.workspace,
             signals: &self.signals,
-            screen: self.screen,
+            screen: self.options.screen,
             program: "delta",
             name: self.agent.name.clone(),
             home: &self.agent.home,
             task: None,
             config: self.config(),
-            force: self.force,
+            force: self.options.force,
             describe: Box::new(|metadata| {
                 metadata.max_iterations = self.max_iterations();
                 metadata.set.clone_from(self.set);
@@ -197,7 +155,7 @@ impl Launch<'_> {
             is_ours,
         } = open;
         let ctx = self.context(&run);
-        if let Some(feed) = &self.feed {
+        if let Some(feed) = &self.options.feed {
             feed.note_in(&ctx.log);
             feed.begin(Some((run.id.as_str(), &metadata.work_dir)));
             journal.feed(Rc::clone(feed), &record);
@@ -205,34 +163,28 @@ impl Launch<'_> {
         let agents = with_fallbacks(self.agent);
         let (mut model, name) = self.first_model(&ctx)?;
         let closed = self.closed_hosts(resumed.as_ref());
-        if !self.is_chat {
+        if !self.options.is_chat {
             let root = self.workspace.root.display();
-            let at = resumed.as_ref();
-            let at = at.map_or_else(String::new, |(at, _)| format!(", resumes at [{at}]"));
+            let at = resumed
+                .as_ref()
+                .map_or_else(String::new, |(at, _)| format!(", resumes at [{at}]"));
             let open = match &*self.environment.allowed_hosts() {
                 [] => String::new(),
                 open => format!(", open: {}", shell_quoted(open)),
             };
             let head = format!("run {} in {root}, model {name}{at}{open}{closed}", run.id);
-            self.screen.progress(&[(Tone::Dim, &head)]);
+            self.options.screen.progress(&[(Tone::Dim, &head)]);
         } else if let Some(note) = closed.strip_prefix(", ") {
-            self.screen.progress(&[(Tone::Dim, note)]);
+            self.options.screen.progress(&[(Tone::Dim, note)]);
         }
-        let options = Options {
-            interactive: self.interactive,
-            max_iterations: self.max_iterations(),
-            screen: self.screen,
-            lenient: self.force,
+        let start = EngineStart {
+            options: self.options,
             answer,
             is_ours,
-            checks_answers: self.checks_answers,
             spending: self.spending.clone(),
-            compacts: self.compacts,
-            patience: self.waiting.mode,
             resume_words: resume_words(self.set, &self.agent.home, self.workspace),
             registration: self.registration(&metadata),
-            shows_text: self.shows_text && stderr_is_terminal(),
-            feed: self.feed.clone(),
+            known_calls: Rc::default(),
         };
         let mut others = self.candidates(&ctx, &agents);
         if !others.is_empty() {
@@ -244,11 +196,11 @@ impl Launch<'_> {
                 }
             }
         }
-        let models = (model, Chain::new(name, others));
-        if let Some(registration) = &options.registration {
+        let chain = Chain::new(name, others);
+        if let Some(registration) = &start.registration {
             registration.note_start();
         }
-        let engine = Engine::new(&ctx, (journal, record), metadata, options, models)?;
+        let engine = Engine::new(&ctx, journal, record, metadata, start, model, chain)?;
         RunResult::of_engine(engine.run())
     }
 
@@ -264,7 +216,12 @@ impl Launch<'_> {
     }
 
     fn registration(&self, metadata: &Metadata) -> Option<Registration> {
-        waiting::registration(metadata, &self.agent.home, self.workspace, &self.waiting)
+        registration(
+            metadata,
+            &self.agent.home,
+            self.workspace,
+            start_words(self.options),
+        )
     }
 
     /// The context of a run's programs.
@@ -284,7 +241,7 @@ impl Launch<'_> {
     fn log(&self, run: &RunDir) -> Log {
         let level = match self.environment.get("DELTA_LOG") {
             Some(name) => Level::from_name(&name).unwrap_or_else(|| {
-                self.screen.warn(&format!(
+                self.options.screen.warn(&format!(
                     "warning: DELTA_LOG={name} is not one of debug, info, warn, error; using info"
                 ));
                 Level::default()
@@ -317,7 +274,7 @@ impl Launch<'_> {
             return Ok((Model::Command(program), name));
         }
         let endpoint = endpoint()?;
-        let name = service_name(llm, &endpoint.base_url);
+        let name = service_name(llm, Some(&endpoint.base_url));
         Ok((Model::Http(Http::new(endpoint, llm, &self.signals)), name))
     }
 
@@ -331,7 +288,7 @@ impl Launch<'_> {
         if let Model::Http(http) = &model
             && let Some(why) = http.rate().and_then(|rate| rate.objection.as_deref())
         {
-            self.screen.warn(why);
+            self.options.screen.warn(why);
         }
         Ok((model, name))
     }
@@ -362,7 +319,7 @@ impl Launch<'_> {
         let spending = rules.transpose();
         let name = match &found {
             Ok((_, name)) => name.clone(),
-            Err(_) => service_name(llm, llm.base_url.as_deref().unwrap_or_default()),
+            Err(_) => service_name(llm, llm.base_url.as_deref()),
         };
         let obstacle = found.as_ref().err().map(|error| error.message.clone());
         FallbackModel {
@@ -392,15 +349,17 @@ pub(crate) fn with_fallbacks(agent: &Agent) -> Vec<Agent> {
 }
 
 /// A model's name, with its endpoint unless that is the vendor's own.
-pub(crate) fn service_name(llm: &Llm, base_url: &str) -> String {
+pub(crate) fn service_name(llm: &Llm, base_url: Option<&str>) -> String {
     let model = llm.model.as_deref().unwrap_or_default();
     match base_url {
-        url if url == llm.api.public_endpoint() => model.to_owned(),
-        url => format!("{model} at {}", without_secrets(url)),
+        Some(url) if url != llm.api.public_endpoint() => {
+            format!("{model} at {}", without_secrets(url))
+        }
+        _ => model.to_owned(),
     }
 }
 
-/// How a start of a flow's engine or of an evaluation ended.
+/// The end of a start of a flow's engine or of an evaluation.
 pub(crate) struct EngineOutcome<'a> {
     pub status: Status,
     pub reason: &'a str,
@@ -424,7 +383,7 @@ pub(crate) fn record_end(
     let (result, error) = status.result_or_error(&*text);
     journal.add(
         0,
-        &Event::EngineEnd {
+        &EndEvent {
             run_id: &metadata.run_id,
             status: status.name(),
             stop_reason: reason,
@@ -435,6 +394,6 @@ pub(crate) fn record_end(
             error,
         },
     );
-    may_fail(journal.sync());
+    ignore(journal.sync());
     metadata.end(status, reason, exit, text);
 }

@@ -1,9 +1,10 @@
-//! What started this process: the variables by which batch systems name a job, and tracers a span.
+//! The launcher of this process: the variables by which batch systems name a job, and tracers a span.
 
+use crate::text::order;
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
-/// Of Slurm, PBS, LSF, and of Kubernetes as far as a pod gets its own name.
+/// Variables of Slurm, PBS, LSF, and of Kubernetes as far as a pod gets its own name.
 const NAMES: [&str; 9] = [
     "SLURM_CLUSTER_NAME",
     "SLURM_JOB_ID",
@@ -44,10 +45,10 @@ pub(super) fn launcher_variables() -> Map<String, Value> {
         let (name, value) = (name.into_string().ok()?, value.into_string().ok()?);
         (is_launcher_variable(&name) && value.len() <= LONGEST).then_some((name, value))
     });
-    let mut variables: Vec<_> = variables.collect();
-    variables.sort();
-    let variables = variables.into_iter();
-    variables
+    let mut sorted: Vec<_> = variables.collect();
+    order::sort(&mut sorted);
+    sorted
+        .into_iter()
         .map(|(name, value)| (name, Value::from(value)))
         .collect()
 }

@@ -13,7 +13,7 @@ use crate::engine::run_context::RunContext;
 use crate::engine::run_loop::unreadable;
 use crate::error::{At, Result};
 use crate::record::engine_log::Level;
-use crate::record::event::Event;
+use crate::record::event::{NoteEvent, RawJson, StartEvent};
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::{self, Tail};
@@ -34,7 +34,7 @@ pub(crate) struct OpenRun {
     pub run: RunDir,
     pub journal: Journal,
     pub metadata: Metadata,
-    /// What the journal holds.
+    /// The journal's content.
     pub record: Vec<u8>,
     /// True if the record was made here and is no copy of a directory whose processes may live.
     pub is_ours: bool,
@@ -60,7 +60,7 @@ pub(crate) struct RunStart<'s> {
     pub describe: Box<dyn Fn(&mut Metadata) + 's>,
 }
 
-/// What a run begins with that another one recorded.
+/// The beginning of a run that another one recorded.
 pub(crate) struct Inherited<'i> {
     pub beginning: &'i Beginning<'i>,
     /// The state after its last event.
@@ -85,7 +85,7 @@ impl RunStart<'_> {
             let iteration = inherited.as_ref().map_or(0, |it| it.beginning.iterations);
             if let Some(inherited) = &inherited {
                 journal.copy(inherited.beginning.journal, inherited.state.seq);
-                let to = self.workspace.unborn_dir();
+                let to = self.workspace.staging_dir();
                 inherited.beginning.copy_records(inherited.run, &to)?;
             }
             journal.add(iteration, &self.event(&metadata, iteration > 0));
@@ -118,24 +118,23 @@ impl RunStart<'_> {
         if let Tail::Torn(torn) = tail {
             record.truncate(record.len() - torn as usize);
         }
-        let reading = Reading {
-            lenient: self.force,
-            window: None,
-        };
-        let state = state::read(&record, reading).map_err(|e| match found.is_flow {
-            // `delta continue --force` does not help a flow.
-            true => recording::unreadable(&e, journal.path()),
-            false => unreadable(&e, &journal),
+        let state = state::read(&record, Reading::all(self.force)).map_err(|e| {
+            if found.is_flow {
+                // `delta continue --force` does not help a flow.
+                return recording::unreadable(&e, journal.path());
+            }
+            unreadable(&e, &journal)
         })?;
         let run = found.run;
         run.check_records()?;
-        let taken_over = match self.force {
-            true => None,
-            false => claim_run(&run, &state, self.signals)?,
+        let taken_over = if self.force {
+            None
+        } else {
+            claim_run(&run, &state, self.signals)?
         };
         journal.mend_tail(&tail)?;
-        let is_ours = state.work_dir.as_deref() == self.workspace.root.to_str()
-            && state.run_id.as_deref() == Some(run.id.as_str());
+        let is_ours = state.start.work_dir.get() == self.workspace.root.to_str()
+            && state.start.run_id.get() == Some(run.id.as_str());
         let mut metadata = found.metadata;
         if !record.is_empty() {
             metadata.correct(&state);
@@ -168,12 +167,12 @@ impl RunStart<'_> {
     }
 
     /// Adds the start of another engine to the journal of a run that this process owns.
-    pub(crate) fn begin_again(&self, open: &mut OpenRun) {
+    pub(super) fn begin_again(&self, open: &mut OpenRun) {
         let event = self.event(&open.metadata, true);
         open.journal.add(open.metadata.iterations, &event);
     }
 
-    fn event<'e>(&'e self, metadata: &'e Metadata, resumed: bool) -> Event<'e> {
+    fn event<'e>(&'e self, metadata: &'e Metadata, resumed: bool) -> StartEvent<'e> {
         let task = self.task.as_deref().or(metadata.initial_message.as_deref());
         start_event(metadata, task.unwrap_or_default(), &self.config, resumed)
     }
@@ -181,9 +180,10 @@ impl RunStart<'_> {
     /// Marks the workspace if the first layout does not have what the run holds, or what the start records.
     fn mark_layout(&self, metadata: &Metadata, state: Option<&state::Run<'_>>) -> Result<()> {
         let is_later = state.is_some_and(|state| state.is_of_later_layout);
-        match is_later || !metadata.allow_hosts.is_empty() {
-            true => self.workspace.raise_layout(),
-            false => Ok(()),
+        if is_later || !metadata.allow_hosts.is_empty() {
+            self.workspace.raise_layout()
+        } else {
+            Ok(())
         }
     }
 
@@ -264,13 +264,13 @@ pub(crate) fn start_event<'e>(
     task: &'e str,
     config: &'e [u8],
     resumed: bool,
-) -> Event<'e> {
-    Event::EngineStart {
+) -> StartEvent<'e> {
+    StartEvent {
         run_id: &metadata.run_id,
         agent_home: &metadata.agent_home,
         work_dir: &metadata.work_dir,
         task,
-        config,
+        config: RawJson(config),
         pid: std::process::id(),
         hostname: &metadata.hostname,
         call_id: RunContext::engine_call(),
@@ -288,22 +288,17 @@ pub(crate) fn start_event<'e>(
 }
 
 /// The event for a remark.
-fn warning(note: &str) -> Event<'_> {
-    Event::SystemMessage {
-        level: Level::Warn,
-        content: note,
-        fact: None,
-    }
+fn warning(note: &str) -> NoteEvent<'_> {
+    NoteEvent::new(Level::Warn, note)
 }
 
 /// Remarks on the state in which a journal was found.
 fn journal_notes(tail: Tail, state: &state::Run<'_>) -> Vec<String> {
     let mut notes = Vec::new();
-    match tail {
-        Tail::Torn(bytes) => notes.push(format!(
+    if let Tail::Torn(bytes) = tail {
+        notes.push(format!(
             "the journal's last line was torn ({bytes} bytes without an end) and has been cut off"
-        )),
-        Tail::Whole | Tail::Unended => {}
+        ));
     }
     for damage in &state.damaged {
         notes.push(format!(
@@ -337,7 +332,7 @@ fn end_leftovers(state: &state::Run<'_>) -> Option<String> {
     if state.end.is_some() {
         return None;
     }
-    let call = state.engine_call.as_deref()?;
+    let call = state.start.call_id.get()?;
     // No engine made this process: a record that says so would have its relatives killed.
     if RunContext::call_prefix().starts_with(&format!("{call}.")) {
         return None;

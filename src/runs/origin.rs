@@ -31,6 +31,13 @@ pub(crate) fn require_own(workspace: &Workspace, adopt: bool) -> Result<()> {
     stamp_dir(&workspace.control).map_err(|error| Error::config(error.message))
 }
 
+/// Creates a workspace that may be obeyed, also if its control plane has come meanwhile.
+pub(crate) fn create_own(workspace: &Workspace, adopt: bool) -> Result<()> {
+    require_own(workspace, adopt)?;
+    workspace.create()?;
+    require_own(workspace, adopt)
+}
+
 /// Adopts every run of a workspace. One that is a symbolic link stays foreign.
 fn adopt_runs(workspace: &Workspace) -> Result<()> {
     for id in workspace.runs()? {
@@ -76,7 +83,7 @@ pub(crate) fn may_obey(workspace: &Workspace, adopt: bool) -> Result<bool> {
     Ok(adopt || adopts_all() || foreign_reason(&workspace.control)?.is_none())
 }
 
-/// The same for one run in a workspace that may be obeyed.
+/// True if one run may be obeyed in a workspace that may be.
 pub(crate) fn may_obey_run(run: &RunDir, adopt: bool) -> Result<bool> {
     Ok(adopt || adopts_all() || foreign_reason(&run.path)?.is_none())
 }
@@ -93,7 +100,7 @@ pub(crate) fn warn_if_foreign(workspace: &Workspace) -> Result<bool> {
     Ok(reason.is_some())
 }
 
-/// The same for a run and its workspace.
+/// Warns about a run and its workspace.
 pub(crate) fn warn_if_foreign_run(run: &RunDir) -> Result<()> {
     let Some(root) = run.workspace() else {
         return Ok(());
@@ -109,7 +116,7 @@ pub(crate) fn warn_if_foreign_run(run: &RunDir) -> Result<()> {
     Ok(())
 }
 
-/// Why the records in a directory are not obeyed; none if they are, or if there is no such directory.
+/// The reason why the records in a directory are not obeyed. None if they are, or if there is no such directory.
 pub(crate) fn foreign_reason(dir: &Path) -> Result<Option<ForeignReason>> {
     Ok(match check_origin(dir)? {
         Origin::Foreign(reason) => Some(reason),

@@ -8,7 +8,7 @@ use crate::config::keys;
 use crate::config::llm::misspelt_warning;
 use crate::config::load;
 use crate::error::{Error, Result};
-use crate::record::event::EventKind;
+use crate::record::event::Recorded;
 use crate::record::reader::{JournalSource, read_event, split_lines};
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
@@ -69,8 +69,10 @@ pub(crate) fn load_recorded(
         ));
     }
     for (key, value) in guarded(&kept) {
-        let now = given.iter().rfind(|(name, _)| name == key);
-        let now = now.and_then(|(_, text)| yaml::parse(text).ok());
+        let now = given
+            .iter()
+            .rfind(|(name, _)| name == key)
+            .and_then(|(_, text)| yaml::parse(text).ok());
         if now.as_ref() != Some(value) {
             let option = match key.as_str() {
                 "accept" | "output_schema" => shell_quoted(&option_words(key, value)),
@@ -94,13 +96,9 @@ fn keep_model(agent: &mut Agent, journal: &JournalSource<'_>) {
     if agent.llm.has_model() {
         return;
     }
-    let reading = Reading {
-        lenient: true,
-        window: None,
-    };
     // Faults of the journal are reported when the run is resumed.
     if let Ok(journal) = journal.bytes()
-        && let Ok(state) = state::read(&journal, reading)
+        && let Ok(state) = state::read(&journal, Reading::all(true))
     {
         let name = state.asked_model();
         agent.llm.model = name.filter(|name| !name.trim().is_empty());
@@ -120,23 +118,25 @@ pub(crate) fn keep_api(agent: &mut Agent, journal: &JournalSource<'_>) {
 
 /// The API of a journal's newest start.
 fn recorded_api(journal: &[u8]) -> RecordedApi {
-    let lines: Vec<&[u8]> = split_lines(journal).map(|(_, line)| line).collect();
-    let is_start = |line: &&&[u8]| memchr::memmem::find(line, b"ENGINE_START").is_some();
-    let mut starts = lines.iter().rev().filter(is_start);
-    let config: Option<Value> = starts.find_map(|line| {
-        let line = read_event(line, 0).ok()?;
-        let is_start = line.kind == EventKind::EngineStart;
-        let config = is_start.then_some(line.config)?;
-        Some(config.map_or(Value::Null, |json| {
-            serde_json::from_str(json.get()).unwrap_or_default()
-        }))
+    let words: Vec<usize> = memchr::memmem::find_iter(journal, "ENGINE_START").collect();
+    let mut rest = journal;
+    let mut starts = words.into_iter().rev().filter_map(|at| {
+        // A line with several of them is read once.
+        let before = rest.get(..at)?;
+        let begin = memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
+        let (earlier, line) = rest.split_at(begin);
+        rest = earlier;
+        split_lines(line).next()
     });
-    let Some(config) = config else {
+    let found = starts.find_map(|(_, line)| match read_event(line, 0).ok()?.event {
+        Recorded::EngineStart(start) if start.config.is_some() => Some(start.config().llm()),
+        _ => None,
+    });
+    let Some(llm) = found else {
         return RecordedApi::NoRun;
     };
-    let text = |key: &str| config.pointer(key).and_then(Value::as_str);
-    match text("/llm/api").and_then(Api::parse) {
-        Some(api) => RecordedApi::Word(api, text("/llm/endpoint").unwrap_or_default().to_owned()),
+    match Api::parse(&llm.get("api").text()) {
+        Some(api) => RecordedApi::Word(api, llm.get("endpoint").read_or_default()),
         None => RecordedApi::NoWord,
     }
 }
@@ -180,8 +180,8 @@ pub(crate) fn option_words(key: &str, value: &Value) -> Vec<String> {
 /// foreign one. Directories are known by their inodes, because a mount can give one several paths.
 pub(crate) fn around(home: &Path, workspace: &Workspace) -> Option<PathBuf> {
     let identity = |dir: &Path| dir.metadata().ok().map(|meta| (meta.dev(), meta.ino()));
-    let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
-    let above_home: Vec<_> = home.ancestors().map(identity).collect();
+    let resolved = home.canonicalize().unwrap_or_else(|_| home.to_owned());
+    let above_home: Vec<_> = resolved.ancestors().map(identity).collect();
     let is_workspace = |dir: &Path| dir == workspace.root || has_control(dir);
     let mut dirs = workspace.root.ancestors();
     dirs.find(|dir| is_workspace(dir) && above_home.contains(&identity(dir)))
@@ -203,20 +203,17 @@ fn has_control(dir: &Path) -> bool {
 ///
 /// # Errors
 /// None is recorded, tools may have made it, or it is gone.
-pub(crate) fn recorded_agent(
-    (id, recorded): (&str, &str),
-    workspace: &Workspace,
-) -> Result<PathBuf> {
+pub(crate) fn recorded_agent(id: &str, recorded: &str, workspace: &Workspace) -> Result<PathBuf> {
     if recorded.is_empty() {
         return Err(Error::failure(format!(
             "the record of run {id} does not name its agent: give it with -a DIR"
         )));
     }
     if let Some(dir) = around(Path::new(recorded), workspace) {
-        let dir = dir.display();
         return Err(Error::config(format!(
-            "run {id} names an agent inside the workspace {dir}, {recorded}, which a tool may have put there: if you trust \
-             it, name it with -a DIR"
+            "run {id} names an agent inside the workspace {}, {recorded}, which a tool may have put there: if you trust \
+             it, name it with -a DIR",
+            dir.display()
         )));
     }
     let home = Path::new(recorded).canonicalize();
@@ -256,8 +253,7 @@ pub(crate) fn load_with_overrides(
             };
             counts && !before.contains(problem)
         });
-        let new = new.next();
-        if let Some(problem) = new {
+        if let Some(problem) = new.next() {
             return Err(match key.as_str() {
                 // What is wrong is in the file that it names.
                 "output_schema" => Error::config(&problem.message),

@@ -70,8 +70,8 @@ pub(crate) fn find_resumable(
         }
         let newest = newest_where(&workspace, |_, _, metadata| {
             Ok(is_run_of(metadata, agent, Some(task)))
-        });
-        let newest = newest.unwrap_or_else(|error| {
+        })
+        .unwrap_or_else(|error| {
             screen.warn(&format!("warning: skipping {name}: {error}"));
             None
         });

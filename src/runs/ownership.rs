@@ -7,7 +7,7 @@
 use super::launcher::{is_launcher_variable, launcher_variables};
 use crate::config::environment::{KEY_NAMES, without};
 use crate::engine::run_context::RunContext;
-use crate::error::{At, Error, Exit, Result, may_fail};
+use crate::error::{At, Error, Exit, Result, ignore};
 use crate::record::run_dir::RunDir;
 use crate::record::state;
 use crate::text::disguise::printable;
@@ -29,7 +29,7 @@ const SHARED_FS: &str = "DELTA_SHARED_FS";
 /// The variable of the process environment with the command that knows whether an owner is gone.
 const OWNER_CHECK: &str = "DELTA_OWNER_CHECK";
 
-/// How long the command may take.
+/// Time limit of the command.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The exit code that says that the owner is gone.
@@ -45,7 +45,7 @@ struct Owner {
     hostname: String,
     pid: u64,
     launcher: Map<String, Value>,
-    /// How many starts the run had when the process claimed it.
+    /// Number of starts that the run had when the process claimed it.
     starts: u64,
 }
 
@@ -53,9 +53,9 @@ impl Owner {
     /// The process of the newest start.
     fn recorded(state: &state::Run<'_>) -> Self {
         Self {
-            hostname: state.hostname.as_deref().unwrap_or_default().to_owned(),
-            pid: state.pid.unwrap_or(0),
-            launcher: state.launcher.clone(),
+            hostname: state.start.hostname.to_string(),
+            pid: state.start.pid.unwrap_or(0),
+            launcher: state.start.launcher(),
             starts: state.starts,
         }
     }
@@ -101,8 +101,9 @@ pub(super) fn claim_run(
         .filter(|claim| claim.starts == state.starts);
     let has_ended = pending.is_none() && state.end.is_some();
     let owner = pending.unwrap_or_else(|| Owner::recorded(state));
-    let command = std::env::var(OWNER_CHECK).ok();
-    let command = command.filter(|command| !command.trim().is_empty());
+    let command = std::env::var(OWNER_CHECK)
+        .ok()
+        .filter(|command| !command.trim().is_empty());
     let is_taken = !has_ended && owner.is_elsewhere();
     let Some(command) = command else {
         return if is_taken {
@@ -234,8 +235,9 @@ fn newest_claim(run: &Path) -> Result<Option<(u32, Owner)>> {
         return Ok(None);
     };
     let path = run.join(format!("{CLAIM}{newest}")).join(OWNER_FILE);
-    let owner = files::read_regular(&path).ok();
-    let owner = owner.and_then(|text| serde_json::from_slice(&text).ok());
+    let owner = files::read_regular(&path)
+        .ok()
+        .and_then(|text| serde_json::from_slice(&text).ok());
     Ok(Some((newest, owner.unwrap_or_default())))
 }
 
@@ -246,7 +248,7 @@ fn claim(run: &RunDir, number: u32, starts: u64) -> Result<bool> {
     let draft = run
         .path
         .join(format!(".{CLAIM}{host}.{}", std::process::id()));
-    may_fail(fs::remove_dir_all(&draft));
+    ignore(fs::remove_dir_all(&draft));
     files::make_dir(&draft)?;
     let owner = Owner::this_process(starts);
     let text = serde_json::to_vec(&owner).unwrap_or_default();
@@ -255,7 +257,7 @@ fn claim(run: &RunDir, number: u32, starts: u64) -> Result<bool> {
     // A directory takes the place of an empty one only, and a claim is never empty.
     let renamed = fs::rename(&draft, &claimed);
     if renamed.is_err() {
-        may_fail(fs::remove_dir_all(&draft));
+        ignore(fs::remove_dir_all(&draft));
     }
     match renamed {
         Ok(()) => files::sync_dir(&run.path).map(|()| true),

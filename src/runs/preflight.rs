@@ -1,15 +1,15 @@
 //! Checks before anything is created: signals, nesting, the agent, its environment.
 
 use super::wrapper_check;
-use crate::config::acceptance::OutputSchema;
 use crate::config::agent::{Agent, Problem, Severity};
 use crate::config::environment::{Environment, MODEL, SETUP};
 use crate::config::llm::misfits;
+use crate::config::prices::{add_own_prices, has_own_price};
+use crate::config::pricing::GivenBudget;
 use crate::config::{load, person};
+use crate::engine::account::SpendingRules;
 use crate::engine::run_context;
-use crate::engine::validator;
 use crate::error::{Error, Exit, Result, is_passing};
-use crate::mcp::servers::read_servers;
 use crate::record::journal::Journal;
 use crate::record::workspace::Workspace;
 use crate::text::ids::RunId;
@@ -57,11 +57,13 @@ pub(crate) fn install_signals() -> Result<Arc<Signals>> {
 /// It has passed, so that nothing is begun; or the environment's is no time.
 pub(crate) fn heed_deadline(signals: &Signals, given: Option<Timestamp>) -> Result<()> {
     let name = run_context::DEADLINE;
-    let inherited = std::env::var(name).ok().filter(|text| !text.is_empty());
-    let inherited = inherited.map(|text| {
-        let parsed = Timestamp::parse_with_offset(&text);
-        parsed.ok_or_else(|| Error::config(format!("{name}: '{text}' is not a time; unset it")))
-    });
+    let inherited = std::env::var(name)
+        .ok()
+        .filter(|text| !text.is_empty())
+        .map(|text| {
+            let parsed = Timestamp::parse_with_offset(&text);
+            parsed.ok_or_else(|| Error::config(format!("{name}: '{text}' is not a time; unset it")))
+        });
     let deadlines = [given, inherited.transpose()?];
     let Some(deadline) = deadlines.into_iter().flatten().min() else {
         return Ok(());
@@ -110,13 +112,14 @@ pub(crate) fn load_agent(dir: &Path, set: &Map<String, Value>, screen: Screen) -
         let errors = problems.iter().filter(|p| p.severity == Severity::Error);
         let lines: Vec<String> = errors.map(Problem::to_string).collect();
         let error = Error::config(lines.join("\n"));
-        match problems.iter().any(|problem| problem.is_passing) {
-            true => Error {
+        if problems.iter().any(|problem| problem.is_passing) {
+            Error {
                 exit: Exit::Failure,
                 is_passing: true,
                 ..error
-            },
-            false => error,
+            }
+        } else {
+            error
         }
     })
 }
@@ -128,6 +131,7 @@ pub(crate) fn read_environment(
     screen: Screen,
 ) -> Result<Environment> {
     let environment = read_variables(agent, workspace, screen)?;
+    add_prices(agent, &environment, screen)?;
     check_reach(agent, &environment, workspace, screen)?;
     Ok(environment)
 }
@@ -144,18 +148,39 @@ pub(crate) fn read_variables(
     let root = workspace.map(|workspace| workspace.root.as_path());
     let (mut environment, warnings) = Environment::of_agent(agent, root)?;
     choose_api(agent, &environment, screen)?;
-    for server in read_servers(&agent.home)? {
-        for variable in server.variables() {
-            environment.reserve(&server.name, variable);
-        }
-    }
-    let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+    run_context::reserve_server_variables(&agent.home, &mut environment)?;
     for warning in warnings {
-        if printed.insert(warning.clone()) {
-            screen.warn(&format!("warning: {warning}"));
-        }
+        warn_once(&warning, screen);
     }
     Ok(environment)
+}
+
+/// Prints a warning unless this process has printed it before.
+fn warn_once(warning: &str, screen: Screen) {
+    let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if printed.insert(warning.to_owned()) {
+        screen.warn(&format!("warning: {warning}"));
+    }
+}
+
+/// Adds the person's prices of the models that an agent asks, and prints a warning if they do not count.
+pub(crate) fn add_prices(
+    agent: &mut Agent,
+    environment: &Environment,
+    screen: Screen,
+) -> Result<()> {
+    if let Some(unused) = add_own_prices(&mut agent.prices, &agent.llm, environment)? {
+        warn_once(&unused, screen);
+    }
+    Ok(())
+}
+
+/// Fails if a budget limits the cost and the model has no price. One of the person's may be found once the endpoint is known.
+pub(crate) fn check_budget(agent: &Agent, given: Option<GivenBudget>) -> Result<()> {
+    match SpendingRules::of(agent, given) {
+        Err(_) if has_own_price(agent.llm.model.as_deref()) => Ok(()),
+        rules => rules.map(drop),
+    }
 }
 
 /// Chooses the API of an agent's model. Prints which parameters do not fit it, if the agent was loaded for another.
@@ -208,31 +233,6 @@ pub(crate) fn check_reach(
     wrapper_check::check_wrappers(agent, environment, workspace)
 }
 
-/// Fails if answers cannot be checked against the agent's schema: it is invalid, or the validator is missing.
-pub(crate) fn check_schema(agent: &Agent, signals: &Signals) -> Result<()> {
-    let Some(schema) = &agent.acceptance.schema else {
-        return Ok(());
-    };
-    match schema_problem(schema, signals)? {
-        Some(problem) => Err(Error::config(problem.to_string())),
-        None => Ok(()),
-    }
-}
-
-/// What is wrong with an agent's schema.
-pub(crate) fn schema_problem(schema: &OutputSchema, signals: &Signals) -> Result<Option<Problem>> {
-    let why = validator::look_at_schema(&schema.text, signals)?;
-    let (file, line) = schema.place.clone();
-    Ok(why.map(|why| Problem {
-        severity: Severity::Error,
-        file,
-        line,
-        column: None,
-        message: format!("output_schema: {}: {why}", schema.name),
-        is_passing: false,
-    }))
-}
-
 /// Gives an agent that names no model that of the environment.
 pub(crate) fn choose_model(agent: &mut Agent) -> Result<()> {
     if !agent.llm.has_model()
@@ -247,10 +247,11 @@ pub(crate) fn choose_model(agent: &mut Agent) -> Result<()> {
 
 /// The error for an agent without a model. A first run lacks a key as well.
 fn no_model(agent: &Agent, lacks_key: bool) -> Error {
+    if lacks_key {
+        return Error::config(format!("No model and no key are configured. Run: {SETUP}"));
+    }
     let name = &agent.name;
-    let both = if lacks_key { ", and no key" } else { "" };
     Error::config(format!(
-        "no model is chosen{both}, and agent {name} names none: give -M NAME, or set {MODEL}, or choose an \
-         endpoint, a key and a model with the next line:\n{SETUP}"
+        "No model is configured, and agent {name} names none: give -M NAME, or set {MODEL}. Or run: {SETUP}"
     ))
 }

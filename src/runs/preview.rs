@@ -12,13 +12,13 @@ use crate::engine::run_context::{RunContext, depth};
 use crate::engine::run_loop::{builder, foresee, unreadable_at};
 use crate::error::{At, Error, Result};
 use crate::model::wire::{Wire, cut_marks};
-use crate::record::attachments::blobs::Blobs;
-use crate::record::attachments::body::{Body, with_bytes};
+use crate::record::blobs::Blobs;
 use crate::record::engine_log::{Level, Log};
-use crate::record::event::Event;
+use crate::record::event::{Event, MessageEvent};
 use crate::record::messages;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::{JournalSource, Tail, tail};
+use crate::record::request_body::{Body, with_bytes};
 use crate::record::run_dir::RunDir;
 use crate::record::state::{self, Reading, Run};
 use crate::record::workspace::Workspace;
@@ -53,17 +53,18 @@ pub(crate) fn first_request(
     start.write(&mut journal, 1, Timestamp::now(), 0);
     let attached = message.attached.iter();
     let attachments: Vec<_> = attached.map(|given| given.attachment.clone()).collect();
-    let said = Event::UserMessage {
+    let said = MessageEvent {
         content: &message.text,
         attachments: &attachments,
+        ..MessageEvent::default()
     };
     said.write(&mut journal, 2, Timestamp::now(), 0);
     let run = RunDir::of(workspace, &id);
     let state = read(agent, &journal, &run.journal())?;
-    build(agent, workspace, (run, &message.attached), state, ctx)
+    build(agent, workspace, run, &message.attached, state, ctx)
 }
 
-/// What is known of the tokens that the model takes, and from where; none if nothing depends on it.
+/// The tokens that the model takes, as far as known, and from where. None if nothing depends on it.
 pub(crate) fn window_in_words(
     agent: &Agent,
     environment: Option<&Environment>,
@@ -73,11 +74,7 @@ pub(crate) fn window_in_words(
     let learnt = || {
         let journal = found?.source();
         let bytes = journal.bytes().ok()?;
-        let reading = Reading {
-            lenient: true,
-            window: None,
-        };
-        let run = state::read(&bytes, reading).ok()?;
+        let run = state::read(&bytes, Reading::all(true)).ok()?;
         run.counts
             .window_of(llm.model_json().as_deref(), llm.window)
     };
@@ -102,7 +99,8 @@ pub(crate) fn next_request(
     agent: &Agent,
     workspace: &Workspace,
     found: &RunSnapshot,
-    (journal, state): (JournalSource<'_>, Option<Run<'_>>),
+    journal: JournalSource<'_>,
+    state: Option<Run<'_>>,
     ctx: Around,
 ) -> Result<Vec<u8>> {
     let bytes = journal.bytes().at("read", &journal.path)?;
@@ -118,7 +116,7 @@ pub(crate) fn next_request(
         && agent.context.window().is_none()
         && tail(&bytes) == Tail::Whole
     {
-        return build(agent, workspace, (found.run.clone(), &[]), state, ctx);
+        return build(agent, workspace, found.run.clone(), &[], state, ctx);
     }
     // A resuming engine would cut off a torn line first.
     let torn = match tail(&bytes) {
@@ -126,7 +124,7 @@ pub(crate) fn next_request(
         Tail::Whole | Tail::Unended => 0,
     };
     let state = read(agent, &bytes[..bytes.len() - torn], &journal.path)?;
-    build(agent, workspace, (found.run.clone(), &[]), state, ctx)
+    build(agent, workspace, found.run.clone(), &[], state, ctx)
 }
 
 /// The state of which the agent's next request is made.
@@ -142,10 +140,12 @@ fn read<'j>(agent: &Agent, journal: &'j [u8], path: &Path) -> Result<Run<'j>> {
 fn build(
     agent: &Agent,
     workspace: &Workspace,
-    (run, given): (RunDir, &[GivenAttachment]),
+    run: RunDir,
+    given: &[GivenAttachment],
     mut state: Run<'_>,
-    (signals, screen): Around,
+    ctx: Around,
 ) -> Result<Vec<u8>> {
+    let (signals, screen) = ctx;
     let (environment, _) = Environment::of_agent(agent, Some(&workspace.root))?;
     let ctx = RunContext {
         signals,
@@ -159,17 +159,18 @@ fn build(
         ledgers: RefCell::default(),
     };
     let mut messages = Vec::new();
-    let mut form = form(&agent.llm, &environment);
+    let mut form = form(&agent.llm, &environment, None);
     let mut blobs = Blobs::of(&ctx.run.path);
-    let given = given.iter();
-    let given = given.map(|it| (it.attachment.sha256.as_str(), it.bytes.as_slice()));
-    let given: HashMap<&str, &[u8]> = given.collect();
+    let given: HashMap<&str, &[u8]> = given
+        .iter()
+        .map(|it| (it.attachment.sha256.as_str(), it.bytes.as_slice()))
+        .collect();
     foresee(&mut state, &mut form.shown, |it| {
-        given.contains_key(it.sha256.as_str()) || blobs.has(it)
+        given.contains_key(it.sha256.as_str()) || it.is_in(&mut blobs)
     });
     messages::write(&mut messages, &state, &form);
     let mut builder = builder(agent).only_looking();
-    let request = builder.request(&ctx, &messages, state.iterations + 1, None, Vec::new())?;
+    let request = builder.request(&ctx, &messages, state.iterations + 1, Vec::new())?;
     let mut wire = Wire::of_agent(agent, &environment);
     wire.recall(&state.remedies, &state.pauses);
     let sent = wire.render(&request);
@@ -178,12 +179,11 @@ fn build(
         Some(bytes) => Some(bytes.len() as u64),
         None => blobs.len(digest),
     });
-    let request = match given.is_empty() {
-        true => {
-            let body = Body::open(&text, &gaps, &mut blobs)?;
-            body.bytes().at("read", &ctx.run.path)?
-        }
-        false => with_bytes(&text, &gaps, &given),
+    let request = if given.is_empty() {
+        let body = Body::open(&text, &gaps, &mut blobs)?;
+        body.bytes().at("read", &ctx.run.path)?
+    } else {
+        with_bytes(&text, &gaps, &given)
     };
     for file in builder.new_files().unwrap_or_default() {
         let words = [(Tone::Dim, "context    "), (Tone::Said, &*file.in_words())];

@@ -10,6 +10,7 @@ use super::inspect::read_summary;
 use super::origin::foreign_reason;
 use super::survey::{Found, FoundRun, REMOVED, visit_runs};
 use crate::error::{At, Error, Result};
+use crate::file_states::store::{Store, Use};
 use crate::record::journal::Journal;
 use crate::record::metadata::{self, Metadata, Status};
 use crate::record::run_dir::RunDir;
@@ -22,13 +23,12 @@ use crate::unix::files;
 use crate::unix::origin::ORIGIN;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::Screen;
-use crate::unix::trees::{check_removable, remove_all};
+use crate::unix::trees::{check_removable, remove_all, room_of};
 use std::collections::HashMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What stays with the journal.
+/// Files that stay with the journal.
 const KEPT: [&str; 4] = ["journal.jsonl", "metadata.json", ORIGIN, spending::FILE];
 
 /// No engine nests deeper by default, and no cycle of forged parents is followed longer.
@@ -37,24 +37,25 @@ const DEEPEST: usize = 64;
 /// Which runs go, and how much of them.
 #[derive(Debug)]
 pub(crate) struct PruneRules {
-    /// They ended before.
-    pub before: Timestamp,
+    /// Latest end of a run that goes. None: only the named runs go, and those that they have started, however they ended.
+    pub ended_before: Option<Timestamp>,
     /// Empty: however they ended.
     pub statuses: Vec<Status>,
+    pub named: Vec<RunDir>,
     pub keep_journal: bool,
 }
 
-/// What there is to remove.
+/// The runs to remove.
 #[derive(Debug, Default)]
 pub(crate) struct PrunePlan {
-    /// Runs behind those that they have started.
+    /// Runs, each after those that it has started.
     pub runs: Vec<RunDir>,
     pub kept: KeptRuns,
     /// The remains of runs whose removal was interrupted.
     remains: Vec<PathBuf>,
 }
 
-/// How many runs stay for other reasons than the rules.
+/// Numbers of runs that stay for other reasons than the rules.
 #[derive(Debug, Default)]
 pub(crate) struct KeptRuns {
     /// Live, interrupted or waiting, or with a journal that cannot be read.
@@ -86,10 +87,10 @@ struct Family<'m> {
     judged_names: HashMap<&'m str, Fate>,
 }
 
-/// What becomes of a run.
+/// The fate of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// It is removed, after those that it has started; the number of runs around it.
+    /// Removed, after those that it has started; the number of runs around it.
     Goes(usize),
     Unfinished,
     /// The rules keep it.
@@ -98,12 +99,36 @@ enum Fate {
     Parentless,
 }
 
+/// The workspace in which the removal of a run was interrupted when it had no name any more, if that is so.
+pub(crate) fn workspace_of_remains(work_dir: &Path, run: &str) -> Option<PathBuf> {
+    let path = if run.contains('/') {
+        PathBuf::from(run)
+    } else {
+        Workspace::at(work_dir).ok()?.control.join(run)
+    };
+    let name = format!("{REMOVED}{}", path.file_name()?.to_str()?);
+    let remains = path.with_file_name(name).symlink_metadata().ok()?;
+    let root = path.parent()?.parent()?;
+    root.canonicalize().ok().filter(|_| remains.is_dir())
+}
+
 /// Finds out what the rules remove below directories. Nothing is changed.
+///
+/// # Errors
+/// A directory is not there, or a run that was named is live or came from elsewhere.
 pub(crate) fn plan(dirs: &[PathBuf], rules: &PruneRules) -> Result<PrunePlan> {
     let (mut plan, mut members) = (PrunePlan::default(), Vec::new());
     visit_runs(dirs, &mut |found| {
         match found {
             Found::Removed(path) => plan.remains.push(path),
+            Found::Run(FoundRun {
+                run,
+                foreign: Some(reason),
+                ..
+            }) if rules.named.contains(&run) => {
+                let message = format!("run {} came from elsewhere, and stays: {reason}", run.id);
+                return Err(Error::failure(message));
+            }
             Found::Run(found) if found.foreign.is_some() => plan.kept.foreign += 1,
             Found::Run(FoundRun { run, .. }) => members.push(Member::of(run)),
         }
@@ -122,6 +147,23 @@ pub(crate) fn plan(dirs: &[PathBuf], rules: &PruneRules) -> Result<PrunePlan> {
     }
     sort_by(&mut going, |a, b| (b.0, a.1).cmp(&(a.0, b.1)));
     plan.runs = going.into_iter().map(|(_, run)| run.clone()).collect();
+    if rules.ended_before.is_none() {
+        plan.kept = KeptRuns::default();
+    }
+    if rules.ended_before.is_none() {
+        for run in &plan.runs {
+            if Journal::open(&run.journal())?.is_none() {
+                let message = format!("run {} is live: nothing was removed", run.id);
+                return Err(Error::failure(message));
+            }
+        }
+    }
+    if let Some(run) = rules.named.iter().find(|run| !plan.runs.contains(run)) {
+        let shown = run.path.display();
+        return Err(Error::failure(format!(
+            "{shown} is not in the .delta of a workspace: it stays"
+        )));
+    }
     Ok(plan)
 }
 
@@ -168,15 +210,21 @@ impl<'m> Family<'m> {
     }
 
     fn verdict(&mut self, member: &'m Member, depth: usize) -> Fate {
-        let Some(ended_at) = member.ended_at else {
+        let rules = self.rules;
+        if rules.named.contains(&member.run) {
+            return Fate::Goes(0);
+        }
+        if member.ended_at.is_none() && rules.ended_before.is_some() {
             return Fate::Unfinished;
-        };
+        }
         let Some(parent) = member.parent.as_deref() else {
-            let statuses = &self.rules.statuses;
+            let statuses = &rules.statuses;
             let is_meant = statuses.is_empty() || statuses.contains(&member.status);
-            return match is_meant && ended_at <= self.rules.before {
-                true => Fate::Goes(0),
-                false => Fate::Excepted,
+            let is_old = rules.ended_before.is_some() && member.ended_at <= rules.ended_before;
+            return if is_meant && is_old {
+                Fate::Goes(0)
+            } else {
+                Fate::Excepted
             };
         };
         if depth == DEEPEST {
@@ -185,10 +233,10 @@ impl<'m> Family<'m> {
         // Runs in different places may have one name: the one around this workspace, or else all of them.
         let root = member.run.workspace().into_iter();
         let itself = usize::from(parent == member.run.id.as_str());
-        let mut around = root.flat_map(Path::ancestors).skip(itself);
-        let around = around.find_map(|root| self.by_place.get(&(Some(root), parent)));
-        let of_parents = match around.copied() {
-            Some(at) => self.judge(at, depth + 1),
+        let mut dirs = root.flat_map(Path::ancestors).skip(itself);
+        let around = dirs.find_map(|root| self.by_place.get(&(Some(root), parent)));
+        let of_parents = match around {
+            Some(at) => self.judge(*at, depth + 1),
             None => self.judge_name(parent, depth + 1),
         };
         match of_parents {
@@ -205,7 +253,7 @@ impl<'m> Family<'m> {
         }
         self.judged_names.insert(name, Fate::Needed);
         let mut found = Fate::Parentless;
-        for at in self.by_name.get(name).cloned().unwrap_or_default() {
+        for at in self.by_name.get(name).cloned().into_iter().flatten() {
             found = self.judge(at, depth);
             if !matches!(found, Fate::Goes(_)) {
                 break;
@@ -216,14 +264,14 @@ impl<'m> Family<'m> {
     }
 }
 
-/// When a run ended, if it has.
+/// End of a run, if it has ended.
 fn end_of(metadata: &Metadata) -> Option<Timestamp> {
     let end = metadata.end_time.as_deref().and_then(Timestamp::parse);
     end.filter(|_| metadata.has_ended())
 }
 
 impl PruneRules {
-    /// How many bytes of the disk a run's removal gives back.
+    /// Bytes of the disk that a run's removal gives back.
     pub(crate) fn room(&self, run: &RunDir) -> u64 {
         let entries = fs::read_dir(&run.path).into_iter().flatten().flatten();
         let going = entries.filter(|entry| {
@@ -250,12 +298,17 @@ impl PruneRules {
         let Some(journal) = Journal::open(&run.journal())? else {
             return Ok(false);
         };
-        if end_in(run, &journal)?.is_none_or(|end| end > self.before) {
+        if let Some(before) = self.ended_before
+            && end_in(run, &journal)?.is_none_or(|end| end > before)
+        {
             return Ok(false);
         }
         check_removable(&run.path)?;
         let removed = workspace.control.join(format!("{REMOVED}{}", run.id));
         check_removable(&removed)?;
+        if let Some(store) = Store::find(&workspace, Use::Shared)?.1 {
+            store.forget(&run.id)?;
+        }
         for name in files::names(&run.path)? {
             if !KEPT.contains(&name.as_str()) {
                 remove_all(&run.path.join(name))?;
@@ -286,41 +339,32 @@ impl PrunePlan {
     }
 }
 
-/// When a run without an engine ended, by its journal, if its end was also reported.
+/// Removes the files of steps that no run of a workspace has any more. Returns how many bytes that gives back.
+///
+/// # Errors
+/// States are being taken all the time, git fails, or the store is not to be used.
+pub(crate) fn sweep_states(root: &Path) -> Result<u64> {
+    let workspace = Workspace::at(root)?;
+    let Some(store) = Store::open(&workspace, Use::Alone)? else {
+        return Ok(0);
+    };
+    let before = room_of(&store.path);
+    store.sweep()?;
+    Ok(before.saturating_sub(room_of(&store.path)))
+}
+
+/// End of a run without an engine by its journal, if it was also reported.
 fn end_in(run: &RunDir, journal: &Journal) -> Result<Option<Timestamp>> {
     let mut bytes = Vec::new();
     journal.read_into(&mut bytes)?;
-    let strict = Reading {
-        lenient: false,
-        window: None,
-    };
-    let Ok(state) = state::read(&bytes, strict) else {
+    let Ok(state) = state::read(&bytes, Reading::all(false)) else {
         return Ok(None);
     };
-    let recorded = metadata::read(&run.path).unwrap_or_default();
+    let recorded = metadata::read_or_empty(&run.path);
     if recorded.status == Status::Running {
         return Ok(None);
     }
     let mut metadata = recorded;
     metadata.correct(&state);
     Ok(end_of(&metadata))
-}
-
-/// The room that a file, or a directory with all that is in it, takes. What several share is divided.
-fn room_of(path: &Path) -> u64 {
-    let mut pending = vec![path.to_owned()];
-    let mut room = 0;
-    while let Some(path) = pending.pop() {
-        let Ok(meta) = path.symlink_metadata() else {
-            continue;
-        };
-        if meta.is_dir() {
-            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
-            pending.extend(entries.map(|entry| entry.path()));
-            room += meta.blocks() * 512;
-        } else {
-            room += meta.blocks() * 512 / meta.nlink().max(1);
-        }
-    }
-    room
 }

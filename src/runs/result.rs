@@ -5,17 +5,17 @@ use super::own_search::OpenMark;
 use super::suspended::{asks, awaited_run, is_suspended};
 use super::waiting::due_below;
 use crate::engine::account::engine_time;
+use crate::engine::due::not_registered;
 use crate::engine::question::Question;
 use crate::engine::run_loop::{EndedRun, Ending};
-use crate::error::{At, Exit, Result, may_fail};
-use crate::record::due::not_registered;
+use crate::error::{At, Exit, Result, ignore};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::read_journal;
 use crate::record::run_dir::RunDir;
 use crate::record::spending::Amount;
 use crate::record::state::{self, Reading};
 use crate::record::stop_reason::StopReason;
-use crate::text::amounts::format_duration;
+use crate::text::amounts::{format_duration, grouped};
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::Screen;
 use std::time::Duration;
@@ -58,11 +58,18 @@ impl RunResult {
         self.ended.as_ref().is_some_and(|ended| ended.is_shown)
     }
 
-    /// What the run has used in all its starts, in a line, if an engine has just worked on it.
+    /// A line on the run's use of time and tokens in all its starts, if an engine has just worked on it.
     pub(crate) fn summary(&self) -> Option<String> {
         let (spent, has_price) = self.ended.as_ref()?.spent?;
         let cost = has_price.then_some(spent);
-        Some(used(&self.run, &self.metadata, cost))
+        let share = self.ended.as_ref().and_then(|ended| ended.window_share);
+        let window = share.map(|share| format!(", window {:.0} %", share * 100.0));
+        Some(used(&self.run, &self.metadata, cost) + &window.unwrap_or_default())
+    }
+
+    /// The files that tools have reported as changed in this start; empty if there are none.
+    pub(crate) fn changed(&self) -> &str {
+        self.ended.as_ref().map_or("", |ended| &ended.changed)
     }
 
     /// The result that a run had when it ended.
@@ -86,7 +93,7 @@ impl RunResult {
         }
     }
 
-    /// The same run in one of the agent's own workspaces, which is marked.
+    /// Adds the mark on the agent's own workspace that it is in.
     pub(crate) fn in_own_workspace(mut self, mark: Option<OpenMark>) -> Self {
         self.open_mark = mark;
         self
@@ -102,7 +109,7 @@ impl RunResult {
             && matches!(self.ending.status, Status::Completed | Status::Failed)
         {
             // A mark that stays is harmless.
-            may_fail(mark.clear());
+            ignore(mark.clear());
         }
     }
 }
@@ -140,18 +147,18 @@ fn note_wait(ended: &mut EndedRun) {
     if let Some(registration) = &ended.registration
         && !(waits && ended.metadata.due_at.is_some())
     {
-        may_fail(registration.note_end(ending.status, ending.exit));
+        ignore(registration.note_end(ending.status, ending.exit));
     }
 }
 
-/// What a run has used in all its starts, in a line: time, tokens, and the cost if there is one.
+/// A line on a run's use in all its starts: time, tokens, and the cost if there is one.
 pub(crate) fn used(run: &RunDir, metadata: &Metadata, spent: Option<Amount>) -> String {
     let journal = read_journal(&run.journal()).unwrap_or_default();
     let time = format_duration(engine_time(&journal, &run.id));
     let cost = spent.map(|spent| format!(", cost {:.6}", spent.cost()));
-    let tokens = match metadata.usage.tokens.total_tokens {
+    let tokens = match metadata.usage.total_tokens {
         0 => String::new(),
-        tokens => format!(", {tokens} tokens"),
+        tokens => format!(", {} tokens", grouped(tokens)),
     };
     format!("{time}{tokens}{}", cost.unwrap_or_default())
 }
@@ -165,11 +172,7 @@ fn awaited(run: &RunDir, metadata: &Metadata) -> Option<Box<RunSnapshot>> {
 fn question_in(run: &RunDir) -> Result<Option<Question>> {
     let path = run.journal();
     let bytes = read_journal(&path).at("read", &path)?;
-    let lenient = Reading {
-        lenient: true,
-        window: None,
-    };
-    Ok(state::read(&bytes, lenient)
+    Ok(state::read(&bytes, Reading::all(true))
         .ok()
         .and_then(|state| open_question(&state)))
 }

@@ -1,7 +1,7 @@
 //! `run`: chooses the workspace and the run, and begins or resumes it.
 
 use super::allowed_hosts::open_hosts;
-use super::decide::{Decision, Naming, Refusal, Standing, Wanted, decide};
+use super::decide::{Decision, Naming, Refusal, RunState, Wanted, decide};
 use super::find::newest_where;
 use super::inspect::{RunSnapshot, inspect_run, is_run_of, of_other_agent};
 use super::launch::Launch;
@@ -10,18 +10,16 @@ use super::open::put_aside;
 use super::origin::{require_own, require_own_run};
 use super::overrides::{keep_api, load_recorded};
 use super::own_search::{OpenMark, find_resumable};
-use super::preflight::{check_reach, check_schema, choose_api, read_environment, read_variables};
+use super::preflight::{add_prices, check_reach, choose_api, read_environment, read_variables};
 use super::result::RunResult;
-use super::suspended::standing_of;
+use super::suspended::run_state_of;
 use super::task::{GivenMessage, Task};
-use super::waiting::{WaitPlan, register_again};
+use super::waiting::{register_again, start_words};
 use crate::config::agent::Agent;
 use crate::config::environment::Environment;
-use crate::config::pricing::GivenBudget;
 use crate::engine::account::SpendingRules;
-use crate::engine::run_loop::DeferralMode;
+use crate::engine::start_options::{StartOptions, WaitMode};
 use crate::error::{Error, Result};
-use crate::record::feed::Feed;
 use crate::record::metadata::Metadata;
 use crate::record::own_workspaces::{self, workspaces_dir};
 use crate::record::reader::JournalSource;
@@ -30,9 +28,8 @@ use crate::record::workspace::{DecisionLock, Workspace};
 use crate::text::ids::RunId;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
-use crate::unix::doors::Door;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::{Screen, Tone};
+use crate::unix::terminal::Tone;
 use serde_json::{Map, Value};
 use std::path::Path;
 use std::sync::Arc;
@@ -43,8 +40,6 @@ pub(crate) struct RunRequest<'a> {
     pub agent: &'a Agent,
     /// The command line's overrides of agent.yaml, which the agent already contains.
     pub set: &'a Map<String, Value>,
-    /// The same as it was given.
-    pub given: &'a [(String, String)],
     pub task: Option<&'a Task>,
     pub work_dir: Option<&'a Path>,
     pub run_id: Option<RunId>,
@@ -53,24 +48,11 @@ pub(crate) struct RunRequest<'a> {
     pub adopt: bool,
     /// Take the next workspace without asking.
     pub yes: bool,
-    pub interactive: bool,
-    /// The first message of a conversation: no answer is checked.
-    pub is_chat: bool,
-    /// At a terminal, print the text of answers as it arrives.
-    pub shows_text: bool,
-    /// A program that follows the run.
-    pub feed: Option<std::rc::Rc<Feed>>,
-    /// Hosts that tools may reach, in place of those that the environment lists.
-    pub doors: &'a [Door],
-    pub max_iterations: Option<u64>,
-    pub waiting: WaitPlan,
-    /// Replaces the agent's for this start.
-    pub budget: Option<GivenBudget>,
+    pub options: &'a StartOptions,
     pub signals: Arc<Signals>,
-    pub screen: Screen,
 }
 
-/// Where a run works.
+/// The place of a run.
 pub(crate) enum Site {
     At(Workspace),
     /// In the next free workspace of the agent.
@@ -136,7 +118,7 @@ impl RunRequest<'_> {
         require_own(&workspace, false)?;
         let Decided { found, decision } = self.decide(&workspace, false)?;
         match (decision, &found) {
-            (Decision::Refuse(Refusal::Failed), _) => Ok((workspace, found, Decision::Retell)),
+            (Decision::Refuse(Refusal::Failed), _) => Ok((workspace, found, Decision::Reprint)),
             (Decision::Refuse(refusal), found) => {
                 Err(self.refusal(refusal, &workspace, found.as_ref()))
             }
@@ -147,8 +129,13 @@ impl RunRequest<'_> {
     /// The agent with the overrides that a run was begun with.
     pub(crate) fn agent_of(&self, found: &RunSnapshot) -> Result<(Agent, Map<String, Value>)> {
         let recorded = found.recorded();
-        let (mut agent, set) = load_recorded(&self.agent.home, recorded, self.given, self.screen)?;
-        agent.show_text(self.feed.as_ref().is_some_and(|feed| feed.has_deltas));
+        let (mut agent, set) = load_recorded(
+            &self.agent.home,
+            recorded,
+            &self.options.set,
+            self.options.screen,
+        )?;
+        agent.show_text(self.options.has_deltas());
         Ok((agent, set))
     }
 
@@ -156,7 +143,7 @@ impl RunRequest<'_> {
     fn resumable(&self) -> Result<Vec<Workspace>> {
         match self.task {
             Some(task) if self.work_dir.is_none() && self.run_id.is_none() && !self.new => {
-                find_resumable(self.agent, task, self.adopt, self.screen)
+                find_resumable(self.agent, task, self.adopt, self.options.screen)
             }
             _ => Ok(Vec::new()),
         }
@@ -170,7 +157,7 @@ impl RunRequest<'_> {
         match self.decide(workspace, self.adopt)? {
             Decided {
                 found: Some(found),
-                decision: decision @ (Decision::Resume | Decision::Retell),
+                decision: decision @ (Decision::Resume | Decision::Reprint),
             } => {
                 let environment = self.environment(Some(workspace))?;
                 own_workspaces::remember(&self.agent.home, workspace)?;
@@ -193,11 +180,16 @@ impl RunRequest<'_> {
         let mut agent = self.agent.clone();
         let mut environment = match workspace {
             Some(workspace) if !agent.llm.has_model() && workspace.control.exists() => {
-                read_variables(&mut agent, Some(workspace), self.screen)?
+                read_variables(&mut agent, Some(workspace), self.options.screen)?
             }
-            _ => read_environment(&mut agent, workspace, self.screen)?,
+            _ => read_environment(&mut agent, workspace, self.options.screen)?,
         };
-        open_hosts(self.agent, &mut environment, self.doors, self.screen)?;
+        open_hosts(
+            self.agent,
+            &mut environment,
+            &self.options.doors,
+            self.options.screen,
+        )?;
         Ok(environment)
     }
 
@@ -247,7 +239,7 @@ impl RunRequest<'_> {
         }
     }
 
-    /// When the agent's limit of time ends the wait for a lock.
+    /// End of the wait for a lock, by the agent's limit of time.
     fn time_limit(&self) -> Option<Instant> {
         self.agent.longest_start().map(|time| Instant::now() + time)
     }
@@ -266,14 +258,13 @@ impl RunRequest<'_> {
         workspace.create()?;
         if is_new {
             let made = format!("created the workspace {}", workspace.root.display());
-            self.screen.progress(&[(Tone::Dim, &made)]);
+            self.options.screen.progress(&[(Tone::Dim, &made)]);
         }
         require_own(workspace, self.adopt)?;
         if self.work_dir.is_none() {
             own_workspaces::remember(&self.agent.home, workspace)?;
         }
-        let lock = workspace.lock(&self.signals, self.time_limit())?;
-        let lock = lock.and(claim);
+        let lock = workspace.lock(&self.signals, self.time_limit())?.and(claim);
         workspace.clear_unborn()?;
         if self.run_id.is_none()
             && let Some(newest) = workspace.newest()?
@@ -305,18 +296,18 @@ impl RunRequest<'_> {
             has_text: self.task.is_some(),
             new: self.new,
             retry_failed: self.retry_failed,
-            interactive: self.interactive,
-            attends_calls: self.waiting.mode != DeferralMode::End,
+            interactive: self.options.interactive,
+            attends_calls: self.options.patience != WaitMode::End,
         };
-        let standing = found.as_ref().map(|found| self.standing(found));
+        let state = found.as_ref().map(|found| self.state(found));
         Ok(Decided {
-            decision: decide(wanted, standing),
+            decision: decide(wanted, state),
             found,
         })
     }
 
-    fn standing(&self, found: &RunSnapshot) -> Standing {
-        standing_of(found, is_run_of(&found.metadata, self.agent, self.task))
+    fn state(&self, found: &RunSnapshot) -> RunState {
+        run_state_of(found, is_run_of(&found.metadata, self.agent, self.task))
     }
 
     fn carry_out(
@@ -328,7 +319,12 @@ impl RunRequest<'_> {
     ) -> Result<RunResult> {
         let begins = matches!(decided.decision, Decision::Begin | Decision::BeginInPlace);
         if begins && !self.agent.llm.has_model() {
-            check_reach(self.agent, environment, Some(workspace), self.screen)?;
+            check_reach(
+                self.agent,
+                environment,
+                Some(workspace),
+                self.options.screen,
+            )?;
         }
         match (decided.decision, decided.found) {
             (Decision::Begin, _) => self.begin(None, workspace, environment, lock),
@@ -336,9 +332,10 @@ impl RunRequest<'_> {
                 self.begin(Some(found), workspace, environment, lock)
             }
             (Decision::Resume, Some(found)) => self.resume(found, workspace, environment, lock),
-            (Decision::Retell, Some(found)) => {
+            (Decision::Reprint, Some(found)) => {
                 drop(lock);
-                register_again(&found, &self.agent.home, workspace, &self.waiting);
+                let words = start_words(self.options);
+                register_again(&found, &self.agent.home, workspace, words);
                 found.mend_metadata()?;
                 Ok(RunResult::recorded(found))
             }
@@ -368,19 +365,20 @@ impl RunRequest<'_> {
         environment: &Environment,
         lock: DecisionLock,
     ) -> Result<RunResult> {
-        let (id, message) = if let Some(failed) = failed {
+        let (id, (message, parts)) = if let Some(failed) = failed {
             let text = failed.metadata.initial_message.clone().unwrap_or_default();
             let parts = failed.metadata.message_parts.clone();
             let message = (GivenMessage::first_of(&failed.run, text), parts);
             let id = failed.run.id.clone();
             let aside = put_aside(workspace, failed)?;
-            self.screen
+            self.options
+                .screen
                 .warn(&format!("failed run {id} has been renamed to {aside}"));
             (id, message)
         } else {
-            if !self.screen.quiet {
+            if !self.options.screen.quiet {
                 for note in left_behind(workspace)? {
-                    self.screen.warn(&note);
+                    self.options.screen.warn(&note);
                 }
             }
             let generated = || RunId::generate(Timestamp::now());
@@ -393,8 +391,11 @@ impl RunRequest<'_> {
         let mark = self.mark(workspace)?;
         let mut agent = self.agent.clone();
         environment.choose_api(&mut agent.llm)?;
+        add_prices(&mut agent, environment, self.options.screen)?;
         let launch = self.launch(&agent, self.set, workspace, environment)?;
-        Ok(launch.begin(&id, message, lock)?.in_own_workspace(mark))
+        Ok(launch
+            .begin(&id, message, parts, lock)?
+            .in_own_workspace(mark))
     }
 
     fn resume(
@@ -414,10 +415,10 @@ impl RunRequest<'_> {
             self.agent_of(&found)?
         };
         keep_api(&mut agent, &found.source());
-        choose_api(&mut agent, environment, self.screen)?;
+        choose_api(&mut agent, environment, self.options.screen)?;
+        add_prices(&mut agent, environment, self.options.screen)?;
         if !is_same {
-            check_reach(&agent, environment, Some(workspace), self.screen)?;
-            check_schema(&agent, &self.signals)?;
+            check_reach(&agent, environment, Some(workspace), self.options.screen)?;
         }
         let launch = self.launch(&agent, &set, workspace, environment)?;
         let result = launch.resume(found, None, None, lock)?;
@@ -441,7 +442,7 @@ impl RunRequest<'_> {
         };
         let changed = self.task.map(changed).unwrap_or_default();
         if !changed.is_empty() {
-            self.screen.warn(&format!(
+            self.options.screen.warn(&format!(
                 "changed since run {} began, which goes on with what it read then (--new starts over): {changed}",
                 found.run.id
             ));
@@ -449,23 +450,20 @@ impl RunRequest<'_> {
     }
 
     fn launch<'l>(
-        &self,
+        &'l self,
         agent: &'l Agent,
         set: &'l Map<String, Value>,
         workspace: &'l Workspace,
         environment: &'l Environment,
     ) -> Result<Launch<'l>> {
-        let signals = &self.signals;
         Ok(Launch {
-            interactive: self.interactive,
-            max_iterations: self.max_iterations,
-            checks_answers: !self.is_chat,
-            is_chat: self.is_chat,
-            shows_text: self.shows_text,
-            feed: self.feed.clone(),
-            waiting: self.waiting.clone(),
-            spending: Some(SpendingRules::of(agent, self.budget)?),
-            ..Launch::new(agent, set, workspace, environment, signals, self.screen)
+            agent,
+            workspace,
+            environment,
+            signals: Arc::clone(&self.signals),
+            set,
+            options: self.options,
+            spending: Some(SpendingRules::of(agent, self.options.budget)?),
         })
     }
 

@@ -14,7 +14,7 @@ use std::fs::{self, DirEntry, FileType};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// How the directory of a run is called that is being removed. No run can have this name.
+/// Beginning of the name of a run's directory that is being removed. No run can have such a name.
 pub(super) const REMOVED: &str = ".pruned.";
 
 /// Something in a control plane.
@@ -29,7 +29,7 @@ pub(crate) enum Found {
 #[derive(Debug)]
 pub(crate) struct FoundRun {
     pub run: RunDir,
-    /// The workspace, as it can be written behind `-w`.
+    /// The workspace, as it can be written after `-w`.
     pub place: String,
     pub foreign: Option<ForeignReason>,
 }
@@ -79,14 +79,18 @@ fn outermost(dirs: &[PathBuf]) -> Result<Vec<SearchRoot>> {
     for dir in dirs {
         let path = match dir.canonicalize() {
             Err(e) if e.kind() == ErrorKind::NotFound => {
-                let dir = dir.display();
-                return Err(Error::failure(format!("there is no directory {dir}")));
+                return Err(Error::failure(format!(
+                    "there is no directory {}",
+                    dir.display()
+                )));
             }
             found => found.at("open", dir).map_err(Error::into_usage)?,
         };
         if !path.is_dir() {
-            let dir = dir.display();
-            return Err(Error::usage(format!("{dir} is not a directory")));
+            return Err(Error::usage(format!(
+                "{} is not a directory",
+                dir.display()
+            )));
         }
         let shown = dir.clone();
         places.push(SearchRoot { path, shown });
@@ -99,10 +103,9 @@ fn outermost(dirs: &[PathBuf]) -> Result<Vec<SearchRoot>> {
 
 fn list(dir: &Path) -> Result<Vec<(DirEntry, FileType)>> {
     let entries = fs::read_dir(dir).at("read", dir)?;
-    let typed = entries.map(|entry| {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        Ok((entry, kind))
+    let typed = entries.map(|read| {
+        let entry = read?;
+        entry.file_type().map(|kind| (entry, kind))
     });
     typed.collect::<std::io::Result<_>>().at("read", dir)
 }
@@ -133,8 +136,8 @@ fn visit_control(
         }
     };
     for (entry, kind) in entries {
-        let (path, name) = (entry.path(), entry.file_name());
-        let name = name.to_string_lossy();
+        let (path, file_name) = (entry.path(), entry.file_name());
+        let name = file_name.to_string_lossy();
         if kind.is_dir() && foreign.is_none() && name.starts_with(REMOVED) {
             visit(Found::Removed(path))?;
             continue;
@@ -143,8 +146,7 @@ fn visit_control(
             continue;
         };
         if kind.is_symlink() {
-            let path = path.display();
-            warn(&format!("{path} is a symbolic link; skipped"));
+            warn(&format!("{} is a symbolic link; skipped", path.display()));
             continue;
         }
         let has = |file: &str| path.join(file).symlink_metadata().is_ok();

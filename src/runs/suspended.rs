@@ -3,7 +3,7 @@
 //! Only reads. What it finds is for people, and how a run goes on is not decided by it, but for one thing: while a person
 //! has not answered what a run below asks, a run that waits for it is not begun again.
 
-use super::decide::Standing;
+use super::decide::RunState;
 use super::inspect::{RunSnapshot, inspect_run};
 use super::origin::require_own_run;
 use crate::engine::tool_call::subagent_run;
@@ -50,28 +50,27 @@ pub(super) fn awaited_runs(suspended: &RunDir) -> Vec<RunSnapshot> {
 
 /// The facts that a command decides by. A run that waits for the answer to a question of a run below it, or for a time,
 /// counts as if it asked or waited itself: to begin it again would only record that nothing has changed.
-pub(crate) fn standing_of(found: &RunSnapshot, is_same: bool) -> Standing {
-    let standing = found.standing(is_same);
-    if standing.status != Status::Interrupted
-        || !is_suspended(found.metadata.stop_reason.as_deref())
-    {
-        return standing;
+pub(crate) fn run_state_of(found: &RunSnapshot, is_same: bool) -> RunState {
+    let state = found.state(is_same);
+    if state.status != Status::Interrupted || !is_suspended(found.metadata.stop_reason.as_deref()) {
+        return state;
     }
     let below = awaited_runs(&found.run);
     let waits = |run: &RunSnapshot| asks(run) || is_early(run);
     if below.is_empty() || !below.iter().all(waits) {
-        return standing;
+        return state;
     }
-    match below.iter().any(asks) {
-        true => Standing {
+    if below.iter().any(asks) {
+        RunState {
             status: Status::WaitingForInput,
             is_unanswered: true,
-            ..standing
-        },
-        false => Standing {
+            ..state
+        }
+    } else {
+        RunState {
             is_early: true,
-            ..standing
-        },
+            ..state
+        }
     }
 }
 
@@ -90,7 +89,7 @@ pub(super) fn asks(run: &RunSnapshot) -> bool {
 
 /// True for the reason of a run that waits for a sub-agent's.
 pub(crate) fn is_suspended(stop_reason: Option<&str>) -> bool {
-    stop_reason == Some(StopReason::Subagent(Suspension::Later).name())
+    stop_reason == Some(StopReason::Subagent(Suspension::Resumable).name())
 }
 
 /// The runs of the calls that a run was left with.
@@ -98,13 +97,12 @@ fn children_of(run: &RunDir) -> Vec<RunDir> {
     let Ok(journal) = files::read_regular(&run.journal()) else {
         return Vec::new();
     };
-    let lenient = Reading {
-        lenient: true,
-        window: None,
-    };
-    let state = state::read(&journal, lenient).ok();
-    let calls = state.as_ref().and_then(Run::last_thought);
-    let calls = calls.map_or(&[][..], |thought| &thought.calls).iter();
+    let state = state::read(&journal, Reading::all(true)).ok();
+    let calls = state
+        .as_ref()
+        .and_then(Run::last_thought)
+        .map_or(&[][..], |thought| &thought.calls)
+        .iter();
     let open = calls.filter(|call| call.result.is_none());
     open.filter_map(|call| {
         let request = call
@@ -113,7 +111,7 @@ fn children_of(run: &RunDir) -> Vec<RunDir> {
             .filter(|request| request.is_suspended)?;
         let call_id = request.call_id.as_deref()?;
         let command = request.command.as_deref().unwrap_or_default();
-        find_started(run, (call_id, command), &subagent_run(&call.name, call_id)?)
+        find_started(run, call_id, command, &subagent_run(&call.name, call_id)?)
     })
     .collect()
 }

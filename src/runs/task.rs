@@ -1,13 +1,13 @@
-//! What a command says to the model: texts, the standard input and files, in the order of the command line.
+//! A command's message to the model: texts, the standard input and files, in the order of the command line.
 //!
 //! Unaware of runs but for what a message puts into one. A run is known again by its texts and by the names of its files, not by what is in them.
 
-use crate::engine::attached::judge;
+use crate::engine::outbox::judge;
 use crate::error::{At, Error, Exit, Result, reason};
-use crate::record::attachments::blobs::{self, Blobs};
 use crate::record::attachments::head::recognize;
-use crate::record::attachments::{self, Attachment, LARGEST};
-use crate::record::event::Event;
+use crate::record::attachments::{self, Attachment};
+use crate::record::blobs::{self, Blobs, LARGEST};
+use crate::record::event::MessageEvent;
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, file_head};
 use crate::record::run_dir::RunDir;
@@ -38,7 +38,7 @@ enum Part {
     Text(String),
     File {
         name: String,
-        /// What is in it, or why it cannot be read: a run that is resumed does not need it.
+        /// The content, or the reason why it cannot be read: a run that is resumed does not need it.
         content: std::result::Result<FileContent, String>,
     },
 }
@@ -80,7 +80,7 @@ impl GivenMessage {
         let attached = first.into_iter().flat_map(Turn::attached);
         let blobs = Blobs::of(&run.path);
         let given = attached.flat_map(Attached::all).filter_map(|attachment| {
-            let bytes = blobs.read(attachment)?;
+            let bytes = attachment.read(&blobs)?;
             let attachment = attachment.clone();
             Some(GivenAttachment { attachment, bytes })
         });
@@ -105,14 +105,16 @@ impl GivenMessage {
     /// Adds it to the journal of the run in a directory.
     pub(crate) fn record(
         &self,
-        (workspace, run): (&Workspace, &Path),
+        workspace: &Workspace,
+        run: &Path,
         journal: &mut Journal,
         iteration: u64,
     ) -> Result<()> {
         let attachments = self.store(workspace, run)?;
-        let message = Event::UserMessage {
+        let message = MessageEvent {
             content: &self.text,
             attachments: &attachments,
+            ..MessageEvent::default()
         };
         journal.add(iteration, &message);
         Ok(())
@@ -152,8 +154,10 @@ impl Task {
     /// # Errors
     /// A file cannot be read, or all are too long together.
     pub(crate) fn text(&self) -> Result<String> {
-        let texts = self.0.iter().map(Part::text);
-        let texts: Vec<String> = texts
+        let texts: Vec<String> = self
+            .0
+            .iter()
+            .map(Part::text)
             .collect::<std::result::Result<_, _>>()
             .map_err(Error::usage)?;
         let text = texts.join("\n\n");
@@ -217,7 +221,7 @@ impl Task {
             Part::File { name, .. } => {
                 let has_blob = part
                     .attachment()
-                    .is_none_or(|given| blobs.has(&given.attachment));
+                    .is_none_or(|given| given.attachment.is_in(&mut blobs));
                 let is_there = |text: String| recorded.contains(&text) && has_blob;
                 (!part.text().is_ok_and(is_there)).then_some(name.as_str())
             }
@@ -275,8 +279,8 @@ fn read_file(path: &Path, signals: &Signals) -> Result<Part> {
     let name = match path.to_str() {
         Some(name) if !name.contains(disguises) => name.to_owned(),
         _ => {
-            let shown = path.to_string_lossy();
-            let shown = shown.escape_debug();
+            let lossy = path.to_string_lossy();
+            let shown = lossy.escape_debug();
             return Err(Error::usage(format!(
                 "-f: '{shown}' cannot be named in a message: only printable UTF-8 can; rename or link it"
             )));
@@ -286,7 +290,7 @@ fn read_file(path: &Path, signals: &Signals) -> Result<Part> {
         Err(error) if error.exit != Exit::Failure => return Err(error),
         Err(error) => Err(error.message),
         Ok(bytes) if recognize(&bytes).is_some() => {
-            let base = path.file_name().unwrap_or_default().to_string_lossy();
+            let base = files::name_of(path);
             let judged = judge(&base, &bytes).map_err(|why| format!("-f {shown}: {why}"));
             judged.map(|attachment| FileContent::Attachment(GivenAttachment { attachment, bytes }))
         }
@@ -330,9 +334,10 @@ pub(crate) fn read_path(path: &Path, signals: &Signals) -> Result<Vec<u8>> {
 }
 
 fn within_limit(name: &str, bytes: Vec<u8>) -> Result<Vec<u8>> {
-    match bytes.len() as u64 > LARGEST_INPUT {
-        true => Err(too_long(name)),
-        false => Ok(bytes),
+    if bytes.len() as u64 > LARGEST_INPUT {
+        Err(too_long(name))
+    } else {
+        Ok(bytes)
     }
 }
 
@@ -349,7 +354,7 @@ fn open_waiting(path: &Path) -> std::io::Result<OwnedFd> {
     Ok(openat(CWD, path, flags, Mode::empty())?)
 }
 
-/// What a descriptor has until its end, or a few bytes more than `most`; or why it cannot be read.
+/// The bytes of a descriptor until its end, or a few more than `most`; or why it cannot be read.
 ///
 /// # Errors
 /// A signal came; `name` says while what was read.

@@ -6,56 +6,36 @@ use super::inspect::RunSnapshot;
 use super::overrides::{around, guarded, option_words, workspace_around};
 use super::suspended::awaited_runs;
 use crate::config::person;
-use crate::config::pricing::GivenBudget;
+use crate::engine::due::{Registration, not_registered};
 use crate::engine::run_context::LASTING_LIMITS;
-use crate::engine::run_loop::DeferralMode;
-use crate::record::due::{Registration, not_registered};
+use crate::engine::start_options::StartOptions;
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::timestamp::Timestamp;
-use crate::unix::doors::Door;
 use crate::unix::terminal::Screen;
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// What a start does about calls that end later, and how another start follows it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct WaitPlan {
-    pub mode: DeferralMode,
-    /// Words for another start of the run when it is due; none: it is not registered.
-    pub start_words: Option<Vec<String>>,
-}
-
 /// The words of a command line that are given again when the run is started because it is due.
-pub(crate) fn start_words(
-    given: &[(String, String)],
-    doors: &[Door],
-    budget: Option<GivenBudget>,
-    max_iterations: Option<u64>,
-) -> Vec<String> {
-    let set = |(key, text): &(String, String)| ["--set".to_owned(), format!("{key}={text}")];
-    let mut words: Vec<String> = given.iter().flat_map(set).collect();
-    words.extend(
-        budget
-            .into_iter()
-            .flat_map(|it| ["--budget".to_owned(), it.text()]),
-    );
-    let open = doors.iter();
-    words.extend(open.flat_map(|it| ["--allow-host".to_owned(), it.to_string()]));
-    let limit = max_iterations.into_iter();
-    words.extend(limit.flat_map(|it| ["--max-iterations".to_owned(), it.to_string()]));
-    words
+pub(crate) fn start_words(options: &StartOptions) -> Vec<String> {
+    let (set, open) = (options.set.iter(), options.doors.iter());
+    let (budget, limit) = (options.budget.iter(), options.max_iterations.iter());
+    set.map(|(key, text)| ("--set", format!("{key}={text}")))
+        .chain(budget.map(|budget| ("--budget", budget.text())))
+        .chain(open.map(|door| ("--allow-host", door.to_string())))
+        .chain(limit.map(|limit| ("--max-iterations", limit.to_string())))
+        .flat_map(|(option, value)| [option.to_owned(), value])
+        .collect()
 }
 
-/// The place of a run in the registry; none for a run that another one started, and for a trial of an evaluation.
+/// The place of a run in the registry, with the words for another start of it when it is due; none for a run that another one started, and for a trial of an evaluation.
 pub(crate) fn registration(
     metadata: &Metadata,
     home: &Path,
     workspace: &Workspace,
-    plan: &WaitPlan,
+    options: Vec<String>,
 ) -> Option<Registration> {
-    let options = plan.start_words.as_ref()?;
     let is_trial = std::env::var_os(LASTING_LIMITS).is_some();
     if metadata.parent_run_id.is_some() || is_trial {
         return None;
@@ -65,12 +45,12 @@ pub(crate) fn registration(
         workspace: workspace.root.clone(),
         agent: home.to_owned(),
         is_flow: metadata.flow.is_some(),
-        options: options.clone(),
+        options,
         obstacle: obstacle(home, workspace, is_built_in(home)),
     })
 }
 
-/// Why `delta due` starts no run of an agent in a workspace: tools could choose what that does.
+/// The reason why `delta due` starts no run of an agent in a workspace: tools could choose what that does.
 pub(crate) fn obstacle(home: &Path, workspace: &Workspace, is_built_in: bool) -> Option<String> {
     if let Some(dir) = around(home, workspace).filter(|_| !is_built_in) {
         let (home, dir) = (home.display(), dir.display());
@@ -85,7 +65,7 @@ pub(crate) fn obstacle(home: &Path, workspace: &Workspace, is_built_in: bool) ->
     ))
 }
 
-/// When the first of the runs that a suspended run waits for is due; none if it waits for nothing but persons.
+/// The time when the first of the runs is due that a suspended run waits for. None if it waits for nothing but persons.
 pub(crate) fn due_below(suspended: &RunDir) -> Option<Timestamp> {
     let below = awaited_runs(suspended).into_iter();
     let due = below.filter_map(|run| Timestamp::parse(run.metadata.due_at.as_deref()?));
@@ -97,11 +77,11 @@ pub(crate) fn register_again(
     found: &RunSnapshot,
     home: &Path,
     workspace: &Workspace,
-    plan: &WaitPlan,
+    options: Vec<String>,
 ) {
     let metadata = &found.metadata;
     let due_at = metadata.due_at.as_deref().and_then(Timestamp::parse);
-    let place = registration(metadata, home, workspace, plan);
+    let place = registration(metadata, home, workspace, options);
     if let (Some(place), Some(due_at)) = (place, due_at)
         && let Err(why) = place.put_again(due_at)
     {
@@ -125,5 +105,6 @@ pub(crate) fn resume_words(
 
 /// True for the place where the program's own agents are unpacked, whose files are compared before they are used.
 fn is_built_in(home: &Path) -> bool {
-    person::cache_dir().is_some_and(|dir| home.starts_with(dir.join("agents")))
+    let is_in = |dir| home.starts_with(dir) && person::visible_home(home) == home;
+    person::unpacked_agents().is_some_and(is_in)
 }

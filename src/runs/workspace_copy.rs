@@ -1,6 +1,6 @@
 //! A fresh directory for a run to work in, filled with a copy of other files if wanted.
 
-use crate::error::{At, Error, Result, may_fail};
+use crate::error::{At, Error, Result, ignore};
 use crate::record::workspace::Workspace;
 use crate::text::ids::hex;
 use crate::unix::files;
@@ -8,7 +8,7 @@ use crate::unix::terminal::{Screen, Tone};
 use crate::unix::trees::{self, LeftOut};
 use std::path::{Path, PathBuf};
 
-/// Where a run is repeated.
+/// The place where a run is repeated.
 #[derive(Debug)]
 pub(crate) struct ReplayDir {
     /// The directory.
@@ -22,8 +22,10 @@ impl ReplayDir {
         if let Some(from) = from
             && !from.is_dir()
         {
-            let from = from.display();
-            return Err(Error::usage(format!("--from {from} is not a directory")));
+            return Err(Error::usage(format!(
+                "--from {} is not a directory",
+                from.display()
+            )));
         }
         let dir = match to {
             Some(to) => to.to_owned(),
@@ -48,7 +50,7 @@ impl ReplayDir {
     pub(crate) fn leave(&self, all_is_well: bool, screen: Screen) {
         let root = &self.workspace.root;
         if self.is_temporary && all_is_well {
-            may_fail(std::fs::remove_dir_all(root));
+            ignore(std::fs::remove_dir_all(root));
         } else if self.is_temporary {
             screen.warn(&format!("the repeated run is kept in {}", root.display()));
         }
@@ -65,12 +67,13 @@ fn temporary() -> Result<PathBuf> {
 
 /// Fails if a target directory is not empty.
 pub(crate) fn refuse_unless_empty(dir: &Path) -> Result<()> {
-    let mut entries = match std::fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e).at("read", dir).map_err(Error::into_usage),
-    };
-    match entries.next() {
+    let entries = std::fs::read_dir(dir).if_there().at("read", dir);
+    match entries
+        .map_err(Error::into_usage)?
+        .into_iter()
+        .flatten()
+        .next()
+    {
         None => Ok(()),
         Some(_) => Err(Error::usage(format!(
             "--to {}: it is not empty; name a new or empty directory",
@@ -123,7 +126,7 @@ impl Drop for Unfinished {
                 .collect(),
         };
         for path in made {
-            may_fail(trees::remove_all(&path));
+            ignore(trees::remove_all(&path));
         }
     }
 }
@@ -144,8 +147,10 @@ pub(crate) fn copy_files(from: &Path, to: &Path, screen: Screen) -> Result<Unfin
         )));
     }
     for LeftOut { path, why } in trees::copy_tree(&source, &target, &[".delta"])? {
-        let path = path.display();
-        screen.warn(&format!("warning: {path} is {why} and has not been copied"));
+        screen.warn(&format!(
+            "warning: {} is {why} and has not been copied",
+            path.display()
+        ));
     }
     Ok(unfinished)
 }

@@ -30,7 +30,7 @@ pub(crate) fn check_wrappers(
         }
         let place = |piece: &Piece| match piece {
             Piece::Text(text) => PathBuf::from(text).into_os_string(),
-            Piece::Home => agent.home.clone().into_os_string(),
+            Piece::Home => agent.visible_home.clone().into_os_string(),
             Piece::Cwd => workspace.map_or_else(OsString::new, |w| w.root.clone().into()),
             Piece::Param(_) => OsString::new(),
         };
@@ -66,16 +66,14 @@ fn find_program(
             (path, Some(root)) => root.join(path),
             (_, None) => return Ok(()),
         };
-        return match path.exists() {
-            true if can_be_run(&path) => Ok(()),
-            true => Err("cannot be executed"),
-            false => Err("does not exist"),
-        };
+        if !path.exists() {
+            return Err("does not exist");
+        }
+        return can_be_run(&path).then_some(()).ok_or("cannot be executed");
     }
-    let found = std::env::split_paths(path).any(|dir| can_be_run(&dir.join(name)));
-    if found {
-        Ok(())
-    } else {
-        Err("is not installed: it is not found in PATH")
-    }
+    let mut dirs = std::env::split_paths(path);
+    let is_found = dirs.any(|dir| can_be_run(&dir.join(name)));
+    is_found
+        .then_some(())
+        .ok_or("is not installed: it is not found in PATH")
 }

@@ -1,10 +1,9 @@
-//! The program `delta-sessions` as a whole: from the command line to the exit code.
+//! `delta sessions` as a whole: from the command line to the exit code.
 //!
 //! Results are JSON on standard output, errors included; usage errors are one line on standard error.
 
 use crate::VERSION;
-use crate::error::{At, Error, Exit, Result, may_fail};
-use crate::sessions::args::{SessionsArgs, SessionsCommand as Request, parse_args};
+use crate::error::{At, Error, Exit, Result, ignore};
 use crate::sessions::complete;
 use crate::sessions::end::{end_session, remove_sessions};
 use crate::sessions::exec::{ExecReport, exec_text};
@@ -14,17 +13,25 @@ use crate::sessions::shell::ShellKind;
 use crate::sessions::start::start_session;
 use crate::sessions::store::SessionStore;
 use crate::sessions::tables::SESSIONS;
-use crate::text::json::Object;
+use crate::text::json::{self, Object};
+use crate::text::options::completion;
+use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line};
 use crate::text::options::short_help::help_text;
+use crate::text::order;
 use crate::unix::defect::exit_at_panic;
 use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{print, print_error, print_json};
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 const PROGRAM: &str = "delta-sessions";
+
+/// `--max-bytes`, when it is not given: how much of each stream is printed; 0: all.
+const MAX_BYTES: u64 = 30_000;
 
 /// The form in which an error is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,12 +40,12 @@ enum ErrorStyle {
     Text,
 }
 
-pub fn main(args: Vec<OsString>) -> u8 {
+pub(crate) fn main(words: Vec<OsString>) -> u8 {
     exit_at_panic(|| {
         let message = "this is a defect in delta-sessions; the session keeps its last state";
         print_failure(&Error::new(Exit::Software, message), ErrorStyle::Json);
     });
-    execute(args).unwrap_or_else(|(error, style)| {
+    execute(words).unwrap_or_else(|(error, style)| {
         print_failure(&error, style);
         error.exit.code()
     })
@@ -46,58 +53,104 @@ pub fn main(args: Vec<OsString>) -> u8 {
 
 fn print_failure(error: &Error, style: ErrorStyle) {
     match style {
-        ErrorStyle::Json => may_fail(print_object(|o| {
+        ErrorStyle::Json => ignore(print_object(|o| {
             o.put("error", &error.message);
         })),
         ErrorStyle::Text => print_error(PROGRAM, error),
     }
 }
 
-fn execute(args: Vec<OsString>) -> std::result::Result<u8, (Error, ErrorStyle)> {
-    let args = parse_args(args).map_err(|error| (error, ErrorStyle::Text))?;
-    let style = match &args.request {
-        Request::Exec(exec) if exec.raw => ErrorStyle::Text,
+fn execute(words: Vec<OsString>) -> std::result::Result<u8, (Error, ErrorStyle)> {
+    let line = parse(words).map_err(|error| (error, ErrorStyle::Text))?;
+    let style = match &line {
+        CommandLine::Command(given) if is_raw(given) => ErrorStyle::Text,
         _ => ErrorStyle::Json,
     };
-    run_request(args).map_err(|error| (error, style))
+    run(line).map_err(|error| (error, style))
 }
 
-fn run_request(args: SessionsArgs) -> Result<u8> {
-    let store = || SessionStore::open(&args.dir, args.adopt);
-    match args.request {
+/// Reads a command line, without the program's name.
+///
+/// # Errors
+/// Wrong usage: exit code 2, with the nearest right word.
+fn parse(words: Vec<OsString>) -> Result<CommandLine> {
+    let line = parse_line(&SESSIONS, words)?;
+    match &line {
+        CommandLine::Raw(name, _) if *name != completion::COMMAND => Err(Error::usage(format!(
+            "there is no command '{name}': sessions have no terminal; run commands with 'exec', \
+             and programs that need a terminal as examples/terminal does, in tmux"
+        ))),
+        CommandLine::Command(given) if is_raw(given) && given.has("--max-bytes") => Err(
+            Error::usage("--raw prints everything; leave --max-bytes out"),
+        ),
+        CommandLine::Command(given) if given.command.name == "start" => {
+            let mut words = given.operands.iter();
+            match words.find(|word| word.to_str().is_none()) {
+                Some(word) => Err(Error::usage(format!("'{}' is not UTF-8", word.display()))),
+                None => Ok(line),
+            }
+        }
+        _ => Ok(line),
+    }
+}
+
+fn is_raw(given: &ParsedCommand) -> bool {
+    given.command.name == "exec" && given.has("--raw")
+}
+
+fn run(line: CommandLine) -> Result<u8> {
+    match line {
         // The page is one for all commands.
-        Request::Help { command, full } => {
-            print(help_text(&SESSIONS, command, full.then_some(PROGRAM)).as_bytes())?;
+        CommandLine::Help { command, full } => {
+            print(help_text(&SESSIONS, command, full.then_some(PROGRAM)))?;
         }
-        Request::Version => print(format!("{PROGRAM} {VERSION}\n").as_bytes())?,
-        Request::Complete(words) => complete::print_candidates(&words)?,
-        Request::List => print_list(&store()?)?,
-        Request::Start(words) => {
-            let started = start_session(&mut store()?, &words, &catch_signals()?)?;
-            print_started(&started.0, &started.1)?;
+        CommandLine::Version => print(format!("{PROGRAM} {VERSION}\n"))?,
+        CommandLine::Raw(_, words) => complete::print_candidates(&words)?,
+        CommandLine::Command(given) => return run_command(&given),
+    }
+    Ok(Exit::Success.code())
+}
+
+fn run_command(given: &ParsedCommand) -> Result<u8> {
+    let dir = given
+        .path("--sessions-dir")
+        .unwrap_or_else(|| ".sessions".into());
+    let mut store = SessionStore::open(&dir, given.has("--adopt"))?;
+    let id = given.required_text(0);
+    match given.command.name {
+        "start" => {
+            let mut words = given.operand_texts();
+            if words.is_empty() {
+                words.push("bash".to_owned());
+            }
+            let (session, metadata) = start_session(&mut store, &words, &catch_signals()?)?;
+            print_started(&session, &metadata)?;
         }
-        Request::Exec(exec) => {
-            let session = store()?.open_session(&exec.id)?;
-            let text = match exec.text {
-                Some(text) => text,
+        "exec" => {
+            let session = store.open_session(&id)?;
+            let text = match given.operands.get(1) {
+                Some(text) => text.as_bytes().to_vec(),
                 // Before signals are caught: reading from a terminal must end with Ctrl-C.
                 None => read_stdin()?,
             };
-            let report = exec_text(&session, &text, exec.timeout, &catch_signals()?)?;
-            return match exec.raw {
-                true => pass_through(&report),
-                false => print_report(&report, exec.max_bytes),
-            };
+            let millis = given.number("--timeout-ms").filter(|millis| *millis > 0);
+            let timeout = millis.map(Duration::from_millis);
+            let report = exec_text(&session, &text, timeout, &catch_signals()?)?;
+            if is_raw(given) {
+                return pass_through(&report);
+            }
+            return print_report(&report, given.number("--max-bytes").unwrap_or(MAX_BYTES));
         }
-        Request::End(id) => {
-            let session = store()?.open_session(&id)?;
+        "end" => {
+            let session = store.open_session(&id)?;
             end_session(&session, &catch_signals()?)?;
             print_object(|o| {
                 o.put("status", "terminated").put("session_id", &session.id);
             })?;
         }
-        Request::Cleanup => {
-            let removed = remove_sessions(&store()?, &catch_signals()?)?;
+        "list" => print_list(&store)?,
+        _ => {
+            let removed = remove_sessions(&store, &catch_signals()?)?;
             print_object(|o| {
                 o.put("removed", &removed);
             })?;
@@ -117,10 +170,10 @@ fn read_stdin() -> Result<Vec<u8>> {
         .take(LARGEST_INPUT + 1)
         .read_to_end(&mut text);
     read.at("read", Path::new("standard input"))?;
-    match text.len() as u64 > LARGEST_INPUT {
-        true => Err(Error::usage("standard input is longer than 256 MiB")),
-        false => Ok(text),
+    if text.len() as u64 > LARGEST_INPUT {
+        return Err(Error::usage("standard input is longer than 256 MiB"));
     }
+    Ok(text)
 }
 
 fn print_started(session: &Session, metadata: &SessionMetadata) -> Result<()> {
@@ -152,7 +205,7 @@ fn print_list(store: &SessionStore) -> Result<()> {
         .collect();
     let age =
         |metadata: &Result<SessionMetadata>| metadata.as_ref().ok().map(|m| m.created_at.clone());
-    sessions.sort_by_key(|(metadata, _)| age(metadata));
+    order::sort_by_key(&mut sessions, |(metadata, _)| age(metadata));
     let mut out = vec![b'['];
     for (metadata, session) in sessions {
         if out.len() > 1 {
@@ -180,12 +233,7 @@ fn print_list(store: &SessionStore) -> Result<()> {
 }
 
 fn print_object(fill: impl FnOnce(&mut Object<'_>)) -> Result<()> {
-    let mut out = Vec::new();
-    let mut object = Object::begin(&mut out);
-    fill(&mut object);
-    object.end();
-    out.push(b'\n');
-    print_json(&out)
+    print_json(json::line(fill))
 }
 
 fn print_report(report: &ExecReport, max_bytes: u64) -> Result<u8> {
@@ -199,27 +247,26 @@ fn print_report(report: &ExecReport, max_bytes: u64) -> Result<u8> {
         ignore_closed_pipe(begun.and_then(|()| write_text(&mut out, &mut file, cut)))?;
         cuts.push((name, path, cut));
     }
-    let mut rest = Vec::new();
-    let mut object = Object::begin(&mut rest);
-    object
-        .put("exit_code", &report.exit_code)
-        .put("execution_time_ms", &(report.duration.as_millis() as u64));
-    if report.timed_out {
-        object.put("timed_out", &true);
-    }
-    if let Some(stop) = report.stopped {
-        object.put("interrupted", stop.name());
-    }
-    for (name, path, cut) in cuts.into_iter().filter(|(_, _, cut)| cut.leaves_out()) {
+    let rest = json::object(|object| {
         object
-            .put(&format!("{name}_truncated"), &true)
-            .put(&format!("{name}_bytes"), &cut.len)
-            .put(&format!("{name}_file"), &path.to_string_lossy());
-    }
-    if !report.notes.is_empty() {
-        object.put("notes", &report.notes);
-    }
-    object.end();
+            .put("exit_code", &report.exit_code)
+            .put("execution_time_ms", &(report.duration.as_millis() as u64));
+        if report.timed_out {
+            object.put("timed_out", &true);
+        }
+        if let Some(stop) = report.stopped {
+            object.put("interrupted", stop.name());
+        }
+        for (name, path, cut) in cuts.into_iter().filter(|(_, _, cut)| cut.leaves_out()) {
+            object
+                .put(&format!("{name}_truncated"), &true)
+                .put(&format!("{name}_bytes"), &cut.len)
+                .put(&format!("{name}_file"), &path.to_string_lossy());
+        }
+        if !report.notes.is_empty() {
+            object.put("notes", &report.notes);
+        }
+    });
     // The object continues after the two streams.
     let members = &rest[1..];
     let written = out.write_all(b",").and_then(|()| out.write_all(members));
@@ -240,7 +287,7 @@ fn pass_through(report: &ExecReport) -> Result<u8> {
     copy(&report.stdout, &mut io::stdout().lock())?;
     copy(&report.stderr, &mut io::stderr().lock())?;
     for note in &report.notes {
-        may_fail(writeln!(io::stderr(), "{PROGRAM}: {note}"));
+        ignore(writeln!(io::stderr(), "{PROGRAM}: {note}"));
     }
     // An exit code is at most 255, a signal's at most 128+64.
     let code = u8::try_from(report.exit_code).unwrap_or(Exit::Failure.code());

@@ -17,7 +17,7 @@ pub(crate) fn print_candidates(raw: &[OsString]) -> Result<()> {
         let dir = line.value("--sessions-dir").unwrap_or(".sessions");
         (value.value.name == "ID").then(|| ("", active_sessions(Path::new(dir))))
     });
-    print(offer.as_bytes())
+    print(offer)
 }
 
 fn active_sessions(dir: &Path) -> Vec<Candidate> {

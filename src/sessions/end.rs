@@ -1,6 +1,6 @@
 //! `end` and `cleanup`: end sessions and what still runs in them.
 
-use crate::error::{Result, may_fail};
+use crate::error::{Result, ignore};
 use crate::sessions::lock::{SessionLock, WhenBusy};
 use crate::sessions::session::{Session, SessionStatus};
 use crate::sessions::shell;
@@ -59,7 +59,7 @@ fn hang_up(session: &Session) {
     let wanted = format!("{}={}", shell::SESSION_ID, session.id);
     let own = std::process::id();
     let mut looks = procfs::EXEC_LOOKS;
-    for name in files::names(Path::new("/proc")).unwrap_or_default() {
+    for name in files::names(Path::new("/proc")).into_iter().flatten() {
         let Some(pid) = name.parse::<u32>().ok().filter(|pid| *pid != own) else {
             continue;
         };
@@ -69,7 +69,7 @@ fn hang_up(session: &Session) {
             .any(|variable| variable == wanted.as_bytes())
             && let Some(pid) = Pid::from_raw(pid.cast_signed())
         {
-            may_fail(kill_process(pid, Signal::HUP));
+            ignore(kill_process(pid, Signal::HUP));
         }
     }
 }

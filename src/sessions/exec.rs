@@ -7,11 +7,12 @@ use crate::sessions::interpreter::{nearest_dir, new_call_id, output_paths, run_p
 use crate::sessions::lock::{SessionLock, WhenBusy};
 use crate::sessions::saved_state::{read_saved_state, remove_keys};
 use crate::sessions::scripts;
-use crate::sessions::session::{LARGEST_STATE, Session, SessionMetadata, SessionStatus};
+use crate::sessions::session::{Session, SessionMetadata, SessionStatus};
 use crate::sessions::shell::{CommandSetup, ShellKind, exec_environment};
-use crate::text::json::Object;
+use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
+use crate::unix::files::LARGEST_INPUT;
 use crate::unix::process::{Command, Ended};
 use crate::unix::signals::{Signals, Stop};
 use std::path::PathBuf;
@@ -92,7 +93,7 @@ fn run_text(
     if afresh {
         notes.push(DAMAGED.to_owned());
     }
-    let state = |name| session.read_file(name, LARGEST_STATE).unwrap_or_default();
+    let state = |name| session.read_file(name, LARGEST_INPUT).unwrap_or_default();
     let functions = state("functions.sh");
     let setup = CommandSetup {
         dir,
@@ -143,8 +144,9 @@ fn find_work_dir(
     metadata: &SessionMetadata,
     notes: &mut Vec<String>,
 ) -> PathBuf {
-    let wanted = session.read_work_dir("work_dir.txt");
-    let wanted = wanted.unwrap_or_else(|| PathBuf::from(&metadata.work_dir));
+    let wanted = session
+        .read_work_dir("work_dir.txt")
+        .unwrap_or_else(|| PathBuf::from(&metadata.work_dir));
     let work_dir = nearest_dir(&wanted);
     if work_dir != wanted {
         notes.push(format!(
@@ -204,15 +206,13 @@ fn record_exec(
     report: &ExecReport,
 ) -> Result<()> {
     let ended = Timestamp::now().to_string();
-    let mut line = Vec::new();
-    Object::begin(&mut line)
-        .put("n", &metadata.execution_count)
-        .put("ended_at", &ended)
-        .put("exit_code", &report.exit_code)
-        .put("duration_ms", &(report.duration.as_millis() as u64))
-        .put("command", &String::from_utf8_lossy(text))
-        .end();
-    line.push(b'\n');
+    let line = json::line(|line| {
+        line.put("n", &metadata.execution_count)
+            .put("ended_at", &ended)
+            .put("exit_code", &report.exit_code)
+            .put("duration_ms", &(report.duration.as_millis() as u64))
+            .put("command", &String::from_utf8_lossy(text));
+    });
     session.append_history(&line)?;
     metadata.last_executed_at = Some(ended);
     if let Some(dir) = session.read_work_dir("next/work_dir.txt") {

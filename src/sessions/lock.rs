@@ -39,7 +39,7 @@ impl SessionLock {
         let path = session.path("lock");
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
         let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).custom_flags(flags);
+        options.read(true).write(true).custom_flags(flags);
         let file = options.open(&path).at("open", &path)?;
         files::refuse_shared(&file).at("open", &path)?;
         let mut pause = Duration::from_millis(1);

@@ -19,5 +19,4 @@ pub(crate) mod end;
 pub(crate) mod output_cut;
 pub(crate) mod tables;
 pub(crate) mod complete;
-pub(crate) mod args;
 pub mod cli;

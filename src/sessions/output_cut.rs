@@ -15,7 +15,7 @@ const PIECE: usize = 64 * 1024;
 pub(crate) struct OutputCut {
     /// Length of the setup that is shown.
     pub head: u64,
-    /// Where the end that is shown begins.
+    /// The place where the end that is shown begins.
     pub tail: u64,
     /// Length of the whole file.
     pub len: u64,
@@ -108,7 +108,7 @@ fn write_range(out: &mut impl Write, file: &mut File, start: u64, end: u64) -> i
     Ok(())
 }
 
-/// How many bytes at the end may be the setup of a character whose rest has not been read.
+/// The number of bytes at the end that may be the setup of a character whose rest has not been read.
 fn unfinished_len(bytes: &[u8]) -> usize {
     let tail = &bytes[bytes.len().saturating_sub(3)..];
     let Some(last) = tail.utf8_chunks().last() else {

@@ -2,9 +2,10 @@
 
 use crate::error::Result;
 use crate::sessions::secrets::ApiKeys;
-use crate::sessions::session::{LARGEST_STATE, Session};
+use crate::sessions::session::Session;
 use crate::sessions::shell::{ANY_STATE, BASH_TRAILER, POSIX_TRAILER, ShellKind, UNFINISHED};
 use crate::unix::files;
+use crate::unix::files::LARGEST_INPUT;
 use std::borrow::Cow;
 
 /// Last lines of `env.sh` by the kind of shell that wrote it to its end.
@@ -47,7 +48,7 @@ pub(crate) fn read_saved_state(session: &Session, dir: &str) -> Option<SavedStat
     let tail = |name: &str| {
         let file = files::open_regular(&session.path(dir).join(name)).ok()?;
         let len = file.metadata().ok()?.len();
-        if len > LARGEST_STATE {
+        if len > LARGEST_INPUT {
             return None;
         }
         let part = len.min(TRAILER_LEN);
@@ -64,11 +65,11 @@ pub(crate) fn remove_keys<'t>(session: &Session, text: &'t [u8]) -> Result<Cow<'
     let keys = ApiKeys::from_environment();
     for name in ANY_STATE.map(|name| format!("next/{name}")) {
         let path = session.path(&name);
-        if path.metadata().is_ok_and(|meta| meta.len() > LARGEST_STATE) {
+        if path.metadata().is_ok_and(|meta| meta.len() > LARGEST_INPUT) {
             // What is not looked at is not kept.
             files::remove(&path)?;
         }
-        let printed = session.read_file(&name, LARGEST_STATE).unwrap_or_default();
+        let printed = session.read_file(&name, LARGEST_INPUT).unwrap_or_default();
         let kept = if name.ends_with("env.sh") {
             keys.redact_variables(&printed)
         } else {

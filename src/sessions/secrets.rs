@@ -19,8 +19,9 @@ impl ApiKeys {
     /// The variables that no session inherits from this process: those that hold a key, under any name.
     pub(crate) fn variable_names(&self) -> Vec<String> {
         let holds_key = |value: &str| self.0.iter().any(|key| value.contains(key.as_str()));
-        let copies = env::vars_os().filter(|(_, value)| holds_key(&value.to_string_lossy()));
-        let copies = copies.filter_map(|(name, _)| name.into_string().ok());
+        let copies = env::vars_os()
+            .filter(|(_, value)| holds_key(&value.to_string_lossy()))
+            .filter_map(|(name, _)| name.into_string().ok());
         let own = SECRET_NAMES.map(str::to_owned).into_iter();
         own.chain(copies).collect()
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt::{self, Display};
 use std::fs::{self, File};
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -48,12 +48,6 @@ const COMMIT: &str = "commit";
 /// The places of the metadata, in the order of looking: for an instant, while the new one replaces the old,
 /// `next/` has the only one.
 const METADATA: [&str; 3] = ["metadata.json", "next/metadata.json", "metadata.json"];
-
-/// The largest metadata: they hold the words of a command line twice, and Linux takes 6 MiB of those at most.
-const LARGEST_METADATA: u64 = 16 << 20;
-
-/// The largest file of a state, and the largest text of a command.
-pub(crate) const LARGEST_STATE: u64 = files::LARGEST_INPUT;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -135,7 +129,7 @@ impl Session {
     }
 
     pub(crate) fn read_metadata(&self) -> Result<SessionMetadata> {
-        let read = |place: &&str| self.read_file(place, LARGEST_METADATA);
+        let read = |place: &&str| self.read_file(place, files::LARGEST_METADATA);
         let found = METADATA.iter().find_map(|place| read(place).ok());
         let text = found.map_or_else(|| read(&METADATA[0]), Ok)?;
         let damaged = |e| {
@@ -147,7 +141,7 @@ impl Session {
 
     /// The working directory that a file names.
     pub(crate) fn read_work_dir(&self, file: &str) -> Option<PathBuf> {
-        let mut bytes = self.read_file(file, LARGEST_METADATA).ok()?;
+        let mut bytes = self.read_file(file, files::LARGEST_METADATA).ok()?;
         bytes.pop_if(|last| *last == b'\n');
         (!bytes.is_empty()).then(|| OsString::from_vec(bytes).into())
     }
@@ -223,10 +217,8 @@ impl Session {
     }
 
     pub(crate) fn remove_dir(&self) -> Result<()> {
-        match fs::remove_dir_all(&self.dir) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(e).at("remove", &self.dir),
-            _ => Ok(()),
-        }
+        let removed = fs::remove_dir_all(&self.dir).if_there();
+        removed.at("remove", &self.dir).map(drop)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `start`: creates a session and runs its interpreter once, for the first state.
 
-use crate::error::{At, Error, Result, may_fail};
+use crate::error::{At, Error, Result, ignore};
 use crate::sessions::interpreter::{find_program, new_call_id, output_paths, run_program};
 use crate::sessions::saved_state::read_saved_state;
 use crate::sessions::scripts;
@@ -31,7 +31,7 @@ pub(crate) fn start_session(
     let session = store.create_session()?;
     let made = save_first_state(&session, argv, &program, &here, signals);
     if made.is_err() {
-        may_fail(session.remove_dir());
+        ignore(session.remove_dir());
     }
     Ok((session, made?))
 }
@@ -114,6 +114,6 @@ fn no_state_error(argv: &[String], stderr: &Path) -> Error {
     Error::failure(format!(
         "cannot start '{}': it ended before it saved its state{}",
         argv.join(" "),
-        last.map(|line| format!(": {line}")).unwrap_or_default()
+        last.map_or_else(String::new, |line| format!(": {line}"))
     ))
 }

@@ -51,15 +51,15 @@ impl SessionStore {
         self.refuse_foreign()?;
         let name = files::make_unique_dir(&self.dir, &format!("sess_{}", ids::hex(8)))?;
         stamp_dir(&self.dir.join(&name))?;
-        let id = SessionId::parse(&name);
-        let id = id.ok_or_else(|| Error::failure(format!("no session can be called {name}")))?;
+        let id = SessionId::parse(&name)
+            .ok_or_else(|| Error::failure(format!("no session can be called {name}")))?;
         Ok(Session::at(&self.dir, id))
     }
 
     /// Finds a session to run, by a name that may come from a model.
     pub(crate) fn open_session(&self, name: &str) -> Result<Session> {
-        let session = self.find_session(name).filter(Session::is_begun);
-        let session = session.ok_or_else(|| {
+        let begun = self.find_session(name).filter(Session::is_begun);
+        let session = begun.ok_or_else(|| {
             Error::failure(format!(
                 "no session '{}' in {}; 'delta-sessions start' begins one, 'list' prints them",
                 name.escape_debug(),

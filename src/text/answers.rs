@@ -24,9 +24,10 @@ pub(crate) fn after_thoughts(answer: &str) -> &str {
         let mut tags = THOUGHTS.iter();
         tags.find_map(|[open, close]| after_closing(answer, open, close))
     };
-    match rest.len() == answer.len() {
-        true => closed().unwrap_or(answer),
-        false => rest,
+    if rest.len() == answer.len() {
+        closed().unwrap_or(answer)
+    } else {
+        rest
     }
 }
 
@@ -47,8 +48,10 @@ pub(crate) fn values_in(answer: &str) -> Vec<&str> {
     if json::check(text).is_ok() {
         return vec![text];
     }
-    let blocks = fences(answer).into_iter().rev();
-    let blocks = blocks.filter(|fence| is_json(fence.info));
+    let blocks = fences(answer)
+        .into_iter()
+        .rev()
+        .filter(|fence| is_json(fence.info));
     let values = blocks.map(|fence| fence.body.trim());
     values.filter(|value| json::check(value).is_ok()).collect()
 }

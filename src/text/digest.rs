@@ -50,10 +50,17 @@ impl PartsDigest {
     }
 }
 
+/// True for the digits of a SHA-256 as [`sha256`] writes them.
+pub(crate) fn is_sha256(text: &str) -> bool {
+    text.len() == 64
+        && text
+            .bytes()
+            .all(|byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+}
+
 fn digits(digest: &[u8]) -> String {
-    let mut digits = String::with_capacity(2 * digest.len());
-    for byte in digest {
-        digits.push_str(&format!("{byte:02x}"));
-    }
-    digits
+    let halves = digest.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    halves
+        .filter_map(|half| char::from_digit(half.into(), 16))
+        .collect()
 }

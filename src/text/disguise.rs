@@ -2,6 +2,8 @@
 //!
 //! Unaware of where it is shown.
 
+use crate::text::order;
+
 /// True if a character controls the terminal, breaks the line, or changes the direction of the text around it.
 pub(crate) fn disguises(c: char) -> bool {
     c.is_control()
@@ -119,20 +121,36 @@ fn replaced(
 ) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.bytes().position(|byte| !matches!(byte, b' '..=b'~')) {
+    while let Some(at) = find_other(rest.as_bytes()) {
         let (plain, from) = rest.split_at(at);
         out.push_str(plain);
         let mut chars = from.chars();
         if let Some(c) = chars.next() {
-            match is_meant(c) {
-                true => replace(c, &mut out),
-                false => out.push(c),
+            if is_meant(c) {
+                replace(c, &mut out);
+            } else {
+                out.push(c);
             }
         }
         rest = chars.as_str();
     }
     out.push_str(rest);
     out
+}
+
+/// The place of the first byte that is neither a space nor a visible character of ASCII. Looks at eight at once.
+fn find_other(text: &[u8]) -> Option<usize> {
+    const EACH: u64 = u64::MAX / 255;
+    let is_plain = |eight: &&[u8; 8]| {
+        let bytes = u64::from_ne_bytes(**eight);
+        let (low, delete) = (bytes.wrapping_sub(EACH * 0x20), bytes.wrapping_add(EACH));
+        (bytes | low | delete) & (EACH * 0x80) == 0
+    };
+    let plain = 8 * text.as_chunks().0.iter().take_while(is_plain).count();
+    let others = text[plain..]
+        .iter()
+        .position(|byte| !matches!(byte, b' '..=b'~'));
+    others.map(|at| plain + at)
 }
 
 /// The words that have both Latin letters and ones of a script in which many look the same, such as `pаy` with a
@@ -151,7 +169,7 @@ pub(crate) fn mixed_words(text: &str) -> Vec<String> {
     let words = text.split(|c| !is_inside(c));
     let mixed = words.filter(|word| word.contains(is_latin) && word.contains(is_like_latin));
     let mut found: Vec<String> = mixed.map(|word| escaped(word, is_like_latin)).collect();
-    found.sort_unstable();
+    order::sort(&mut found);
     found.dedup();
     found
 }
@@ -159,6 +177,22 @@ pub(crate) fn mixed_words(text: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_byte_that_is_not_plain_is_found_wherever_it_is() {
+        for at in 0..20 {
+            for byte in 0..=u8::MAX {
+                let mut text = [b'~'; 20];
+                text[at] = byte;
+                let is_plain = matches!(byte, b' '..=b'~');
+                assert_eq!(
+                    find_other(&text),
+                    (!is_plain).then_some(at),
+                    "{byte} at {at}"
+                );
+            }
+        }
+    }
 
     #[test]
     fn what_cannot_be_seen_is_escaped_and_other_text_is_not() {

@@ -9,13 +9,14 @@ use std::fmt::{self, Display};
 pub(crate) struct RunId(String);
 
 /// The files of a control plane that are not runs.
-const TAKEN: [&str; 8] = [
+const TAKEN: [&str; 9] = [
     "VERSION",
     "LATEST",
     "lock",
     "origin",
     "context_artifacts",
     "cache",
+    "files.git",
     // Of layouts before 1.2.
     "runs",
     "schema_version.txt",
@@ -99,6 +100,7 @@ mod tests {
             "VERSION",
             "lock",
             "origin",
+            "files.git",
             "é",
             &"a".repeat(65),
         ] {

@@ -2,12 +2,18 @@
 //!
 //! Unaware of what the objects are.
 
-use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+mod surrogates;
+mod members;
+
+pub(crate) use members::{Fields, Key, Members};
+pub(crate) use surrogates::{marked, split_half, unmarked, unmarked_text, without_lone_surrogates};
+
+use serde::de::{Error, IgnoredAny};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use std::fmt;
+use surrogates::{ESCAPE, lone_surrogates};
 
 /// Writes the members of an object one after another.
 ///
@@ -104,41 +110,55 @@ impl<'b> Object<'b> {
         self
     }
 
+    /// A member that is an object with the members that `write` gives it.
+    pub(crate) fn object(&mut self, key: &str, write: impl FnOnce(&mut Object<'_>)) -> &mut Self {
+        let mut inner = Object::begin(self.key(key));
+        write(&mut inner);
+        inner.end();
+        self
+    }
+
     /// Ends the object.
     pub(crate) fn end(&mut self) {
         self.out.push(b'}');
     }
 }
 
-/// The members of an object in their order, with values verbatim.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Members(pub Vec<(String, Box<RawValue>)>);
-
-impl Members {
-    pub(crate) fn get(&self, key: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(name, _)| name == key);
-        found.map(|(_, value)| value.get())
-    }
+/// An object with the members that `write` gives it.
+pub(crate) fn object(write: impl FnOnce(&mut Object<'_>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut object = Object::begin(&mut out);
+    write(&mut object);
+    object.end();
+    out
 }
 
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Each;
-        impl<'de> Visitor<'de> for Each {
-            type Value = Members;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        from.deserialize_map(Each)
-    }
+/// An object with the members that `write` gives it, and the end of a line.
+pub(crate) fn line(write: impl FnOnce(&mut Object<'_>)) -> Vec<u8> {
+    let mut out = object(write);
+    out.push(b'\n');
+    out
+}
+
+/// The members of an object that are not null.
+pub(crate) fn without_nulls(object: Value) -> Map<String, Value> {
+    let Value::Object(mut members) = object else {
+        return Map::new();
+    };
+    members.retain(|_, value| !value.is_null());
+    members
+}
+
+/// A list of JSON values.
+pub(crate) fn list(items: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+    let items: Vec<Vec<u8>> = items.into_iter().collect();
+    [b"[", &items.join(&b',')[..], b"]"].concat()
+}
+
+/// The value that these bytes are; none if they are of another type, or no JSON. All of them are checked at once whether
+/// they are UTF-8, which `from_slice` does for each string.
+pub(crate) fn read<'j, T: Deserialize<'j>>(json: &'j [u8]) -> Option<T> {
+    serde_json::from_str(str::from_utf8(json).ok()?).ok()
 }
 
 /// Writes a value.
@@ -203,34 +223,37 @@ pub(crate) fn unwrapped(answer: &str) -> Option<&str> {
 }
 
 /// A JSON text without its white space, on one line; nothing else of it is changed.
-pub(crate) fn compact(json: &str) -> String {
-    let (mut in_string, mut is_escaped) = (false, false);
-    let mut is_kept = |c: char| {
-        if in_string {
-            in_string = is_escaped || c != '"';
-            is_escaped = !is_escaped && c == '\\';
-            return true;
+pub(crate) fn minified(json: &str) -> String {
+    let kept = |piece: &str| -> String {
+        if piece.starts_with('"') {
+            return piece.to_owned();
         }
-        in_string = c == '"';
-        !c.is_ascii_whitespace()
+        piece.split_ascii_whitespace().collect()
     };
-    json.chars().filter(|c| is_kept(*c)).collect()
+    pieces(json).map(kept).collect()
 }
 
 /// How many values JSON has, or a few more.
 pub(crate) fn count_values(json: &str) -> usize {
-    let (mut in_string, mut is_escaped) = (false, false);
-    let mut count = 1;
-    for byte in json.as_bytes() {
-        if in_string {
-            in_string = is_escaped || *byte != b'"';
-            is_escaped = !is_escaped && *byte == b'\\';
-            continue;
-        }
-        in_string = *byte == b'"';
-        count += usize::from(matches!(byte, b',' | b'[' | b'{'));
-    }
-    count
+    let outside = pieces(json).filter(|piece| !piece.starts_with('"'));
+    1 + outside
+        .map(|piece| piece.matches([',', '[', '{']).count())
+        .sum::<usize>()
+}
+
+/// The strings of JSON, with their quotes, and what is between them.
+fn pieces(json: &str) -> impl Iterator<Item = &str> {
+    let mut rest = json;
+    std::iter::from_fn(move || {
+        let length = if rest.starts_with('"') {
+            string_length(rest)
+        } else {
+            rest.find('"').unwrap_or(rest.len())
+        };
+        let (piece, after) = rest.split_at(length);
+        rest = after;
+        (length > 0).then_some(piece)
+    })
 }
 
 /// Two numbers are the same, exactly: `1.0` and `1`, `100` and `1e2`.
@@ -253,12 +276,15 @@ fn decimal(number: &str) -> Option<(bool, String, i128)> {
     }
     let shift = digits.len() as i128 - counting.len() as i128 - part.len() as i128;
     let power = exponent.parse::<i128>().ok()?.checked_add(shift)?;
-    let counting = counting.trim_start_matches('0').to_owned();
-    Some((number.starts_with('-'), counting, power))
+    let significant = counting.trim_start_matches('0').to_owned();
+    Some((number.starts_with('-'), significant, power))
 }
 
 /// The largest whole number that is exact in every reader of JSON: 2^53 - 1.
 pub(crate) const LARGEST_INTEGER: u64 = (1 << 53) - 1;
+
+/// Bytes of a JSON Schema document, at most.
+pub(crate) const LARGEST_SCHEMA: usize = 1 << 20;
 
 /// How much is looked at of what should be small: an error or an id of a service, the words of a program, the head of a
 /// file.
@@ -267,8 +293,19 @@ pub(crate) const LONGEST_EXCERPT: usize = 64 << 10;
 /// A small value; null in place of a larger one, which may take thirty times its size in memory.
 pub(crate) fn small(json: Option<&RawValue>) -> Value {
     let small = json.filter(|json| json.get().len() <= LONGEST_EXCERPT);
-    let value = small.and_then(|json| serde_json::from_str(json.get()).ok());
-    value.unwrap_or_default()
+    small.map_or(Value::Null, |json| read_or_default(json.get()))
+}
+
+/// JSON that another program or a record brought; an empty value in place of what has another form.
+pub(crate) fn read_or_default<'de, T: Deserialize<'de> + Default>(
+    json: &'de (impl AsRef<[u8]> + ?Sized),
+) -> T {
+    read(json.as_ref()).unwrap_or_default()
+}
+
+/// The text of a member; empty if there is none.
+pub(crate) fn member_text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value[name].as_str().unwrap_or_default()
 }
 
 /// About how many bytes of memory an object takes.
@@ -288,26 +325,12 @@ pub(crate) fn weight(members: &Map<String, Value>) -> usize {
 }
 
 /// JSON that came over several lines, without the line breaks.
-pub(crate) fn one_line(raw: &str) -> Vec<u8> {
+pub(crate) fn one_line(raw: &str) -> String {
     if memchr::memchr2(b'\n', b'\r', raw.as_bytes()).is_none() {
-        return raw.as_bytes().to_vec();
+        return raw.to_owned();
     }
     // Inside strings line breaks are escaped, so that these are only white space between tokens.
-    raw.replace(['\n', '\r'], " ").into_bytes()
-}
-
-/// JSON in which every `\uD800` that is not half of a pair has become U+FFFD; none if it has no such escapes.
-/// Some servers cut a text in the middle of a character; the rest of it is worth having.
-pub(crate) fn without_lone_surrogates(json: &[u8]) -> Option<Vec<u8>> {
-    let has = |mark: &[u8]| memchr::memmem::find(json, mark).is_some();
-    if !has(b"\\ud") && !has(b"\\uD") {
-        return None;
-    }
-    let mut paired = json.to_vec();
-    for (at, _) in lone_surrogates(json) {
-        paired[at..at + ESCAPE].copy_from_slice(b"\\uFFFD");
-    }
-    Some(paired)
+    raw.replace(['\n', '\r'], " ")
 }
 
 /// JSON without the byte order mark that some programs begin it with.
@@ -335,22 +358,20 @@ pub(crate) fn readable(json: &[u8]) -> Cow<'_, str> {
 
 /// JSON in which NaN and the infinities, which some programs write, are null; `None` if it has none.
 pub(crate) fn without_nan(json: &str) -> Option<String> {
-    let (mut out, mut copied, mut at) = (String::new(), 0, 0);
-    while let Some(found) = json[at..].find(['"', 'N', 'I']) {
-        at += found;
-        let rest = &json[at..];
-        if rest.starts_with('"') {
-            at += string_length(rest);
-        } else if let Some(word) = ["NaN", "Infinity"].iter().find(|it| rest.starts_with(**it)) {
-            out += json[copied..at].trim_end_matches('-');
-            out += "null";
-            at += word.len();
-            copied = at;
-        } else {
-            at += 1;
+    const WORDS: [&str; 4] = ["-NaN", "NaN", "-Infinity", "Infinity"];
+    let mut is_any = false;
+    let mut out = String::new();
+    for piece in pieces(json) {
+        if piece.starts_with('"') || !piece.contains(['N', 'I']) {
+            out += piece;
+            continue;
         }
+        is_any = true;
+        out += &WORDS
+            .iter()
+            .fold(piece.to_owned(), |text, word| text.replace(word, "null"));
     }
-    (copied > 0).then(|| out + &json[copied..])
+    is_any.then_some(out)
 }
 
 /// The length of the string that JSON begins with, its quotes included; of all of it if the string does not end.
@@ -364,90 +385,6 @@ pub(crate) fn string_length(json: &str) -> usize {
         at += 1 + json[at + 1..].chars().next().map_or(0, char::len_utf8);
     }
     json.len()
-}
-
-/// In texts that are still to be joined, this precedes the four digits of a lone surrogate, and of itself.
-const MARK: char = '\u{FFFF}';
-
-/// JSON as text with marks in place of lone surrogates, which no Rust string can hold: joined texts may pair them.
-pub(crate) fn marked(json: &[u8]) -> Cow<'_, str> {
-    let mut text = String::from_utf8_lossy(json);
-    if text.contains(MARK) {
-        text = text.replace(MARK, "\\uffff").into();
-    }
-    let (mut out, mut copied) = (String::new(), 0);
-    for (at, _) in odd_escapes(text.as_bytes()) {
-        out += &text[copied..at];
-        out.push(MARK);
-        copied = at + "\\u".len();
-    }
-    if copied == 0 {
-        return text;
-    }
-    (out + &text[copied..]).into()
-}
-
-/// JSON without marks: the surrogates that meet are pairs, the others U+FFFD.
-pub(crate) fn unmarked(json: Vec<u8>) -> Vec<u8> {
-    match std::str::from_utf8(&json) {
-        Ok(text) if text.contains(MARK) => {
-            let text = text.replace(MARK, "\\u");
-            readable(text.as_bytes()).into_owned().into_bytes()
-        }
-        _ => json,
-    }
-}
-
-/// A text without marks.
-pub(crate) fn unmarked_text(marked: &str) -> Cow<'_, str> {
-    if !marked.contains(MARK) {
-        return marked.into();
-    }
-    serde_json::from_slice(&unmarked(text(marked).into_bytes())).unwrap_or_default()
-}
-
-/// Splits off the mark of a high surrogate at the end of a text, which the next piece may complete.
-pub(crate) fn split_half(text: &mut String) -> String {
-    let at = text.len().saturating_sub(MARK.len_utf8() + 4);
-    let is_half = text.get(at..).is_some_and(|end| {
-        let unit = end.strip_prefix(MARK).map(|it| u16::from_str_radix(it, 16));
-        matches!(unit, Some(Ok(0xD800..=0xDBFF)))
-    });
-    text.split_off(if is_half { at } else { text.len() })
-}
-
-/// The length of an escape such as `\uD800`.
-const ESCAPE: usize = 6;
-
-/// Where escapes begin that are one half of a surrogate pair without the other, and which.
-fn lone_surrogates(json: &[u8]) -> impl Iterator<Item = (usize, u16)> {
-    odd_escapes(json).filter(|(_, unit)| *unit != MARK as u16)
-}
-
-/// Lone surrogates and escaped marks.
-fn odd_escapes(json: &[u8]) -> impl Iterator<Item = (usize, u16)> {
-    let unit = |at: usize| {
-        let digits = json.get(at..at + ESCAPE)?.strip_prefix(b"\\u")?;
-        u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
-    };
-    let mut next = 0;
-    std::iter::from_fn(move || {
-        while let Some(found) = memchr::memchr(b'\\', json.get(next..)?) {
-            let at = next + found;
-            let is_low = |unit: Option<u16>| matches!(unit, Some(0xDC00..=0xDFFF));
-            let (length, odd) = match unit(at) {
-                Some(0xD800..=0xDBFF) if is_low(unit(at + ESCAPE)) => (2 * ESCAPE, None),
-                Some(unit @ (0xD800..=0xDFFF | 0xFFFF)) => (ESCAPE, Some((at, unit))),
-                Some(_) => (ESCAPE, None),
-                None => (2, None),
-            };
-            next = at + length;
-            if odd.is_some() {
-                return odd;
-            }
-        }
-        None
-    })
 }
 
 /// Why a text cannot be read, in plain words and with the place: `expected a value, at column 2`.
@@ -549,7 +486,7 @@ mod tests {
     #[test]
     fn white_space_outside_strings_is_left_out() {
         let json = "{ \"a b\" : [ 1.0 , 1e400 ,\n\t\"\\\" \\\\\" , \" \" ] }";
-        assert_eq!(compact(json), "{\"a b\":[1.0,1e400,\"\\\" \\\\\",\" \"]}");
+        assert_eq!(minified(json), "{\"a b\":[1.0,1e400,\"\\\" \\\\\",\" \"]}");
     }
 
     #[test]
@@ -646,8 +583,8 @@ mod tests {
     }
 
     #[test]
-    fn white_space_in_strings_stays_where_json_is_made_compact() {
-        let compacted = compact("{ \"a\" :\t\"x\\\" y\\\\\" , \"b c\" : [ 1 ,\n2 ] }");
-        assert_eq!(compacted, "{\"a\":\"x\\\" y\\\\\",\"b c\":[1,2]}");
+    fn white_space_in_strings_stays_where_json_is_minified() {
+        let short = minified("{ \"a\" :\t\"x\\\" y\\\\\" , \"b c\" : [ 1 ,\n2 ] }");
+        assert_eq!(short, "{\"a\":\"x\\\" y\\\\\",\"b c\":[1,2]}");
     }
 }

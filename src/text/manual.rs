@@ -61,8 +61,11 @@ pub const PAGES: &[Page] = pages![
     "export" 1 "delta-export",
     "request" 1 "delta-request",
     "fork" 1 "delta-fork",
+    "undo" 1 "delta-undo",
+    "git" 1 "delta-git",
     "replay" 1 "delta-replay",
     "diff" 1 "delta-diff",
+    "eval" 1 "delta-eval",
     "check" 1 "delta-check",
     "schema" 1 "delta-schema",
     "tool" 1 "delta-tool",
@@ -79,9 +82,10 @@ pub const PAGES: &[Page] = pages![
     "hooks" 5 "delta-hooks",
     "journal" 5 "delta-journal",
     "flow" 5 "delta-flow.5",
-    "eval" 5 "delta-eval",
+    "eval" 5 "delta-eval.5",
     "coder" 7 "delta-coder",
     "tutorial" 7 "delta-tutorial",
+    "files" 7 "delta-files",
     "security" 7 "delta-security",
 ];
 
@@ -126,8 +130,14 @@ impl Page {
 
     /// The line under NAME, after the dash.
     pub(crate) fn about(&self) -> String {
-        let name = self.text().split("\nNAME\n").nth(1).unwrap_or_default();
-        let name = name.split("\n\n").next().unwrap_or_default();
+        let name = self
+            .text()
+            .split("\nNAME\n")
+            .nth(1)
+            .unwrap_or_default()
+            .split("\n\n")
+            .next()
+            .unwrap_or_default();
         let about = name.split_once(" – ").map_or("", |(_, about)| about);
         about.split_whitespace().collect::<Vec<_>>().join(" ")
     }

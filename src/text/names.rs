@@ -30,6 +30,10 @@ macro_rules! named_enum {
             }
         }
 
+        impl $crate::text::names::Named for $Enum {
+            const NAMES: &'static [(&'static str, Self)] = &Self::ALL;
+        }
+
         impl serde::Serialize for $Enum {
             fn serialize<S: serde::Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
                 to.serialize_str(self.name())
@@ -117,9 +121,19 @@ macro_rules! named_enum {
 
 pub(crate) use named_enum;
 
+/// The part of a name after the last separator; all of it if there is none.
+pub(crate) fn last_part(name: &str, separator: char) -> &str {
+    name.rsplit_once(separator).map_or(name, |(_, last)| last)
+}
+
 use serde::de::Visitor;
 use std::borrow::Cow;
 use std::fmt;
+
+/// An enum whose variants have names in files.
+pub(crate) trait Named: Copy + serde::Serialize + 'static {
+    const NAMES: &'static [(&'static str, Self)];
+}
 
 /// Reads a string, borrowed where it has no escapes.
 pub(crate) struct Name;

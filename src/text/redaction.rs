@@ -167,8 +167,10 @@ fn unencoded_end(bytes: &[u8], at: usize, wanted: char) -> Result<usize, Miss> {
     let escaped = &rest[backslashes..];
     let digits = escaped.strip_prefix(b"u");
     let are_hex = digits.is_some_and(|it| it.iter().take(4).all(u8::is_ascii_hexdigit));
-    let digits = digits.and_then(|it| it.get(..4)).filter(|_| are_hex);
-    let digits = digits.and_then(|it| std::str::from_utf8(it).ok());
+    let digits = digits
+        .and_then(|it| it.get(..4))
+        .filter(|_| are_hex)
+        .and_then(|it| std::str::from_utf8(it).ok());
     let unit = digits.and_then(|it| u32::from_str_radix(it, 16).ok());
     match wanted {
         _ if unit == Some(wanted.into()) => Ok(at + backslashes + 5),

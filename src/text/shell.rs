@@ -4,15 +4,17 @@ use crate::text::disguise::disguises;
 
 /// An argv as one line that can be pasted into a shell: bash, ksh, zsh, or any that knows `$'…'`
 /// (POSIX.1-2024), which is used only where a control character would break or disguise the line.
-pub(crate) fn shell_quoted(argv: &[String]) -> String {
+pub(crate) fn shell_quoted(argv: &[impl AsRef<str>]) -> String {
     shell_quoted_where(argv, disguises)
 }
 
-/// The same; the characters to be escaped are these.
-pub(crate) fn shell_quoted_where(argv: &[String], hides: fn(char) -> bool) -> String {
-    let quoted = |(index, word): (usize, &String)| quoted(word, index == 0, hides);
-    let words: Vec<String> = argv.iter().enumerate().map(quoted).collect();
-    words.join(" ")
+/// Words for a shell, in which these characters are escaped.
+pub(crate) fn shell_quoted_where(argv: &[impl AsRef<str>], hides: fn(char) -> bool) -> String {
+    let words = argv
+        .iter()
+        .enumerate()
+        .map(|(index, word)| quoted(word.as_ref(), index == 0, hides));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn quoted(word: &str, is_program: bool, hides: fn(char) -> bool) -> String {
@@ -69,8 +71,10 @@ pub(crate) fn unquoted(line: &str) -> Option<Vec<String>> {
             _ => word.push(byte),
         }
     }
-    let words = words.into_iter().map(|word| String::from_utf8(word).ok());
-    words.collect()
+    words
+        .into_iter()
+        .map(|word| String::from_utf8(word).ok())
+        .collect()
 }
 
 fn is_keyword(word: &str) -> bool {

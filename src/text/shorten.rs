@@ -69,6 +69,16 @@ pub(crate) fn push_wrapped(out: &mut String, margin: &str, text: &str) {
     out.push('\n');
 }
 
+/// The first line; empty if there is none.
+pub(crate) fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+/// The last line; empty if there is none.
+pub(crate) fn last_line(text: &str) -> &str {
+    text.lines().next_back().unwrap_or_default()
+}
+
 /// The beginning of a text, at most `bytes` long, cut between characters.
 pub(crate) fn head(text: &str, bytes: usize) -> &str {
     let mut ends = (0..=bytes.min(text.len())).rev();

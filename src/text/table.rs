@@ -162,6 +162,19 @@ pub(crate) fn name_cell(name: &str) -> String {
     in_short(&printable_line(name), 100)
 }
 
+/// A line of RFC 4180, but for its end, which is a newline alone.
+pub(crate) fn csv_line(cells: &[String]) -> String {
+    let quoted = |cell: &String| {
+        if cell.contains(['"', ',', '\n', '\r']) {
+            format!("\"{}\"", cell.replace('"', "\"\""))
+        } else {
+            cell.clone()
+        }
+    };
+    let cells: Vec<String> = cells.iter().map(quoted).collect();
+    cells.join(",") + "\n"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

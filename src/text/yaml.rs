@@ -141,8 +141,9 @@ fn syntax(error: &serde_yaml::Error) -> SyntaxError {
         None => text,
     };
     // The parser's words for a number of more than 64 bits.
-    let number = text.split_once("invalid type: integer `");
-    let number = number.and_then(|(key, rest)| Some((key, rest.split_once("` as ")?.0)));
+    let number = text
+        .split_once("invalid type: integer `")
+        .and_then(|(key, rest)| Some((key, rest.split_once("` as ")?.0)));
     let message = match number {
         Some((key, number)) => format!("{key}the integer {number} has more than 64 bits"),
         None if text.ends_with(TOO_MANY_DIGITS) => text,

@@ -1,8 +1,25 @@
 //! The end of a program in which a panic has shown a defect.
 
-use crate::error::Exit;
+use super::terminal::print_error;
+use crate::error::{Error, Exit, Result};
 use std::panic::{set_hook, take_hook};
 use std::process;
+
+/// Runs a program to its exit code; its error is printed. `kept` says what a defect leaves as it was.
+pub(crate) fn run_program(
+    program: &'static str,
+    kept: &'static str,
+    run: impl FnOnce() -> Result<u8>,
+) -> u8 {
+    exit_at_panic(move || {
+        let message = format!("this is a defect in {program}; {kept}");
+        print_error(program, &Error::new(Exit::Software, message));
+    });
+    run().unwrap_or_else(|error| {
+        print_error(program, &error);
+        error.exit.code()
+    })
+}
 
 /// From now on a panic in any thread ends the process with the exit code of a defect (70; a panic's own,
 /// 101, would mean a question).
@@ -11,7 +28,7 @@ use std::process;
 /// nothing else is recorded: to the records it is as if the process had been killed. A terminal that is read without
 /// an echo stays without one.
 #[expect(clippy::exit, reason = "there is nothing to return to")]
-pub(crate) fn exit_at_panic(report: fn()) {
+pub(crate) fn exit_at_panic(report: impl Fn() + Send + Sync + 'static) {
     let print_place = take_hook();
     set_hook(Box::new(move |panic| {
         print_place(panic);

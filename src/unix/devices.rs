@@ -35,8 +35,8 @@ pub(crate) fn parts_without_terminals(path: &Path) -> Option<Vec<PathBuf>> {
 
 impl Places {
     fn find() -> Self {
-        let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
-        let mounts = mounts.split(|byte| *byte == b'\n').filter_map(|line| {
+        let listed = fs::read("/proc/self/mountinfo").unwrap_or_default();
+        let mounts = listed.split(|byte| *byte == b'\n').filter_map(|line| {
             // proc_pid_mountinfo(5).
             let text = String::from_utf8_lossy(line);
             let (_, kind) = text.split_once(" - ")?;
@@ -98,9 +98,10 @@ fn unescaped(text: &[u8]) -> PathBuf {
     let mut bytes = Vec::new();
     let mut rest = text;
     while let [first, after @ ..] = rest {
-        let code = after.get(..3).filter(|_| *first == b'\\');
-        let code = code.and_then(|code| std::str::from_utf8(code).ok());
-        let code = code.and_then(|code| u8::from_str_radix(code, 8).ok());
+        let digits = after.get(..3).filter(|_| *first == b'\\');
+        let code = digits
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
         bytes.push(code.unwrap_or(*first));
         rest = if code.is_some() { &after[3..] } else { after };
     }

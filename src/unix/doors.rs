@@ -45,46 +45,13 @@ pub(crate) fn proxy_variables(port: u16) -> Vec<(String, String)> {
     let url = format!("http://127.0.0.1:{port}");
     let proxies = PROXIES.map(|name| (name, url.as_str()));
     let direct = ("NO_PROXY", "localhost,127.0.0.1,::1");
-    let both = proxies.into_iter().chain([direct]);
-    let both = both.flat_map(|(name, value)| {
-        let names = [name.to_owned(), name.to_ascii_lowercase()];
-        names.map(|name| (name, value.to_owned()))
-    });
+    let both = proxies
+        .into_iter()
+        .chain([direct])
+        .flat_map(|(name, value)| {
+            let names = [name.to_owned(), name.to_ascii_lowercase()];
+            names.map(|name| (name, value.to_owned()))
+        });
     let node = ("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned());
     both.chain([node]).collect()
-}
-
-/// What keeps this user from getting namespaces, as far as the kernel shows it.
-pub(crate) fn find_obstacle() -> &'static str {
-    const SWITCHES: [(&str, &str, &str); 4] = [
-        (
-            "user/max_user_namespaces",
-            "0",
-            "the sysctl user.max_user_namespaces is 0",
-        ),
-        (
-            "user/max_net_namespaces",
-            "0",
-            "the sysctl user.max_net_namespaces is 0",
-        ),
-        (
-            "kernel/unprivileged_userns_clone",
-            "0",
-            "the sysctl kernel.unprivileged_userns_clone is 0",
-        ),
-        (
-            "kernel/apparmor_restrict_unprivileged_userns",
-            "1",
-            "the sysctl kernel.apparmor_restrict_unprivileged_userns is 1",
-        ),
-    ];
-    let is_set = |(file, value, _): &&(&str, &str, &str)| {
-        let text = std::fs::read_to_string(format!("/proc/sys/{file}"));
-        text.is_ok_and(|text| text.trim() == *value)
-    };
-    let found = SWITCHES.iter().find(is_set);
-    found.map_or(
-        "an outer sandbox, or the seccomp or AppArmor profile of a container, forbids it",
-        |(.., words)| words,
-    )
 }

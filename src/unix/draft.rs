@@ -15,8 +15,9 @@ const LONGEST: u64 = 1 << 20;
 pub(crate) fn edit_draft(path: &Path, text: &str) -> Result<Option<String>> {
     let names = ["VISUAL", "EDITOR"].into_iter();
     let mut editors = names.filter_map(|name| std::env::var(name).ok());
-    let editor = editors.find(|words| !words.trim().is_empty());
-    let editor = editor.unwrap_or_else(|| "vi".to_owned());
+    let editor = editors
+        .find(|words| !words.trim().is_empty())
+        .unwrap_or_else(|| "vi".to_owned());
     files::remove(path)?;
     files::write(path, text.as_bytes())?;
     let words = shlex::split(&editor).filter(|words| !words.is_empty());

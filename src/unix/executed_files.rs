@@ -4,8 +4,11 @@
 //! Unaware of who changed them. The search is bounded: it must not take long in a directory of any size.
 
 use crate::text::digest::sha256;
+use crate::text::order;
+use crate::text::shorten::MOST_LISTED;
 use crate::unix::files;
 use crate::unix::git_dir::{decisive_paths, is_git_dir};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -37,23 +40,22 @@ const MOST_ENTRIES: usize = 50_000;
 /// The most entries of one directory that begins with a dot.
 const MOST_IN_ONE: usize = 10_000;
 
-/// How many files of a directory that begins with a dot are remembered each.
-const EACH: usize = 64;
+/// No file is hashed of a directory that begins with a dot and has more than these.
+const HASHED_FILES: usize = 64;
 
-/// How many changed files of such a directory are named each.
-const NAMED: usize = 5;
-
-/// How much of a file is hashed, and of all. Beyond it, the times count.
+/// The bytes of a file that are hashed, and of all. Beyond them, the times count.
 const HASHED: usize = 1 << 20;
 const HASHED_OF_ALL: u64 = 32 << 20;
 
 /// The files that were found, by their path from the directory, each with its times, mode and size and, unless that is too
-/// large, a digest of its content. Of a directory with many files there is one entry, by its path and a slash.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// large, a digest of its content.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub(crate) struct ExecutedFiles {
-    pub prints: BTreeMap<String, String>,
     /// False if there was too much to search.
+    #[serde(rename = "complete")]
     pub is_complete: bool,
+    #[serde(rename = "files")]
+    pub prints: BTreeMap<String, String>,
 }
 
 /// The changes between two searches.
@@ -72,25 +74,27 @@ impl ExecutedFiles {
     fn search(root: &Path, to_hash: u64) -> Self {
         let mut search = Search {
             root,
-            found: BTreeMap::new(),
+            found: Self {
+                is_complete: true,
+                ..Self::default()
+            },
             entries: MOST_ENTRIES,
             to_hash,
             dotted: Vec::new(),
             installed: Vec::new(),
-            is_complete: true,
         };
         search.directories();
         search.entries = MOST_ENTRIES;
         for top in std::mem::take(&mut search.dotted) {
-            search.all_below(&top);
+            search.all_below(top);
         }
-        let is_complete = search.is_complete;
+        let is_complete = search.found.is_complete;
         for top in std::mem::take(&mut search.installed) {
-            search.all_below(&top);
+            search.all_below(top);
         }
         Self {
-            prints: search.found,
             is_complete,
+            ..search.found
         }
     }
 
@@ -99,33 +103,47 @@ impl ExecutedFiles {
     pub(crate) fn changes(&self, root: &Path, since: i128) -> Changes {
         let now = Self::search(root, 0);
         let mut changed: BTreeMap<&str, &str> = BTreeMap::new();
-        for (path, print) in &self.prints {
-            let is_new = changed_since(print) > since - 1_000_000_000;
+        let is_dir = |path: &&String| path.ends_with('/');
+        let files = (self.prints.iter()).filter(|(path, _)| is_below(path) && !is_dir(path));
+        for (path, print) in files {
             let file = root.join(path);
-            let found = now.prints.get(path);
-            let is_same = match found {
-                Some(found) => is_same(&file, print, found, is_new),
-                None if !is_below(path) => true,
-                None if path.ends_with('/') => !now.is_complete,
-                None => {
-                    fingerprint(&file, 0).is_some_and(|now| is_same(&file, print, &now, is_new))
-                }
-            };
-            if !is_same {
-                changed.insert(path, found.unwrap_or(print));
+            let unlisted = || fingerprint(&file, &mut 0);
+            let found = now.prints.get(path).cloned().or_else(unlisted);
+            let is_new = changed_since(print) > since - 1_000_000_000;
+            if !found.is_some_and(|found| is_same(&file, print, &found, is_new)) {
+                changed.insert(path, now.prints.get(path).unwrap_or(print));
             }
         }
+        // Older engines remember a whole directory of a tool's own under its path with a slash, which says nothing of its files.
+        let dirs: Vec<&String> = self.prints.keys().filter(is_dir).collect();
         for (path, print) in &now.prints {
             let is_new = !self.prints.contains_key(path);
-            if is_new && (self.is_complete || changed_since(print) > since) {
+            let was_listed = self.is_complete && !dirs.iter().any(|dir| path.starts_with(&***dir));
+            if is_new && (was_listed || changed_since(print) > since) {
                 changed.insert(path, print);
             }
         }
+        let mut changed: Vec<_> = changed.into_iter().collect();
+        if changed.len() > MOST_LISTED {
+            // A large directory of a tool's own, such as a cache, comes last.
+            order::sort_by_key(&mut changed, |(path, _)| is_in_tool_dir(path));
+        }
+        let word = |(path, print): (&str, &str)| {
+            let is_link = print.split(' ').nth(1) == Some("link");
+            format!("{path}{}", if is_link { " (link)" } else { "" })
+        };
         Changes {
-            paths: in_words(&changed),
+            paths: changed.into_iter().map(word).collect(),
             are_complete: self.is_complete && now.is_complete,
         }
     }
+}
+
+/// True for a file below a directory that begins with a dot, but git's, or below one of [`INSTALLED`].
+fn is_in_tool_dir(path: &str) -> bool {
+    let is_tool_dir = |dir: &str| dir.starts_with('.') && dir != ".git" || INSTALLED.contains(&dir);
+    path.rsplit_once('/')
+        .is_some_and(|(dirs, _)| dirs.split('/').any(is_tool_dir))
 }
 
 /// True for a path that leads to nothing outside.
@@ -134,57 +152,16 @@ fn is_below(path: &str) -> bool {
     Path::new(path).components().all(is_normal)
 }
 
-/// Names changed files, and of a directory in which many have changed its own path and their number.
-fn in_words(changed: &BTreeMap<&str, &str>) -> Vec<String> {
-    let mut by_top: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
-    for (path, print) in changed {
-        by_top.entry(top_of(path)).or_default().push((path, print));
-    }
-    let mut words = Vec::new();
-    for (top, paths) in by_top {
-        let whole = paths.iter().find(|(path, _)| path.ends_with('/'));
-        if let Some((_, print)) = whole {
-            let many = print.split(' ').nth(2).unwrap_or("?");
-            words.push(format!("{top} (among {many} files)"));
-        } else if top.ends_with('/') && paths.len() > NAMED {
-            words.push(format!("{top} ({} files)", paths.len()));
-        } else {
-            words.extend(paths.into_iter().map(|(path, print)| {
-                let is_link = print.split(' ').nth(1) == Some("link");
-                format!("{path}{}", if is_link { " (link)" } else { "" })
-            }));
-        }
-    }
-    words
-}
-
-/// The path up to its first directory that is listed as a whole; all of it if there is none.
-fn top_of(path: &str) -> &str {
-    let mut at = 0;
-    if path.split('/').any(|part| part == ".git") {
-        return path;
-    }
-    for part in path.split_inclusive('/') {
-        at += part.len();
-        let name = part.trim_end_matches('/');
-        if part.ends_with('/') && (name.starts_with('.') || INSTALLED.contains(&name)) {
-            break;
-        }
-    }
-    &path[..at]
-}
-
 struct Search<'r> {
     root: &'r Path,
-    found: BTreeMap<String, String>,
-    /// How many more may be looked at.
+    found: ExecutedFiles,
+    /// The number of entries that may still be looked at.
     entries: usize,
-    /// How many more bytes may be hashed.
+    /// The number of bytes that may still be hashed.
     to_hash: u64,
     /// Directories that begin with a dot, and those of [`INSTALLED`], for later.
     dotted: Vec<PathBuf>,
     installed: Vec<PathBuf>,
-    is_complete: bool,
 }
 
 impl Search<'_> {
@@ -204,7 +181,7 @@ impl Search<'_> {
                 let (path, name) = (entry.path(), entry.file_name());
                 if !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     if begins_with_dot(&name) || has_known_name(&name) {
-                        self.add(&path);
+                        self.add(&path, true);
                     }
                 } else if name == ".git" {
                     self.git_dir(&path);
@@ -219,25 +196,25 @@ impl Search<'_> {
                 }
             }
         }
-        self.is_complete &= waiting.is_empty();
+        self.found.is_complete &= waiting.is_empty();
     }
 
     /// The entries of a directory by their names, as many as may be looked at.
     fn list(&mut self, dir: &Path) -> Vec<fs::DirEntry> {
         let found = fs::read_dir(dir).into_iter().flatten().flatten();
         let mut entries: Vec<_> = found.take(self.entries + 1).collect();
-        self.is_complete &= entries.len() <= self.entries;
+        self.found.is_complete &= entries.len() <= self.entries;
         entries.truncate(self.entries);
         self.entries -= entries.len();
-        entries.sort_unstable_by_key(fs::DirEntry::file_name);
+        order::sort_by_key(&mut entries, fs::DirEntry::file_name);
         entries
     }
 
-    /// Adds the files below a directory that have a component with a dot in their path: each if they are few.
-    fn all_below(&mut self, top: &Path) {
+    /// Adds the files below a directory that have a component with a dot in their path.
+    fn all_below(&mut self, top: PathBuf) {
         let others = self.entries.saturating_sub(MOST_IN_ONE);
         self.entries -= others;
-        let (mut waiting, mut files) = (VecDeque::from([top.to_owned()]), Vec::new());
+        let (mut waiting, mut files) = (VecDeque::from([top]), Vec::new());
         while let Some(dir) = waiting.pop_front() {
             for entry in self.list(&dir) {
                 let (path, name) = (entry.path(), entry.file_name());
@@ -254,18 +231,9 @@ impl Search<'_> {
             }
         }
         self.entries += others;
-        if files.len() <= EACH {
-            return files.iter().for_each(|path| self.add(path));
+        for path in &files {
+            self.add(path, files.len() <= HASHED_FILES);
         }
-        let prints = files
-            .iter()
-            .filter_map(|path| Some((path, fingerprint(path, 0)?)));
-        let prints: Vec<_> = prints.collect();
-        let last = prints.iter().map(|(_, print)| changed_since(print)).max();
-        let digest = sha256(format!("{prints:?}").as_bytes());
-        let (last, many) = (last.unwrap_or(0), prints.len());
-        let print = format!("{last} many {many} {digest}");
-        self.found.insert(format!("{}/", self.name(top)), print);
     }
 
     fn git_dir(&mut self, git: &Path) {
@@ -275,24 +243,23 @@ impl Search<'_> {
                 for hook in self.list(&path) {
                     // git does not execute its examples.
                     if hook.path().extension().is_none_or(|end| end != "sample") {
-                        self.add(&hook.path());
+                        self.add(&hook.path(), true);
                     }
                 }
             }
-            self.add(&path);
+            self.add(&path, true);
         }
     }
 
-    fn add(&mut self, path: &Path) {
+    fn add(&mut self, path: &Path, is_hashed: bool) {
         // A file whose name is not UTF-8 is not found again by it, so that its times must do.
-        let to_hash = path.to_str().map_or(0, |_| self.to_hash);
+        let mut unhashed = 0;
+        let to_hash = match path.to_str().filter(|_| is_hashed) {
+            Some(_) => &mut self.to_hash,
+            None => &mut unhashed,
+        };
         if let Some(print) = fingerprint(path, to_hash) {
-            let hashed = print
-                .split(' ')
-                .nth(3)
-                .and_then(|_| print.split(' ').nth(2)?.parse().ok());
-            self.to_hash = self.to_hash.saturating_sub(hashed.unwrap_or(0));
-            self.found.insert(self.name(path), print);
+            self.found.prints.insert(self.name(path), print);
         }
     }
 
@@ -323,18 +290,17 @@ fn has_known_name(name: &OsStr) -> bool {
 /// content. The clock of files is coarse: of one that was new when it was remembered, the times say nothing.
 fn is_same(path: &Path, before: &str, now: &str, is_new: bool) -> bool {
     let content = |print: &str| print.split_once(' ').map(|(_, content)| content.to_owned());
-    let has_content = before.split(' ').count() > 3;
-    let is_untouched = changed_since(before) == changed_since(now);
-    if !has_content || before.contains(" many ") {
+    if before.split(' ').count() <= 3 {
         return before == now;
     }
-    is_untouched && !is_new
-        || fingerprint(path, HASHED as u64).is_some_and(|now| content(&now) == content(before))
+    let is_untouched = changed_since(before) == changed_since(now);
+    let again = || fingerprint(path, &mut { HASHED as u64 });
+    is_untouched && !is_new || again().is_some_and(|now| content(&now) == content(before))
 }
 
 /// The time of a file's last change, its mode, its size, and, if it is not too large, a digest of its content; none if there
-/// is nothing, or a directory.
-fn fingerprint(path: &Path, to_hash: u64) -> Option<String> {
+/// is nothing, or a directory. `to_hash`: the bytes that may be hashed, less those that were.
+fn fingerprint(path: &Path, to_hash: &mut u64) -> Option<String> {
     let meta = path.symlink_metadata().ok()?;
     let (changed, mode, len) = (changed_at(&meta), meta.mode(), meta.len());
     if meta.is_dir() {
@@ -346,11 +312,12 @@ fn fingerprint(path: &Path, to_hash: u64) -> Option<String> {
         return Some(format!("{changed} link {len} \"{escaped}\""));
     }
     let mut print = format!("{changed} {mode:o} {len}");
-    if len <= to_hash.min(HASHED as u64)
+    if len <= (*to_hash).min(HASHED as u64)
         && let Ok(file) = files::open_regular(path)
         && let Ok(bytes) = files::read_part(&file, 0, HASHED)
     {
         print += &format!(" {}", sha256(&bytes));
+        *to_hash -= len;
     }
     Some(print)
 }
@@ -361,7 +328,7 @@ fn changed_since(print: &str) -> i128 {
     time.and_then(|time| time.parse().ok()).unwrap_or(i128::MAX)
 }
 
-/// When a file's content or mode changed last, in nanoseconds. No program can set it.
+/// The time of a file's last change of content or mode, in nanoseconds. No program can set it.
 pub(crate) fn changed_at(meta: &Metadata) -> i128 {
     i128::from(meta.ctime()) * 1_000_000_000 + i128::from(meta.ctime_nsec())
 }

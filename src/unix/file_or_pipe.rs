@@ -29,7 +29,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     Err(not_regular())
 }
 
-/// What pipes have delivered, or why they have not, by their paths.
+/// The contents of pipes, or why they could not be read, by their paths.
 static DELIVERED: Mutex<Vec<(PathBuf, Delivered)>> = Mutex::new(Vec::new());
 
 /// The content of a pipe, or why it could not be read.

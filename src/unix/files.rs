@@ -2,13 +2,14 @@
 //!
 //! Unaware of what the files mean.
 
-use crate::error::{At, Result, may_fail};
+use crate::error::{At, Result, ignore};
 use rustix::fs::{
     Access, CWD, FsWord, MemfdFlags, Mode, OFlags, RenameFlags, access, memfd_create, mkdirat,
-    openat, renameat_with,
+    openat, renameat_with, symlinkat,
 };
 use rustix::io::Errno;
-use std::ffi::OsStr;
+use std::borrow::Cow;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -20,6 +21,10 @@ pub(crate) const LARGEST: u64 = 4 << 30;
 
 /// The largest input, in bytes, and the most that a program may print as the output of a node.
 pub(crate) const LARGEST_INPUT: u64 = 256 << 20;
+
+/// Largest metadata of an invocation, with all attempts, or of a session, with the words of a command line twice, of which
+/// Linux takes 6 MiB at most.
+pub(crate) const LARGEST_METADATA: u64 = 16 << 20;
 
 /// A workspace may bring a file that is larger than memory and takes no room on disk.
 const LONGEST_LINE: u64 = 16 << 20;
@@ -47,10 +52,9 @@ pub(crate) fn make_unique_dir(parent: &Path, name: &str) -> Result<String> {
     let mut builder = DirBuilder::new();
     builder.mode(0o700);
     for attempt in 1u32.. {
-        let candidate = if attempt == 1 {
-            name.to_owned()
-        } else {
-            format!("{name}_{attempt}")
+        let candidate = match attempt {
+            1 => name.to_owned(),
+            _ => format!("{name}_{attempt}"),
         };
         let path = parent.join(&candidate);
         match builder.create(&path) {
@@ -58,11 +62,9 @@ pub(crate) fn make_unique_dir(parent: &Path, name: &str) -> Result<String> {
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound && !parent.is_dir() => {
                 for dir in parent.parent().into_iter().chain([parent]) {
-                    let made = builder.create(dir);
-                    let is_there =
-                        matches!(&made, Err(e) if e.kind() == io::ErrorKind::AlreadyExists);
-                    if !is_there {
-                        made.at("create", dir)?;
+                    match builder.create(dir) {
+                        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                        made => made.at("create", dir)?,
                     }
                 }
                 return make_unique_dir(parent, name);
@@ -75,17 +77,17 @@ pub(crate) fn make_unique_dir(parent: &Path, name: &str) -> Result<String> {
 
 /// Creates a file with mode 0600 that must not exist yet.
 pub(crate) fn create(path: &Path) -> Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .at("create", path)
+    create_new(path, 0o600).at("create", path)
+}
+
+fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(mode);
+    options.open(path)
 }
 
 /// A new file without a name, for reading and writing, on the file system of a directory.
-pub(crate) fn create_unnamed(dir: &Path) -> Result<File> {
+pub(crate) fn create_without_name(dir: &Path) -> Result<File> {
     let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
     if let Ok(file) = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR) {
         return Ok(file.into());
@@ -98,39 +100,37 @@ pub(crate) fn create_unnamed(dir: &Path) -> Result<File> {
 
 /// Writes a new file that is final, with mode 0400.
 pub(crate) fn write_once(path: &Path, bytes: &[u8]) -> Result<()> {
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o400)
-        .open(path);
-    file.at("create", path)?.write_all(bytes).at("write", path)
+    let file = create_new(path, 0o400).at("create", path);
+    file?.write_all(bytes).at("write", path)
+}
+
+/// Options of an open that follows no link and never waits; a new file has mode 0600.
+fn careful() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    options.mode(0o600).custom_flags(flags.bits().cast_signed());
+    options
 }
 
 /// Opens a file for appending, creating it with mode 0600. A link is not followed.
 pub(crate) fn append(path: &Path) -> Result<File> {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o600)
-        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
-        .open(path)
-        .at("open", path)
+    let opened = careful().append(true).create(true).open(path);
+    opened.at("open", path)
 }
 
 /// Opens a file for reading and writing, creating it with mode 0600. A link is not followed, and what is no file is
 /// refused.
 pub(crate) fn open_or_create(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
-        .open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(not_regular()),
+    let mut options = careful();
+    regular(options.read(true).write(true).create(true).open(path)?)
+}
+
+/// Refuses what is no regular file.
+fn regular(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(not_regular())
     }
 }
 
@@ -141,17 +141,23 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Replaces a file in one step. The caller must be the only one to write it, by a lock.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_through(path, bytes, ".tmp", |_| Ok(()))
+    let written = swap_in(path, ".tmp", |mut file| file.write_all(bytes));
+    written.at("write", path)
 }
 
 /// Replaces a file in one step; any number of processes may do so at once.
 pub(crate) fn replace_shared(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_through(path, bytes, &own_suffix(), |_| Ok(()))
+    let written = swap_in(path, &own_suffix(), |mut file| file.write_all(bytes));
+    written.at("write", path)
 }
 
-/// As [`replace_shared`]; the file and its name are on disk when this returns.
+/// Replaces a file like [`replace_shared`]; the file and its name are on disk when this returns.
 pub(crate) fn replace_durably(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace_through(path, bytes, &own_suffix(), File::sync_all)?;
+    let written = swap_in(path, &own_suffix(), |mut file| {
+        file.write_all(bytes)?;
+        file.sync_all()
+    });
+    written.at("write", path)?;
     path.parent().map_or(Ok(()), sync_dir)
 }
 
@@ -168,7 +174,7 @@ pub(crate) fn exchange(path: &Path, bytes: &[u8]) -> Result<()> {
         Ok(true) => {}
         Ok(false) => return replace(path, bytes),
         Err(e) => {
-            may_fail(fs::remove_file(&hidden));
+            ignore(fs::remove_file(&hidden));
             return Err(e).at("write", path);
         }
     }
@@ -182,15 +188,7 @@ pub(crate) fn exchange(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Puts other content into a file, or into a new one. False if it is not a file of ours alone.
 fn written_over(path: &Path, bytes: &[u8]) -> io::Result<bool> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path);
-    let Ok(mut file) = opened else {
+    let Ok(mut file) = careful().write(true).create(true).open(path) else {
         return Ok(false);
     };
     let meta = file.metadata()?;
@@ -205,50 +203,39 @@ fn written_over(path: &Path, bytes: &[u8]) -> io::Result<bool> {
 }
 
 /// The path of a hidden file in the same directory.
-fn path_beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn path_beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
     name.push(suffix);
     path.with_file_name(name)
 }
 
-fn replace_through(
-    path: &Path,
-    bytes: &[u8],
-    suffix: &str,
-    sync: impl Fn(&File) -> io::Result<()>,
-) -> Result<()> {
-    swap_in(path, bytes, suffix, sync).at("write", path)
+/// Writes a new file beside another one, and puts it in that one's place.
+fn swap_in(path: &Path, suffix: &str, write: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
+    swap(path, &path_beside(path, suffix), 0o600, write)
 }
 
-fn swap_in(
+/// Puts a temporary file with this mode in place of a file, once it is written.
+pub(crate) fn swap(
     path: &Path,
-    bytes: &[u8],
-    suffix: &str,
-    sync: impl Fn(&File) -> io::Result<()>,
+    temporary: &Path,
+    mode: u32,
+    write: impl Fn(&File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let temporary = path_beside(path, suffix);
-    let created = || {
-        OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)
-    };
-    let file = match created() {
+    let file = match create_new(temporary, mode) {
         // What a process that died left there goes first. A link planted there is not
         // followed.
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-            fs::remove_file(&temporary).and_then(|()| created())
+            fs::remove_file(temporary).and_then(|()| create_new(temporary, mode))
         }
         file => file,
     };
     let written = file
-        .and_then(|mut file| file.write_all(bytes).and_then(|()| sync(&file)))
-        .and_then(|()| fs::rename(&temporary, path));
+        .and_then(|file| write(&file))
+        .and_then(|()| fs::rename(temporary, path));
     if written.is_err() {
         // The old content stays; the half-written file must not be mistaken for it.
-        may_fail(fs::remove_file(&temporary));
+        ignore(fs::remove_file(temporary));
     }
     written
 }
@@ -256,27 +243,23 @@ fn swap_in(
 /// Opens a regular file for reading. A pipe without a writer, or a device without an end, would keep
 /// the reader where no signal can end it.
 pub(crate) fn open_readable(path: &Path) -> io::Result<File> {
-    open_file(path, OFlags::NONBLOCK)
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut options = OpenOptions::new();
+    regular(options.read(true).custom_flags(flags).open(path)?)
 }
 
-fn open_file(path: &Path, flags: OFlags) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags.bits().cast_signed())
-        .open(path)?;
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(not_regular())
-    }
+/// Opens a regular file for reading. Neither a link nor a pipe in its place is opened.
+pub(crate) fn open_regular(path: &Path) -> Result<File> {
+    let opened = careful().read(true).open(path).and_then(regular);
+    opened.at("read", path)
 }
 
-/// The same, but a link is not followed. The first look keeps devices from being opened, which can have effects.
+/// Opens a regular file for reading. A link is not followed. The first look keeps devices from being opened, which can have effects.
 pub(crate) fn open_unlinked(path: &Path) -> io::Result<File> {
     if !path.symlink_metadata()?.is_file() {
         return Err(not_regular());
     }
-    let opened = open_file(path, OFlags::NONBLOCK | OFlags::NOFOLLOW);
+    let opened = careful().read(true).open(path).and_then(regular);
     opened.map_err(|e| match Errno::from_io_error(&e) {
         Some(Errno::LOOP) => not_regular(),
         _ => e,
@@ -285,8 +268,10 @@ pub(crate) fn open_unlinked(path: &Path) -> io::Result<File> {
 
 /// True for a path of names alone, which leads neither out of the directory that it begins in nor to the root.
 pub(crate) fn is_below(path: &Path) -> bool {
-    let mut parts = path.components();
-    parts.all(|part| matches!(part, Component::Normal(_)))
+    let path = path.as_os_str().as_encoded_bytes();
+    let mut names = path.split(|byte| *byte == b'/');
+    let begins_here = path == b"." || path.starts_with(b"./") || path.starts_with(b"/");
+    !begins_here && names.all(|name| name != b"..")
 }
 
 const DIRECTORY: OFlags = OFlags::RDONLY
@@ -294,7 +279,7 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 
 /// Opens a directory in another one, unless it is a link.
-fn enter(dir: &OwnedFd, name: &Path) -> rustix::io::Result<OwnedFd> {
+pub(super) fn enter(dir: &OwnedFd, name: &Path) -> rustix::io::Result<OwnedFd> {
     openat(dir, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
 }
 
@@ -308,13 +293,13 @@ fn descend(
         return Err(leads_out());
     }
     let mut at = openat(CWD, dir, DIRECTORY, Mode::empty())?;
-    let mut way = dir.to_owned();
-    for name in names {
-        way.push(name);
+    for (number, name) in names.iter().enumerate() {
+        let way = || names.iter().take(number + 1).collect::<PathBuf>();
         at = enter(&at, Path::new(name)).map_err(|e| match e {
             // A link, or no directory.
-            Errno::LOOP | Errno::NOTDIR if way == dir.join(names) => no_directory(),
+            Errno::LOOP | Errno::NOTDIR if way() == names => no_directory(),
             Errno::LOOP | Errno::NOTDIR => {
+                let way = dir.join(way());
                 io::Error::other(format!("{} is a link, or is no directory", way.display()))
             }
             e => e.into(),
@@ -330,25 +315,22 @@ fn path_in(dir: &OwnedFd, name: &OsStr) -> PathBuf {
         .join(name)
 }
 
-/// Does something with the path of a file below a directory. The directories on the way are made; no link is followed
-/// there, and none that is made meanwhile.
-fn with_file_below<T>(
+/// The directory that a path below another one leads to, and the last name of the path. No link is followed.
+pub(super) fn parent_below<'p>(
     dir: &Path,
-    path: &Path,
-    act: impl FnOnce(&Path) -> io::Result<T>,
-) -> Result<T> {
-    let file = dir.join(path);
-    let name = path.file_name().ok_or_else(leads_out).at("use", &file)?;
-    let parent = path.parent().unwrap_or(Path::new(""));
-    let opened = descend(dir, parent, make_and_enter(Mode::RWXU)).at("use", &dir.join(parent))?;
-    act(&path_in(&opened, name)).at("write", &file)
+    path: &'p Path,
+    enter: impl Fn(&OwnedFd, &Path) -> rustix::io::Result<OwnedFd>,
+) -> io::Result<(OwnedFd, &'p OsStr)> {
+    let mut names = path.components();
+    let Some(Component::Normal(name)) = names.next_back() else {
+        return Err(leads_out());
+    };
+    Ok((descend(dir, names.as_path(), enter)?, name))
 }
 
 /// Replaces a file below a directory in one step. No link is followed on the way, which is made.
 pub(crate) fn replace_below(dir: &Path, path: &Path, bytes: &[u8]) -> Result<()> {
-    with_file_below(dir, path, |path| {
-        swap_in(path, bytes, &own_suffix(), |_| Ok(()))
-    })
+    write_below(dir, path, |mut file| file.write_all(bytes))
 }
 
 /// Replaces a file below a directory, as [`replace_below`] does, with what `write` writes to it.
@@ -357,30 +339,40 @@ pub(crate) fn write_below(
     path: &Path,
     write: impl Fn(&File) -> io::Result<()>,
 ) -> Result<()> {
-    with_file_below(dir, path, |path| swap_in(path, b"", &own_suffix(), write))
+    let file = dir.join(path);
+    let found = parent_below(dir, path, make_and_enter(Mode::RWXU));
+    let (opened, name) = found.at("use", file.parent().unwrap_or(dir))?;
+    swap_in(&path_in(&opened, name), &own_suffix(), write).at("write", &file)
+}
+
+/// Creates a file below a directory, where there is nothing yet. No link is followed on the way, which is made.
+pub(crate) fn create_below(dir: &Path, path: &Path, mode: u32) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let (parent, name) = parent_below(dir, path, make_and_enter(Mode::RWXU))?;
+    Ok(openat(&parent, name, flags, Mode::from_raw_mode(mode))?.into())
+}
+
+/// Makes a symbolic link below a directory, as [`create_below`] creates a file.
+pub(crate) fn link_below(dir: &Path, path: &Path, target: &OsStr) -> io::Result<()> {
+    let (parent, name) = parent_below(dir, path, make_and_enter(Mode::RWXU))?;
+    Ok(symlinkat(target, &parent, name)?)
 }
 
 /// Removes a directory below another one with all that is in it. No link is followed.
 pub(crate) fn remove_dir_below(dir: &Path, path: &Path) -> io::Result<()> {
-    let name = path.file_name().ok_or_else(leads_out)?;
-    let parent = descend(dir, path.parent().unwrap_or(Path::new("")), enter)?;
+    let (parent, name) = parent_below(dir, path, enter)?;
     fs::remove_dir_all(path_in(&parent, name))
 }
 
 /// Opens a regular file below a directory for reading. No link is followed on the way, nor in the end.
 pub(crate) fn open_below(dir: &Path, path: &Path) -> io::Result<File> {
-    let name = path.file_name().ok_or_else(leads_out)?;
-    let parent = descend(dir, path.parent().unwrap_or(Path::new("")), enter)?;
+    let (parent, name) = parent_below(dir, path, enter)?;
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(&parent, name, flags, Mode::empty()).map_err(|e| match e {
         Errno::LOOP | Errno::NXIO => not_regular(),
         e => e.into(),
     })?;
-    let file = File::from(file);
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(not_regular()),
-    }
+    regular(file.into())
 }
 
 /// The content of such a file of at most `limit` bytes.
@@ -416,7 +408,9 @@ fn make_dirs_in(dir: &Path, path: &Path, mode: Mode) -> Result<PathBuf> {
 }
 
 /// Opens a directory in another one, made with this mode unless it is there.
-fn make_and_enter(mode: Mode) -> impl Fn(&OwnedFd, &Path) -> rustix::io::Result<OwnedFd> {
+pub(super) fn make_and_enter(
+    mode: Mode,
+) -> impl Fn(&OwnedFd, &Path) -> rustix::io::Result<OwnedFd> {
     move |at, name| match mkdirat(at, name, mode) {
         Err(Errno::EXIST) | Ok(()) => enter(at, name),
         Err(e) => Err(e),
@@ -452,8 +446,8 @@ pub(crate) fn not_regular() -> io::Error {
     io::Error::other("it is not a regular file")
 }
 
-/// A file without a name that holds these bytes and is read from its beginning.
-pub(crate) fn unnamed(bytes: &[u8]) -> io::Result<File> {
+/// A file that is nowhere on a disk, with these bytes, which is read from its beginning.
+pub(crate) fn in_memory(bytes: &[u8]) -> io::Result<File> {
     let mut file = File::from(memfd_create("delta", MemfdFlags::CLOEXEC)?);
     file.write_all(bytes)?;
     file.rewind()?;
@@ -475,10 +469,8 @@ pub(crate) fn read_regular_limited(path: &Path, limit: u64) -> io::Result<Vec<u8
 pub(crate) fn read_within(dir: &Path, path: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     let file = open_readable(path)?;
     let real = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-    match real.starts_with(dir.canonicalize()?) {
-        true => read_limited(file, limit).map(Some),
-        false => Ok(None),
-    }
+    let is_within = real.starts_with(dir.canonicalize()?);
+    is_within.then(|| read_limited(file, limit)).transpose()
 }
 
 /// The content of a file of at most `limit` bytes. A larger one is not read: a file may be larger than the memory
@@ -518,7 +510,7 @@ pub(crate) fn read_line(path: &Path) -> Option<String> {
     first_line(open_readable(path).ok()?)
 }
 
-/// The same of a file that [`open_below`] opens.
+/// The first line of a file that [`open_below`] opens.
 pub(crate) fn read_line_below(dir: &Path, path: &Path) -> Option<String> {
     first_line(open_below(dir, path).ok()?)
 }
@@ -528,9 +520,14 @@ fn first_line(file: File) -> Option<String> {
     let mut reader = BufReader::new(file).take(LONGEST_LINE);
     reader.read_until(b'\n', &mut bytes).ok()?;
     let is_whole = bytes.ends_with(b"\n") || (bytes.len() as u64) < LONGEST_LINE;
-    let line = String::from_utf8(bytes).ok()?;
-    let line = line.trim();
+    let text = String::from_utf8(bytes).ok()?;
+    let line = text.trim();
     (is_whole && !line.is_empty()).then(|| line.to_owned())
+}
+
+/// At most `len` bytes from the beginning of a file, as text.
+pub(crate) fn read_head(file: &File, len: usize) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&read_part(file, 0, len)?).into_owned())
 }
 
 /// `len` bytes of a file from `start` on; fewer if it ends before. The file's own position, which a
@@ -550,25 +547,10 @@ pub(crate) fn read_part(file: &File, start: u64, len: usize) -> io::Result<Vec<u
     Ok(part)
 }
 
-/// Opens a regular file for reading. Neither a link nor a pipe in its place is opened.
-pub(crate) fn open_regular(path: &Path) -> Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed())
-        .open(path)
-        .at("read", path)?;
-    if file.metadata().at("read", path)?.is_file() {
-        return Ok(file);
-    }
-    Err(io::Error::other("it is no longer a file")).at("read", path)
-}
-
 /// Removes a file if it is there.
 pub(crate) fn remove(path: &Path) -> Result<()> {
-    match fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", path),
-        _ => Ok(()),
-    }
+    let removed = fs::remove_file(path).if_there();
+    removed.at("remove", path).map(drop)
 }
 
 /// Makes the entries of a directory durable.
@@ -580,19 +562,16 @@ pub(crate) fn sync_dir(path: &Path) -> Result<()> {
 
 /// The names in a directory that are UTF-8, sorted; none if it is not there.
 pub(crate) fn names(path: &Path) -> Result<Vec<String>> {
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(e).at("read", path),
-    };
+    let entries = fs::read_dir(path).if_there().at("read", path)?.into_iter();
     let mut names: Vec<String> = entries
+        .flatten()
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .collect();
     names.sort_unstable();
     Ok(names)
 }
 
-/// Where a program is: in a directory of `path`, which is written as the variable is, or as its own absolute path says.
+/// The path of a program: in a directory of `path`, which is written as the variable is, or as its own absolute path says.
 pub(crate) fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
     let can_be_run = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
     if program.contains('/') {
@@ -602,6 +581,16 @@ pub(crate) fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(path)
         .map(|dir| dir.join(program))
         .find(can_be_run)
+}
+
+/// This process's `PATH`; empty if it has none.
+pub(crate) fn search_path() -> OsString {
+    std::env::var_os("PATH").unwrap_or_default()
+}
+
+/// The last part of a path as text; empty for the root.
+pub(crate) fn name_of(path: &Path) -> Cow<'_, str> {
+    path.file_name().map_or("".into(), OsStr::to_string_lossy)
 }
 
 /// A path made absolute without asking the file system, for files that may not exist yet.

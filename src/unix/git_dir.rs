@@ -19,10 +19,10 @@ const DECISIVE: [&str; 4] = ["commondir", "config", "config.worktree", "hooks"];
 /// A directory that does not decide by itself: attributes in the work tree say as much. Nothing makes it later.
 const INFO: &str = "info";
 
-/// How deep repositories within others are searched for.
+/// The depth to which repositories within others are searched for.
 const NESTED: usize = 8;
 
-/// How deep submodules are searched for: their names may have slashes, and they have submodules of their own.
+/// The depth to which submodules are searched for: their names may have slashes, and they have submodules of their own.
 const DEPTH: usize = 12;
 
 /// A file that did not exist, in a directory that did.
@@ -34,14 +34,14 @@ pub(crate) struct AbsentFile {
     identity: (u64, u64),
 }
 
-/// What there is in a directory, its submodules and worktrees, where it is a repository or a work tree of one.
+/// The paths in a directory, its submodules and worktrees, where it is a repository or a work tree of one.
 #[derive(Debug, Default)]
 pub(crate) struct GitPaths {
     /// Git directories, which must stay where they are.
     pub dirs: Vec<PathBuf>,
-    /// What must stay as it is: decisive paths, and the files by which work trees find their git directories.
+    /// Paths that must stay as they are: decisive ones, and the files by which work trees find their git directories.
     pub present: Vec<PathBuf>,
-    /// What must not come into being.
+    /// Files that must not come into being.
     pub absent: Vec<AbsentFile>,
     /// Whatever was looked at already, without links.
     seen: BTreeSet<PathBuf>,
@@ -92,10 +92,11 @@ impl GitPaths {
         }
         self.dirs.push(git.to_owned());
         let (present, absent) = decisive_paths(git);
-        let infos = present
+        let infos: BTreeSet<PathBuf> = present
             .iter()
-            .filter_map(|path| Some(path.parent()?.join(INFO)));
-        let infos: BTreeSet<PathBuf> = infos.filter(|info| info.is_dir()).collect();
+            .filter_map(|path| Some(path.parent()?.join(INFO)))
+            .filter(|info| info.is_dir())
+            .collect();
         for config in present.iter().filter(|path| path.ends_with("config")) {
             let dir = config.parent().unwrap_or(git);
             for tree in values_of(config, "worktree") {
@@ -155,7 +156,7 @@ fn read_small(file: &Path) -> Option<Vec<u8>> {
 /// listed is such a path: its owner can change its mode.
 pub(crate) fn decisive_paths(git: &Path) -> (Vec<PathBuf>, Vec<AbsentFile>) {
     let (mut dirs, mut present) = (vec![git.to_owned()], Vec::new());
-    collect_submodules(&git.join("modules"), DEPTH, (&mut dirs, &mut present));
+    collect_submodules(&git.join("modules"), DEPTH, &mut dirs, &mut present);
     dirs.extend(subdirectories(&git.join("worktrees"), &mut present));
     let mut absent = Vec::new();
     for dir in dirs {
@@ -203,7 +204,7 @@ impl AbsentFile {
         real.is_ok_and(|real| dirs.iter().any(|dir| real.starts_with(dir)))
     }
 
-    /// Where it would be.
+    /// The path at which it would be.
     pub(crate) fn path(&self) -> PathBuf {
         self.dir.join(&self.name)
     }
@@ -236,17 +237,18 @@ impl AbsentFile {
 fn collect_submodules(
     dir: &Path,
     depth: usize,
-    (dirs, unlisted): (&mut Vec<PathBuf>, &mut Vec<PathBuf>),
+    dirs: &mut Vec<PathBuf>,
+    unlisted: &mut Vec<PathBuf>,
 ) {
     if depth == 0 {
         return;
     }
     for dir in subdirectories(dir, unlisted) {
         if is_git_dir(&dir) {
-            collect_submodules(&dir.join("modules"), depth - 1, (dirs, unlisted));
+            collect_submodules(&dir.join("modules"), depth - 1, dirs, unlisted);
             dirs.push(dir);
         } else {
-            collect_submodules(&dir, depth - 1, (dirs, unlisted));
+            collect_submodules(&dir, depth - 1, dirs, unlisted);
         }
     }
 }

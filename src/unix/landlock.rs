@@ -5,7 +5,7 @@
 //! for a part of it: Landlock has no exceptions.
 
 use super::devices::{is_terminal, parts_without_terminals};
-use crate::error::{Error, Exit, Result, may_fail, reason};
+use crate::error::{Error, Exit, Result, ignore, reason};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
     PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
@@ -27,7 +27,7 @@ const WHOLE: ABI = ABI::V6;
 /// The first version that covers sockets with a path. Before it, seccomp refuses all of them.
 const WITH_UNIX: ABI = ABI::V9;
 
-/// Where programs, libraries and their settings are. Home directories, `/var`, `/tmp`, `/run`, `/srv`
+/// Places of programs, libraries and their settings. Home directories, `/var`, `/tmp`, `/run`, `/srv`
 /// and `/mnt` are not among them.
 const PROGRAMS: [&str; 13] = [
     "/usr",
@@ -91,7 +91,7 @@ pub(crate) fn is_system_path(path: &Path) -> bool {
     roots.any(|dir| path.starts_with(dir))
 }
 
-/// How far the kernel has restricted this process.
+/// The extent to which the kernel has restricted this process.
 pub(crate) struct Enforced {
     /// Actions that it could not restrict.
     pub missing: Vec<&'static str>,
@@ -148,7 +148,7 @@ pub(crate) fn restrict(grants: &Grants<'_>) -> Result<Enforced> {
 /// read any process's memory through `/proc` despite Landlock (`mm_access` in the kernel).
 fn drop_capabilities() {
     for (_, capability) in CapabilitySet::all().difference(FILES).iter_names() {
-        may_fail(remove_capability_from_bounding_set(capability));
+        ignore(remove_capability_from_bounding_set(capability));
     }
     let held = capabilities(None).map_or(CapabilitySet::empty(), |held| held.permitted);
     let kept = CapabilitySets {
@@ -156,7 +156,7 @@ fn drop_capabilities() {
         permitted: held & FILES,
         inheritable: CapabilitySet::empty(),
     };
-    may_fail(set_capabilities(None, kept));
+    ignore(set_capabilities(None, kept));
 }
 
 fn create(grants: &Grants<'_>) -> std::result::Result<RulesetCreated, RulesetError> {

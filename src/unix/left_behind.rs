@@ -6,7 +6,7 @@
 use super::devices::is_terminal;
 use super::procfs::{descendants, numbers_in};
 use super::signals::signal_all;
-use crate::error::may_fail;
+use crate::error::ignore;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, set_child_subreaper, wait};
 use std::collections::HashSet;
 use std::fs;
@@ -14,7 +14,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the processes have after SIGHUP, which a terminal sends that goes away, and after SIGKILL.
+/// The time of the processes after SIGHUP, which a terminal sends that goes away, and after SIGKILL.
 const GRACE: Duration = Duration::from_millis(200);
 const GIVE_UP: Duration = Duration::from_secs(5);
 
@@ -25,8 +25,9 @@ pub(crate) struct Terminals(Vec<u64>);
 
 impl Terminals {
     pub(crate) fn inherited() -> Self {
-        let open = numbers_in("/proc/self/fd").into_iter();
-        let open = open.filter_map(|fd| fs::metadata(format!("/proc/self/fd/{fd}")).ok());
+        let open = numbers_in("/proc/self/fd")
+            .into_iter()
+            .filter_map(|fd| fs::metadata(format!("/proc/self/fd/{fd}")).ok());
         Self(open.filter(is_terminal).map(|meta| meta.rdev()).collect())
     }
 
@@ -37,7 +38,7 @@ impl Terminals {
     /// Makes this process the parent of what its descendants leave, if there is a terminal to hold.
     pub(crate) fn adopt_orphans(&self) {
         if !self.is_empty() {
-            may_fail(set_child_subreaper(Some(getpid())));
+            ignore(set_child_subreaper(Some(getpid())));
         }
     }
 

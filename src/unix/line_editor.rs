@@ -10,11 +10,11 @@ mod keys;
 
 pub(crate) use keys::edit_lines;
 
-use super::siblings::find_sibling;
+use super::own_program::own_program;
 use super::signals::{Signals, Stop};
 use super::terminal::{can_redraw, stderr_is_terminal};
 use super::typed::{Reply, read_line};
-use crate::error::may_fail;
+use crate::error::ignore;
 use rustix::process::{Signal, getpid, kill_process};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde::{Deserialize, Serialize};
@@ -26,13 +26,13 @@ use std::process::{Child, Command};
 /// The command of `delta` that lets a person edit lines.
 pub(crate) const COMMAND: &str = "edit-lines";
 
-/// As many of the newest lines can be recalled.
+/// The number of newest lines that can be recalled.
 pub(crate) const RECALLED: usize = 1000;
 
-/// What is completed: words at the beginning of a line, and whether a path follows.
+/// The words completed at the beginning of a line, and whether a path follows.
 pub(crate) type Completion = Vec<(String, bool)>;
 
-/// What this process asks of the other one, as a line of JSON.
+/// A request of this process to the other one, as a line of JSON.
 #[derive(Serialize, Deserialize)]
 struct EditRequest {
     prompt: String,
@@ -41,7 +41,7 @@ struct EditRequest {
     history: Vec<String>,
 }
 
-/// What the other process replies, as a line of JSON.
+/// A reply of the other process, as a line of JSON.
 #[derive(Serialize, Deserialize)]
 enum Edited {
     Line(String),
@@ -74,14 +74,14 @@ impl LineEditor {
         self.history.push(line.to_owned());
     }
 
-    /// Reads a line behind a prompt. A text that is pasted is one line, with line feeds.
+    /// Reads a line after a prompt. A text that is pasted is one line, with line feeds.
     ///
     /// # Errors
     /// The terminal cannot be read.
     pub(crate) fn read_line(&mut self, signals: &Signals, prompt: &str) -> io::Result<Reply> {
         let (above, prompt) = prompt.rsplit_once('\n').unwrap_or(("", prompt));
         if !above.is_empty() {
-            may_fail(io::stderr().write_all(format!("{above}\n").as_bytes()));
+            ignore(io::stderr().write_all(format!("{above}\n").as_bytes()));
         }
         // Something may have ended the process while nothing was typed.
         for _ in 0..2 {
@@ -110,12 +110,12 @@ impl LineEditor {
                 Edited::End => Reply::NobodyThere,
                 Edited::Cleared => {
                     // As the terminal does while no editor reads the key.
-                    may_fail(kill_process(getpid(), Signal::INT));
+                    ignore(kill_process(getpid(), Signal::INT));
                     Reply::Stopped(signals.stop().unwrap_or(Stop::Interrupt))
                 }
             });
         }
-        may_fail(io::stderr().write_all(prompt.as_bytes()));
+        ignore(io::stderr().write_all(prompt.as_bytes()));
         read_line(signals)
     }
 }
@@ -135,11 +135,7 @@ impl EditorProcess {
     fn start() -> io::Result<Self> {
         let (socket, theirs) = UnixStream::pair()?;
         let modes = tcgetattr(io::stdin())?;
-        let program = match find_sibling("delta") {
-            Some(program) => program,
-            None => std::env::current_exe()?,
-        };
-        let child = Command::new(program)
+        let child = Command::new(own_program())
             .arg(COMMAND)
             .stdout(io::stderr().as_fd().try_clone_to_owned()?)
             .stderr(OwnedFd::from(theirs))
@@ -173,12 +169,12 @@ impl EditorProcess {
 
 impl Drop for EditorProcess {
     fn drop(&mut self) {
-        may_fail(self.child.kill());
-        may_fail(self.child.wait());
+        ignore(self.child.kill());
+        ignore(self.child.wait());
         if self.is_editing {
-            may_fail(tcsetattr(io::stdin(), OptionalActions::Now, &self.modes));
+            ignore(tcsetattr(io::stdin(), OptionalActions::Now, &self.modes));
             // Pasted text is no longer marked.
-            may_fail(io::stderr().write_all(b"\x1b[?2004l\r\n"));
+            ignore(io::stderr().write_all(b"\x1b[?2004l\r\n"));
         }
     }
 }

@@ -3,9 +3,9 @@
 //! Unaware of what the lines mean. Nothing depends on them.
 
 use super::files;
-use crate::error::{At, Result, may_fail};
+use crate::error::{At, Result, ignore};
 use crate::text::json;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 /// A larger file is cut to its newest lines.
@@ -21,22 +21,22 @@ impl LineHistory {
     /// # Errors
     /// It cannot be read, or is no file.
     pub(crate) fn newest(&self, most: usize) -> Result<Vec<String>> {
-        let file = match files::open_unlinked(&self.path) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-            file => file.at("read", &self.path)?,
+        let opened = files::open_unlinked(&self.path).if_there();
+        let Some(file) = opened.at("read", &self.path)? else {
+            return Ok(Vec::new());
         };
         let length = file.metadata().at("read", &self.path)?.len();
         let start = length.saturating_sub(LARGEST);
         let part = files::read_part(&file, start, LARGEST as usize).at("read", &self.path)?;
         let text = String::from_utf8_lossy(&part);
-        let lines = text
+        let mut lines: Vec<String> = text
             .lines()
-            .filter_map(|line| serde_json::from_str(line).ok());
-        let mut lines: Vec<String> = lines.collect();
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect();
         lines.drain(..lines.len().saturating_sub(most));
         if start > 0 {
             let kept: String = lines.iter().map(|line| json_line(line)).collect();
-            may_fail(files::replace_shared(&self.path, kept.as_bytes()));
+            ignore(files::replace_shared(&self.path, kept.as_bytes()));
         }
         Ok(lines)
     }
@@ -46,7 +46,7 @@ impl LineHistory {
         let made = self.path.parent().map_or(Ok(()), files::make_dirs);
         let file = made.and_then(|()| files::append(&self.path));
         let line = json_line(line);
-        may_fail(file.and_then(|mut file| file.write_all(line.as_bytes()).at("write", &self.path)));
+        ignore(file.and_then(|mut file| file.write_all(line.as_bytes()).at("write", &self.path)));
     }
 }
 

@@ -19,7 +19,7 @@ const UNREMARKABLE: Duration = Duration::from_secs(1);
 
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Why a lock was not obtained, and the signal that ended the wait for it.
+/// The reason why a lock was not obtained, and the signal that ended the wait for it.
 pub(crate) type LockFailure = (Error, Option<Stop>);
 
 /// Waits for a lock on the file at `path`, no longer than `until`.
@@ -68,8 +68,8 @@ pub(crate) fn try_lock_for(
 
 /// The error for a file that another process keeps locked.
 pub(crate) fn held_error(path: &Path) -> Error {
-    let word = path.to_string_lossy();
-    let word = shlex::try_quote(&word).unwrap_or_default();
+    let shown = path.to_string_lossy();
+    let word = shlex::try_quote(&shown).unwrap_or_default();
     let holder = describe_holder(path);
     let message = format!("{holder}; find it with `fuser {word}`, and try again when it has ended");
     Error {
@@ -81,9 +81,9 @@ pub(crate) fn held_error(path: &Path) -> Error {
 /// The words for what keeps a file locked.
 pub(crate) fn describe_holder(path: &Path) -> String {
     let pids: Vec<String> = holders(path).iter().map(|it| it[0].to_string()).collect();
-    let pids = match pids.is_empty() {
-        true => String::new(),
-        false => format!(" (pid {})", pids.join(", ")),
+    let pids = match pids.as_slice() {
+        [] => String::new(),
+        pids => format!(" (pid {})", pids.join(", ")),
     };
     format!("another process{pids} holds the lock on {}", path.display())
 }

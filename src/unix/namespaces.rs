@@ -3,7 +3,7 @@
 //!
 //! Unaware of what the paths mean. A path that does not exist cannot be covered.
 
-use crate::error::{may_fail, reason};
+use crate::error::{At, ignore, reason};
 use rustix::fs::{AtFlags, CWD, StatVfsMountFlags, StatxAttributes, StatxFlags, statvfs, statx};
 use rustix::mount::{
     MountFlags, UnmountFlags, mount, mount_bind, mount_bind_recursive, mount_remount, unmount,
@@ -35,16 +35,16 @@ pub(crate) struct View {
     has_network: bool,
 }
 
-/// How far the plan has become true.
+/// The extent to which the plan has become true.
 #[derive(Debug)]
 pub(crate) struct Entered {
-    /// What the command can still do, and why.
+    /// Things that the command can still do, and why.
     pub open: Vec<String>,
     /// True if the process still has the network interfaces it had.
     pub has_network: bool,
     /// The private directory of shared memory.
     pub shared_memory: Option<PathBuf>,
-    /// Why there is no user namespace, if one was needed.
+    /// The reason why there is no user namespace, if one was needed.
     pub obstacle: Option<String>,
 }
 
@@ -182,10 +182,16 @@ impl View {
             let others = [
                 (!has_private_ipc(), "System V IPC"),
                 (!self.has_network, "sockets other than TCP, such as UDP"),
-            ];
-            let others = others.into_iter().filter(|(is_open, _)| *is_open);
-            let others = others.map(|(_, what)| what.to_owned());
-            let why = format!("the kernel provides no user namespace: {}", reason(&e));
+            ]
+            .into_iter()
+            .filter(|(is_open, _)| *is_open)
+            .map(|(_, what)| what.to_owned());
+            let rule = find_obstacle().map(|rule| format!(" ({rule})"));
+            let rule = rule.unwrap_or_default();
+            let why = format!(
+                "the kernel provides no user namespace: {}{rule}",
+                reason(&e)
+            );
             entered.open.extend(self.all_open(others, &why));
             entered.has_network = true;
             entered.obstacle = Some(why);
@@ -201,7 +207,7 @@ impl View {
         Ok(entered)
     }
 
-    /// What stays possible without any of the mounts, and perhaps something else.
+    /// Things that stay possible without any of the mounts, and perhaps something else.
     fn all_open(&self, others: impl IntoIterator<Item = String>, why: &str) -> Option<String> {
         let list = |paths: Vec<&PathBuf>| {
             let paths: Vec<String> = paths.iter().map(|it| it.display().to_string()).collect();
@@ -209,8 +215,8 @@ impl View {
         };
         let changes = list(self.covers.keys().collect()).map(|it| format!("changes to {it}"));
         let readable = self.hidden.iter().filter(|(_, is_readable)| **is_readable);
-        let reading = list(readable.map(|(path, _)| path).collect());
-        let reading = reading.map(|it| format!("reading {it}"));
+        let reading =
+            list(readable.map(|(path, _)| path).collect()).map(|it| format!("reading {it}"));
         let what: Vec<String> = changes.into_iter().chain(reading).chain(others).collect();
         (!what.is_empty()).then(|| format!("{} ({why})", what.join(" and ")))
     }
@@ -220,7 +226,8 @@ impl View {
     fn mount(&self, dir: io::Result<PathBuf>) -> Vec<String> {
         let mut open = Vec::new();
         for (path, read_only) in &self.covers {
-            if let Err(e) = unless_gone(cover(path, *read_only)) {
+            // One that is gone needs no cover.
+            if let Err(e) = cover(path, *read_only).if_there() {
                 let why = reason(&e);
                 open.push(format!(
                     "changes to {} (cannot mount: {why})",
@@ -230,7 +237,7 @@ impl View {
         }
         if let Some(dir) = &self.opened {
             // Without it the command cannot attach anything, and can do nothing more either.
-            may_fail(uncover(dir));
+            ignore(uncover(dir));
         }
         if !self.hidden.is_empty()
             && let Err(e) = self.mount_empty()
@@ -279,7 +286,7 @@ impl View {
                 let empty = if path.is_dir() { &dir } else { &file };
                 if mount_bind(empty, path).is_ok() {
                     let flags = MountFlags::BIND | MountFlags::RDONLY | SAFE;
-                    may_fail(mount_remount(path, flags, ""));
+                    ignore(mount_remount(path, flags, ""));
                 }
             }
             Ok(())
@@ -290,6 +297,38 @@ impl View {
     }
 }
 
+/// What keeps this user from getting namespaces, as far as the kernel shows it.
+pub(crate) fn find_obstacle() -> Option<&'static str> {
+    const SWITCHES: [(&str, &str, &str); 4] = [
+        (
+            "user/max_user_namespaces",
+            "0",
+            "the sysctl user.max_user_namespaces is 0",
+        ),
+        (
+            "user/max_net_namespaces",
+            "0",
+            "the sysctl user.max_net_namespaces is 0",
+        ),
+        (
+            "kernel/unprivileged_userns_clone",
+            "0",
+            "the sysctl kernel.unprivileged_userns_clone is 0",
+        ),
+        (
+            "kernel/apparmor_restrict_unprivileged_userns",
+            "1",
+            "the sysctl kernel.apparmor_restrict_unprivileged_userns is 1: delta needs the AppArmor profile \
+             packaging/apparmor/delta, which the Debian package installs",
+        ),
+    ];
+    let is_set = |(file, value, _): &&(&str, &str, &str)| {
+        let text = fs::read_to_string(format!("/proc/sys/{file}"));
+        text.is_ok_and(|text| text.trim() == *value)
+    };
+    SWITCHES.iter().find(is_set).map(|(.., words)| *words)
+}
+
 const UNPRIVILEGED: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 
 const SAFE: MountFlags = UNPRIVILEGED.union(MountFlags::NOEXEC);
@@ -297,7 +336,7 @@ const SAFE: MountFlags = UNPRIVILEGED.union(MountFlags::NOEXEC);
 /// The kernel follows as many symbolic links in one path.
 const MAXSYMLINKS: u32 = 40;
 
-/// Where a path leads, without links.
+/// The target of a path, without links.
 enum Reached {
     Path(PathBuf),
     /// A directory on the way that cannot be searched.
@@ -328,14 +367,6 @@ fn lies_below(path: &Path, dirs: &[PathBuf]) -> bool {
     parent.is_some_and(|parent| dirs.iter().any(|dir| parent.starts_with(dir)))
 }
 
-/// What was there when the plan was made and is not any more needs no cover.
-fn unless_gone(outcome: io::Result<()>) -> io::Result<()> {
-    match outcome {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-        outcome => outcome,
-    }
-}
-
 /// True if the path is empty already, as in a nested sandbox.
 fn is_hidden(path: &Path) -> bool {
     let is_empty = match fs::read_dir(path) {
@@ -360,12 +391,7 @@ fn cover(path: &Path, read_only: bool) -> io::Result<()> {
     if !read_only {
         return Ok(mount_bind_recursive(path, path)?);
     }
-    let held = statvfs(path)?.f_flag;
-    let mut flags = MountFlags::BIND | MountFlags::RDONLY;
-    // In a user namespace these cannot be cleared.
-    flags.set(MountFlags::NOSUID, held.contains(StatVfsMountFlags::NOSUID));
-    flags.set(MountFlags::NODEV, held.contains(StatVfsMountFlags::NODEV));
-    flags.set(MountFlags::NOEXEC, held.contains(StatVfsMountFlags::NOEXEC));
+    let flags = held_flags(path)? | MountFlags::RDONLY;
     mount_bind(path, path)?;
     Ok(mount_remount(path, flags, "")?)
 }
@@ -373,12 +399,17 @@ fn cover(path: &Path, read_only: bool) -> io::Result<()> {
 /// Mounts a path onto itself writably, below one that [`cover`] has made read-only.
 fn uncover(path: &Path) -> io::Result<()> {
     mount_bind(path, path)?;
+    Ok(mount_remount(path, held_flags(path)?, "")?)
+}
+
+/// The flags of a mount that cannot be cleared in a user namespace.
+fn held_flags(path: &Path) -> io::Result<MountFlags> {
     let held = statvfs(path)?.f_flag;
     let mut flags = MountFlags::BIND;
     flags.set(MountFlags::NOSUID, held.contains(StatVfsMountFlags::NOSUID));
     flags.set(MountFlags::NODEV, held.contains(StatVfsMountFlags::NODEV));
     flags.set(MountFlags::NOEXEC, held.contains(StatVfsMountFlags::NOEXEC));
-    Ok(mount_remount(path, flags, "")?)
+    Ok(flags)
 }
 
 /// The number of a descriptor of this process that is a directory.
@@ -421,6 +452,13 @@ fn check_ids() -> io::Result<()> {
     Ok(())
 }
 
+/// True if a process can hide paths from what it executes. This one is left in namespaces of its own.
+pub(crate) fn can_hide() -> bool {
+    let wanted = UnshareFlags::NEWUSER | UnshareFlags::NEWNS;
+    let made = check_ids().and_then(|()| unshare(wanted));
+    made.is_ok() && mount_bind("/proc", "/proc").is_ok()
+}
+
 /// Reports to the keeper whether this process has a new user namespace, and if so waits until its ids are mapped.
 fn request_ids(mut keeper: &UnixStream, is_made: bool) -> io::Result<()> {
     let mut byte = [is_made.into()];
@@ -439,7 +477,7 @@ pub(crate) fn map_ids(command: Pid, mut peer: &UnixStream) {
     let mut is_made = [0];
     if peer.read_exact(&mut is_made).is_ok() && is_made == [1] {
         let code = write_maps(command).map_or_else(|e| e.raw_os_error().unwrap_or(1), |()| 0);
-        may_fail(peer.write_all(&[code as u8]));
+        ignore(peer.write_all(&[code as u8]));
     }
 }
 

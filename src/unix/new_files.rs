@@ -3,7 +3,8 @@
 //! Unaware of what they are.
 
 use super::files;
-use crate::error::{At, Error, Result, may_fail};
+use crate::error::{At, Error, Result, ignore};
+use crate::text::order;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -21,20 +22,16 @@ pub(crate) struct NewFile {
 
 /// Refuses a directory that is in use. Hidden files, such as `.git`, do not count. `main` is the file by which
 /// `what` is known.
-pub(crate) fn check_unused(dir: &Path, (main, what): (&str, &str)) -> Result<()> {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(e).at("use", dir).map_err(Error::into_usage),
-    };
+pub(crate) fn check_unused(dir: &Path, main: &str, what: &str) -> Result<()> {
+    let entries = fs::read_dir(dir).if_there().at("use", dir);
     let mut names = Vec::new();
-    for entry in entries {
+    for entry in entries.map_err(Error::into_usage)?.into_iter().flatten() {
         let name = entry.at("read", dir)?.file_name();
         if !name.as_bytes().starts_with(b".") {
             names.push(name);
         }
     }
-    names.sort_unstable();
+    order::sort(&mut names);
     let Some(first) = names.first() else {
         return Ok(());
     };
@@ -66,7 +63,7 @@ pub(crate) fn write_new(
             Err(e) => {
                 remove(dir, &written, &path);
                 if is_new {
-                    may_fail(fs::remove_dir(dir));
+                    ignore(fs::remove_dir(dir));
                 }
                 return Err(e).at("create", &path);
             }
@@ -80,12 +77,12 @@ fn remove(dir: &Path, written: &[String], failed: &Path) {
     let mut parents: Vec<PathBuf> = vec![failed.parent().unwrap_or(dir).to_owned()];
     for file in written {
         let path = dir.join(file);
-        may_fail(files::remove(&path));
+        ignore(files::remove(&path));
         parents.push(path.parent().unwrap_or(dir).to_owned());
     }
-    parents.sort_unstable();
+    order::sort(&mut parents);
     for parent in parents.into_iter().rev().filter(|parent| parent != dir) {
-        may_fail(fs::remove_dir(parent));
+        ignore(fs::remove_dir(parent));
     }
 }
 
@@ -98,7 +95,7 @@ fn create(path: &Path, file: &NewFile) -> io::Result<()> {
     let mut created = options.write(true).create_new(true).open(path)?;
     let written = created.write_all(file.text.as_bytes());
     if written.is_err() {
-        may_fail(fs::remove_file(path));
+        ignore(fs::remove_file(path));
     }
     written
 }

@@ -6,7 +6,7 @@
 //!
 //! Unaware of what the directory is for, and of what is refused to a foreign one.
 
-use crate::error::{At, Error, Result, may_fail};
+use crate::error::{At, Error, Result, ignore};
 use crate::text::ids;
 use crate::unix::files;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -25,7 +25,7 @@ pub(crate) const ORIGIN: &str = "origin";
 /// The variable of the process environment that adopts every directory met, when it is `1`.
 pub(crate) const ADOPT: &str = "DELTA_ADOPT";
 
-/// Where a directory comes from.
+/// The origin of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// Made or adopted here.
@@ -49,13 +49,15 @@ pub(crate) enum ForeignReason {
     OtherStamp,
     /// The stamp belongs to another user, who is not root.
     OtherUser,
+    /// It holds what is neither a file nor a directory, or a directory of another user.
+    OddContent,
 }
 
 impl ForeignReason {
     pub(crate) fn is_adoptable(self) -> bool {
         match self {
             Self::NoStamp | Self::OtherStamp | Self::OtherUser => true,
-            Self::SymbolicLink | Self::NotDirectory => false,
+            Self::SymbolicLink | Self::NotDirectory | Self::OddContent => false,
         }
     }
 }
@@ -72,6 +74,7 @@ impl Display for ForeignReason {
                 "was made elsewhere: its file 'origin' belongs to another directory"
             }
             Self::OtherUser => "has a file 'origin' of another user",
+            Self::OddContent => "holds a link, a pipe, a device or another user's directory",
         })
     }
 }
@@ -84,21 +87,18 @@ pub(crate) fn adopts_all() -> bool {
 /// Compares the stamp in a directory with the directory. Neither a link nor a pipe is opened.
 pub(crate) fn check_origin(dir: &Path) -> Result<Origin> {
     let dir = without_slash(dir);
-    let metadata = match dir.symlink_metadata() {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Origin::Missing),
-        metadata => metadata.at("look at", &dir)?,
+    let Some(metadata) = dir.symlink_metadata().if_there().at("look at", &dir)? else {
+        return Ok(Origin::Missing);
     };
     if let Some(reason) = unstampable(&metadata) {
         return Ok(Origin::Foreign(reason));
     }
     let path = dir.join(ORIGIN);
-    match path.symlink_metadata() {
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            return Ok(Origin::Foreign(ForeignReason::NoStamp));
-        }
-        Ok(stamp) if !stamp.is_file() => return Ok(Origin::Foreign(ForeignReason::OtherStamp)),
-        stamp => stamp.at("look at", &path)?,
-    };
+    match path.symlink_metadata().if_there().at("look at", &path)? {
+        None => return Ok(Origin::Foreign(ForeignReason::NoStamp)),
+        Some(stamp) if !stamp.is_file() => return Ok(Origin::Foreign(ForeignReason::OtherStamp)),
+        Some(_) => {}
+    }
     let wanted = stamp_text(&metadata);
     let mut found = Vec::new();
     let file = match files::open_unlinked(&path) {
@@ -150,10 +150,7 @@ pub(crate) fn make_stamped_dir(dir: &Path, contents: &[(&str, &[u8])]) -> Result
     if let Some(parent) = dir.parent() {
         files::make_dirs(parent)?;
     }
-    let mut name = std::ffi::OsString::from(".");
-    name.push(dir.file_name().unwrap_or_default());
-    name.push(format!(".{}.tmp", ids::hex(12)));
-    let temporary = dir.with_file_name(name);
+    let temporary = files::path_beside(&dir, &format!(".{}.tmp", ids::hex(12)));
     files::make_dir(&temporary)?;
     let filled = stamp_new_dir(&temporary).and_then(|()| {
         let mut files = contents.iter();
@@ -161,7 +158,7 @@ pub(crate) fn make_stamped_dir(dir: &Path, contents: &[(&str, &[u8])]) -> Result
     });
     let placed = filled.and_then(|()| rename_new(&temporary, &dir).at("create", &dir));
     if !matches!(placed, Ok(true)) {
-        may_fail(fs::remove_dir_all(&temporary));
+        ignore(fs::remove_dir_all(&temporary));
     }
     placed.map(drop)
 }
@@ -201,7 +198,7 @@ fn stamp_text(metadata: &Metadata) -> String {
 fn owner_of_new_files(dir: &Path) -> Option<u32> {
     let path = dir.join(format!(".{}.tmp", ids::hex(12)));
     let made = files::create(&path).ok()?;
-    may_fail(fs::remove_file(&path));
+    ignore(fs::remove_file(&path));
     made.metadata().ok().map(|metadata| metadata.uid())
 }
 

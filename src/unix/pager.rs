@@ -2,14 +2,14 @@
 //!
 //! Unaware of what is shown. Without a terminal everything goes to stdout as it comes.
 
-use crate::error::{Result, may_fail};
+use crate::error::{Result, ignore};
 use crate::unix::terminal::{print_while_read, size};
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Where a long text goes.
+/// The destination of a long text.
 #[derive(Debug)]
 pub(crate) enum Pager {
     /// To stdout as it comes.
@@ -18,7 +18,7 @@ pub(crate) enum Pager {
     Held {
         /// The text written so far.
         text: String,
-        /// How many rows of the screen it takes.
+        /// The rows of the screen that it takes.
         rows: usize,
         /// Rows and columns.
         screen: (usize, usize),
@@ -71,7 +71,7 @@ impl Pager {
             Self::Held { text, .. } => print_while_read(text.as_bytes()).map(|_| ()),
             Self::Program(mut child) => {
                 drop(child.stdin.take());
-                may_fail(child.wait());
+                ignore(child.wait());
                 Ok(())
             }
         }
@@ -84,7 +84,7 @@ impl Default for Pager {
     }
 }
 
-/// How many rows a line takes; its colours take none.
+/// The rows that a line takes; its colours take none.
 fn rows_of(line: &str, columns: usize) -> usize {
     let mut width = 0;
     let mut in_colour = false;
@@ -114,7 +114,7 @@ fn start() -> Option<Child> {
     }
     let child = command.spawn().ok()?;
     // Ctrl-C is the pager's affair; a handler, unlike an ignored signal, is not inherited.
-    may_fail(signal_hook::flag::register(
+    ignore(signal_hook::flag::register(
         signal_hook::consts::SIGINT,
         Arc::new(AtomicBool::new(false)),
     ));

@@ -17,6 +17,7 @@ mod outcome;
 
 pub(crate) use outcome::{Ended, Outcome, SpawnError, Used, interpreter_fault};
 
+use crate::unix::files;
 use crate::unix::procfs::CALL_ID;
 use crate::unix::session_leader::SessionLeader;
 use crate::unix::signals::{self, Signals, Stop};
@@ -33,13 +34,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-/// How long a tree has between SIGTERM and SIGKILL.
+/// The time of a tree between SIGTERM and SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(2);
 
-/// How long after SIGKILL a process that will not die (in an uninterruptible system call) is waited for.
+/// The wait after SIGKILL for a process that will not die (in an uninterruptible system call).
 const GIVE_UP: Duration = Duration::from_millis(500);
 
-/// How often a tree that is being ended is looked at: members that are not our children end silently.
+/// The interval at which a tree that is being ended is looked at: members that are not our children end silently.
 const TICK: Duration = Duration::from_millis(10);
 
 /// A variable for a child: set, or taken out of what it inherits.
@@ -57,19 +58,26 @@ pub(crate) struct Command<'a> {
     pub call_id: &'a str,
     /// `None`: `/dev/null`.
     pub stdin: Option<File>,
-    /// Where the child writes.
+    /// The file for the child's output.
     pub stdout: File,
-    /// Where the child writes its messages.
+    /// The file for the child's messages.
     pub stderr: File,
-    /// How long it may take.
+    /// Its time limit.
     pub timeout: Option<Duration>,
+}
+
+/// Our standard output and our standard error, for a child.
+pub(crate) fn own_output() -> io::Result<[File; 2]> {
+    let stdout = io::stdout().as_fd().try_clone_to_owned()?;
+    let stderr = io::stderr().as_fd().try_clone_to_owned()?;
+    Ok([stdout, stderr].map(File::from))
 }
 
 /// A child among [`Children`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Token(u64);
 
-/// Why [`Children::wait`] returned.
+/// The reason why [`Children::wait`] returned.
 #[derive(Debug)]
 pub(crate) enum Woken {
     /// A child has ended, and with it, if it was made to, its whole tree.
@@ -89,7 +97,7 @@ pub(crate) struct Children<'s> {
     /// Children that have ended and have not been reported yet.
     over: VecDeque<(Token, Outcome)>,
     next: u64,
-    /// How long children have between SIGTERM and SIGKILL when their time is over.
+    /// The time of children between SIGTERM and SIGKILL when their own is over.
     grace: Duration,
     /// True if a signal to the engine is reported.
     heed_signals: bool,
@@ -120,7 +128,7 @@ impl<'s> Children<'s> {
         }
     }
 
-    /// How many there are.
+    /// The number of children.
     pub(crate) fn len(&self) -> usize {
         self.running.len() + self.over.len()
     }
@@ -130,9 +138,14 @@ impl<'s> Children<'s> {
         self.len() == 0
     }
 
-    /// How long children have between SIGTERM and SIGKILL when their time is over.
+    /// The time of children between SIGTERM and SIGKILL when their own is over.
     pub(crate) fn set_grace(&mut self, grace: Duration) {
         self.grace = grace;
+    }
+
+    /// Whether a signal to the engine is reported.
+    pub(crate) fn heed_signals(&mut self, is_heeded: bool) {
+        self.heed_signals = is_heeded;
     }
 
     /// Starts a child.
@@ -162,10 +175,9 @@ impl<'s> Children<'s> {
         };
         let child = child.map_err(|error| {
             let given = command.env.iter().rfind(|(name, _)| name == "PATH");
-            let path = given.and_then(|(_, path)| path.clone().map(OsString::from));
-            let path = path
-                .or_else(|| std::env::var_os("PATH"))
-                .unwrap_or_default();
+            let path = given
+                .and_then(|(_, path)| path.clone().map(OsString::from))
+                .unwrap_or_else(files::search_path);
             SpawnError::of_program(error, &program, &path)
         })?;
         let token = Token(self.next);
@@ -198,7 +210,7 @@ impl<'s> Children<'s> {
         self.interrupt_all(&[token], grace);
     }
 
-    /// The same for many, for which the system's processes are looked through only once.
+    /// Begins to end many, for which the system's processes are looked through only once.
     pub(crate) fn interrupt_all(&mut self, tokens: &[Token], grace: Duration) {
         let tokens: HashSet<Token> = tokens.iter().copied().collect();
         self.end(Why::Interrupted, grace, |child| {
@@ -233,7 +245,7 @@ impl<'s> Children<'s> {
         Ok(woken.unwrap_or(Woken::Deadline))
     }
 
-    /// The same, or until a descriptor of the caller has something to read: none.
+    /// Waits likewise, or until a descriptor of the caller has something to read: none.
     ///
     /// # Errors
     /// The system's, when waiting fails.
@@ -246,7 +258,11 @@ impl<'s> Children<'s> {
             let now = Instant::now();
             if self.over.is_empty() {
                 self.learn_who_ended()?;
-                if let Some(stop) = self.unheeded_stop() {
+                let stop = self.unheeded_stop();
+                if !self.running.is_empty() {
+                    self.signals.hold_exit();
+                }
+                if let Some(stop) = stop {
                     return Ok(Some(Woken::Stopped(stop)));
                 }
                 self.reap(now);
@@ -267,8 +283,11 @@ impl<'s> Children<'s> {
                 .chain(until);
             let timeout = wake.min().map(|at| at.saturating_duration_since(now));
             let ended = self.ended.as_ref().map(AsFd::as_fd);
-            let polled = source.into_iter().chain(ended);
-            let polled: Vec<_> = polled.map(|fd| (fd, PollFlags::IN)).collect();
+            let polled: Vec<_> = source
+                .into_iter()
+                .chain(ended)
+                .map(|fd| (fd, PollFlags::IN))
+                .collect();
             let ready = self.signals.wait_for_any(&polled, timeout)?;
             if source.is_some() && ready.first() == Some(&true) {
                 return Ok(None);
@@ -286,6 +305,10 @@ impl<'s> Children<'s> {
 
     /// Takes out the children that have ended, and moves the others on.
     fn reap(&mut self, now: Instant) {
+        if self.signals.is_interrupted_again() {
+            self.end(Why::Interrupted, Duration::ZERO, |_| true);
+            self.running.iter_mut().for_each(|child| child.hurry(now));
+        }
         let is_late = |child: &Running| child.status.is_none() && child.is_late(now);
         if self.running.iter().any(is_late) {
             self.end(Why::TimedOut, self.grace, is_late);
@@ -417,7 +440,8 @@ pub(crate) fn start_apart(
     argv: &[String],
     dir: &Path,
     env: &[Variable],
-    (stdout, stderr): (File, File),
+    stdout: File,
+    stderr: File,
 ) -> Result<(), SpawnError> {
     let Some((program, words)) = argv.split_first() else {
         return Err(SpawnError::NotFound);
@@ -449,7 +473,7 @@ pub(crate) fn end_leftovers(call_id: &str) -> usize {
     end_all_leftovers(&[call_id])
 }
 
-/// The same for several calls at once.
+/// Ends what is left of several calls at once.
 pub(crate) fn end_all_leftovers<C: AsRef<str>>(call_ids: &[C]) -> usize {
     let found = processes_of_all(call_ids);
     if found.is_empty() {
@@ -472,7 +496,7 @@ pub(crate) fn end_all_leftovers<C: AsRef<str>>(call_ids: &[C]) -> usize {
     }
 }
 
-/// All processes of several calls, of which none is around another: each once, behind the one that started it.
+/// All processes of several calls, of which none is around another: each once, after the one that started it.
 fn processes_of_all<C: AsRef<str>>(call_ids: &[C]) -> Vec<Pid> {
     let calls: Vec<_> = call_ids.iter().map(|id| (None, id.as_ref())).collect();
     let mut all: Vec<Pid> = members(&calls).into_iter().flatten().collect();

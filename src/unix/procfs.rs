@@ -2,8 +2,10 @@
 //!
 //! Unaware of runs and tools. Where `/proc` is not mounted, less is found.
 
+use crate::text::ids::hex;
 use rustix::process::Pid;
 use std::collections::{HashMap, HashSet};
+use std::fmt::Display;
 use std::fs;
 use std::io::Read;
 use std::path::Path;
@@ -13,15 +15,21 @@ use std::time::Duration;
 pub(crate) fn ignored_signals() -> u64 {
     let mut status = [0; 4096];
     let read = fs::File::open("/proc/self/status").and_then(|mut file| file.read(&mut status));
-    let status = String::from_utf8_lossy(&status[..read.unwrap_or(0)]);
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+    let mut lines = status[..read.unwrap_or(0)].split(|byte| *byte == b'\n');
+    let mask = lines.find_map(|line| line.strip_prefix(b"SigIgn:\t"));
+    mask.and_then(|hex| u64::from_str_radix(str::from_utf8(hex).ok()?, 16).ok())
         .unwrap_or(0)
 }
 
 /// The variable by which the processes of one tool call are found wherever they have gone. The
 /// value of a nested call begins with that of the call around it and a dot.
 pub(crate) const CALL_ID: &str = "DELTA_CALL_ID";
+
+/// An id for the processes of another call, within that of the call around this process.
+pub(crate) fn new_call_id() -> String {
+    let around = std::env::var(CALL_ID).ok().filter(|id| !id.is_empty());
+    around.map_or_else(|| hex(12), |around| format!("{around}.{}", hex(12)))
+}
 
 /// The living processes of each process group, those that carry its call's id in their environment, and the
 /// descendants of both, such as a session of `delta sandbox`. All processes are examined at once. Each comes
@@ -51,14 +59,15 @@ pub(crate) fn find_processes<C: AsRef<str>>(wanted: &[(Option<Pid>, C)]) -> Vec<
         let Some(number) = name.to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
-        let Some((parent, group)) = relations(&entry.path()).filter(|_| number != own) else {
+        let stat = ProcessStat::read(number).filter(|it| number != own && !it.has_ended);
+        let Some(stat) = stat else {
             continue;
         };
         let pid = Pid::from_raw(number);
-        if let Some(parent) = Pid::from_raw(parent) {
+        if let Some(parent) = Pid::from_raw(stat.parent) {
             children.entry(parent).or_default().extend(pid);
         }
-        let in_group = by_group.get(&group).copied();
+        let in_group = by_group.get(&stat.group).copied();
         if let Some(at) = in_group {
             found[at].extend(pid);
             if wanted.len() == 1 {
@@ -125,7 +134,7 @@ fn is_executing(process: &Path) -> bool {
             .is_ok_and(|read| read == 0)
 }
 
-/// Processes and their descendants, each behind its parent.
+/// Processes and their descendants, each after its parent.
 fn with_descendants(found: &[Pid], children: &HashMap<Pid, Vec<Pid>>) -> Vec<Pid> {
     let all = descend(found.to_vec(), children);
     let of = |parent| children.get(parent).into_iter().flatten();
@@ -134,47 +143,60 @@ fn with_descendants(found: &[Pid], children: &HashMap<Pid, Vec<Pid>>) -> Vec<Pid
     descend(tops.collect(), children)
 }
 
-/// Adds the descendants of processes behind them, a generation at a time.
+/// Adds the descendants of processes after them, a generation at a time.
 fn descend(mut pids: Vec<Pid>, children: &HashMap<Pid, Vec<Pid>>) -> Vec<Pid> {
     let mut known: HashSet<Pid> = pids.iter().copied().collect();
     let mut at = 0;
     while let Some(parent) = pids.get(at) {
-        let new = children.get(parent).into_iter().flatten();
-        let new: Vec<Pid> = new.copied().filter(|pid| known.insert(*pid)).collect();
+        let new: Vec<Pid> = children
+            .get(parent)
+            .into_iter()
+            .flatten()
+            .copied()
+            .filter(|pid| known.insert(*pid))
+            .collect();
         pids.extend(new);
         at += 1;
     }
     pids
 }
 
-/// The parent and the process group of a process, by its directory in `/proc`. None if it has ended.
-fn relations(path: &Path) -> Option<(i32, i32)> {
-    let stat = fs::read_to_string(path.join("stat")).ok()?;
-    // The command's name, in parentheses, may hold anything; the fields follow the last one.
-    let mut fields = stat.rsplit(')').next()?.split_whitespace();
-    let alive = fields
-        .next()
-        .is_some_and(|state| state != "Z" && state != "X");
-    let mut number = || {
-        fields
-            .next()
-            .and_then(|field| field.parse().ok())
-            .unwrap_or(0)
-    };
-    let (parent, group) = (number(), number());
-    alive.then_some((parent, group))
+/// A process as its `stat` in `/proc` shows it. Numbers are 0 where they are of another container.
+pub(crate) struct ProcessStat {
+    pub has_ended: bool,
+    pub parent: i32,
+    pub group: i32,
+    pub session: i32,
+    /// The time at which it began, in clock ticks since the machine was started.
+    began: String,
+}
+
+impl ProcessStat {
+    /// None for a process that is gone, and without `/proc`.
+    pub(crate) fn read(pid: impl Display) -> Option<Self> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The command's name, in parentheses, may hold anything; the fields follow the last one (proc(5)).
+        let mut fields = stat.rsplit(')').next()?.split_ascii_whitespace();
+        let has_ended = matches!(fields.next()?, "Z" | "X");
+        let mut number = || fields.next()?.parse().ok();
+        Some(Self {
+            has_ended,
+            parent: number()?,
+            group: number()?,
+            session: number()?,
+            began: fields.nth(15)?.to_owned(),
+        })
+    }
 }
 
 /// The living descendants of a process, each after its parent.
 pub(crate) fn descendants(of: Pid) -> Vec<Pid> {
     let mut children: HashMap<Pid, Vec<Pid>> = HashMap::new();
     for number in numbers_in("/proc") {
-        let found = relations(Path::new(&format!("/proc/{number}")));
-        if let Some(parent) = found.and_then(|(parent, _)| Pid::from_raw(parent)) {
-            children
-                .entry(parent)
-                .or_default()
-                .extend(Pid::from_raw(number));
+        let stat = ProcessStat::read(number).filter(|it| !it.has_ended);
+        if let Some(parent) = stat.and_then(|it| Pid::from_raw(it.parent)) {
+            let known = children.entry(parent).or_default();
+            known.extend(Pid::from_raw(number));
         }
     }
     let mut all = with_descendants(&[of], &children);
@@ -184,16 +206,12 @@ pub(crate) fn descendants(of: Pid) -> Vec<Pid> {
 
 /// The number of a process that lives, and when it began: no later process has the same. None without `/proc`.
 pub(crate) fn process_name(pid: u32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = stat.rsplit(')').next()?.split_whitespace();
-    let lives = !matches!(fields.next()?, "Z" | "X");
-    // Field 22 of all.
-    let began = fields.nth(18)?;
-    lives.then(|| format!("{pid}.{began}"))
+    let stat = ProcessStat::read(pid)?;
+    (!stat.has_ended).then(|| format!("{pid}.{}", stat.began))
 }
 
 /// A call's id, and those of the calls around it. Any process can carry a text with 100,000 dots for an id: what is longer
-/// than [`LONGEST_ID`] is none.
+/// than [`LONGEST_ID`] is no id.
 pub(crate) fn calls_around(id: &[u8]) -> impl Iterator<Item = &[u8]> {
     let dots = memchr::memchr_iter(b'.', id);
     let ends = dots.chain([id.len()]);
@@ -218,19 +236,8 @@ pub(crate) fn is_alive(pid: i32) -> bool {
     let Some(pid) = Pid::from_raw(pid) else {
         return false;
     };
-    if rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
-        return false;
-    }
-    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid()));
-    // The state follows the command's name, which is in parentheses and may hold anything.
-    let state = stat.map(|stat| {
-        stat.rsplit(')')
-            .next()
-            .unwrap_or("")
-            .trim_start()
-            .to_owned()
-    });
-    !state.is_ok_and(|state| state.starts_with(['Z', 'X']))
+    let is_gone = rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH);
+    !is_gone && ProcessStat::read(pid.as_raw_pid()).is_none_or(|stat| !stat.has_ended)
 }
 
 /// The name of this machine's monotonic clock, and its milliseconds. None if `/proc` does not name it.

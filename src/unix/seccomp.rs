@@ -46,7 +46,7 @@ struct ArgumentRule {
     unless: Permission,
 }
 
-/// What leaves a rule out.
+/// A permission that leaves a rule out.
 enum Permission {
     Never,
     Network,
@@ -169,7 +169,7 @@ fn program(has_network: bool, has_unix: bool) -> Vec<sock_filter> {
     program
 }
 
-/// The instructions that refuse a system call, or go on behind themselves.
+/// The instructions that refuse a system call, or go on after themselves.
 fn check(rule: &ArgumentRule, arch: u32, number: u32) -> Vec<sock_filter> {
     let count = rule.values.len() as u8;
     let (refuse, skip) = (instruction(RETURN, 0, 0, REFUSE), |by| {

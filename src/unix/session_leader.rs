@@ -4,13 +4,12 @@
 //! Unaware of waiting for several. A child that is forked does nothing but become its program: `fork` is sound without
 //! threads, and those of the tests hold nothing that this needs.
 
-use super::procfs::numbers_in;
-use crate::error::may_fail;
+use super::procfs::{ProcessStat, numbers_in};
+use crate::error::ignore;
 use fork::{Fork, fork};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitId, WaitIdOptions, WaitOptions, getpid, setsid, waitid, waitpid};
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus};
@@ -36,14 +35,14 @@ impl SessionLeader {
         let Fork::Parent(number) = fork()? else {
             let error = setsid().map_or_else(io::Error::from, |_| command.exec());
             let errno = error.raw_os_error().unwrap_or(Errno::INVAL.raw_os_error());
-            may_fail(report.write_all(&errno.to_ne_bytes()));
+            ignore(report.write_all(&errno.to_ne_bytes()));
             signal_hook::low_level::exit(127);
         };
         drop(report);
         let pid = Pid::from_raw(number).ok_or(Errno::SRCH)?;
         let mut errno = [0; 4];
         if failure.read_exact(&mut errno).is_ok() {
-            may_fail(waitpid(Some(pid), WaitOptions::empty()));
+            ignore(waitpid(Some(pid), WaitOptions::empty()));
             return Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)));
         }
         started().insert(number);
@@ -54,7 +53,7 @@ impl SessionLeader {
         self.0
     }
 
-    /// How it ended, if it has. Not to be called again after that.
+    /// The way it ended, if it has. Not to be called again after that.
     ///
     /// # Errors
     /// The system's.
@@ -76,39 +75,18 @@ pub(crate) fn reap_adopted() {
     if !getpid().is_init() || !matches!(waitid(WaitId::All, look), Ok(Some(_))) {
         return;
     }
-    let Some(own) = Status::read("self") else {
+    let Some(own) = ProcessStat::read("self") else {
         return;
     };
     for number in numbers_in("/proc") {
-        let Some(ended) = Status::read(&number.to_string()) else {
+        let is_child = |stat: &ProcessStat| stat.parent == 1 && stat.has_ended;
+        let Some(ended) = ProcessStat::read(number).filter(is_child) else {
             continue;
         };
         // This process starts leaders of sessions and of process groups, and members of its own group.
         let is_own = ended.session == own.session && [number, own.group].contains(&ended.group);
-        if ended.is_child && !is_own && !started().contains(&number) {
-            may_fail(waitpid(Pid::from_raw(number), WaitOptions::NOHANG));
+        if !is_own && !started().contains(&number) {
+            ignore(waitpid(Pid::from_raw(number), WaitOptions::NOHANG));
         }
-    }
-}
-
-/// A process as `/proc` shows it. Numbers are 0 where they are of another container.
-struct Status {
-    /// True for one that has ended and that the first process waits for.
-    is_child: bool,
-    group: i32,
-    session: i32,
-}
-
-impl Status {
-    fn read(process: &str) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-        let mut fields = stat.rsplit(')').next()?.split_whitespace();
-        let has_ended = fields.next()? == "Z";
-        let mut number = || fields.next()?.parse::<i32>().ok();
-        Some(Self {
-            is_child: number()? == 1 && has_ended,
-            group: number()?,
-            session: number()?,
-        })
     }
 }

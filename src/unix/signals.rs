@@ -5,7 +5,7 @@
 
 use super::procfs::ignored_signals;
 use super::session_leader::reap_adopted;
-use crate::error::{Error, Exit, may_fail};
+use crate::error::{Error, Exit, ignore};
 use crate::text::names::named_enum;
 use crate::text::timestamp::Timestamp;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -62,6 +62,14 @@ impl From<Stop> for Error {
     }
 }
 
+/// The number of the last signal that asked to end, from when signals are caught.
+static ASKED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
+
+/// The signal that asks this process to end, where no [`Signals`] are at hand; none if signals are not caught.
+pub(crate) fn asked_to_end() -> Option<Stop> {
+    Stop::from_number(ASKED.get()?.load(Ordering::Relaxed))
+}
+
 /// From so long before a deadline on nothing begins, and what runs is ended.
 const BEFORE_DEADLINE: Duration = Duration::from_secs(30);
 
@@ -73,15 +81,17 @@ pub(crate) struct Signals {
     /// Set by SIGTSTP, if that is caught.
     suspend: Arc<AtomicBool>,
     stop: Arc<AtomicUsize>,
-    /// Set by the first SIGINT: a second one exits at once.
+    /// Set by SIGINT: while it is set, one exits at once.
     interrupted: Arc<AtomicBool>,
+    /// True once programs are being ended after a SIGINT: the second one only kills them.
+    is_held: AtomicBool,
     /// The first request to end that was seen: later ones change nothing.
     first: Mutex<Option<(Stop, Instant)>>,
     /// Becomes readable when the engine that started this one is gone.
     parent: Option<OwnedFd>,
     /// True once that engine is known to be gone.
     orphaned: AtomicBool,
-    /// When all is to have ended.
+    /// The time at which all is to have ended.
     deadline: OnceLock<Timestamp>,
     ticker: Mutex<Option<Ticker>>,
 }
@@ -116,7 +126,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Signals {
-    /// Begins to catch SIGINT, SIGTERM, SIGHUP and SIGCHLD. A second SIGINT exits at once with 130.
+    /// Begins to catch SIGINT, SIGTERM, SIGHUP and SIGCHLD. A second SIGINT exits at once with 130, unless
+    /// [`Self::hold_exit`] was called in between.
     /// A SIGHUP that was ignored when the process started (`nohup`) stays ignored.
     ///
     /// # Errors
@@ -125,7 +136,7 @@ impl Signals {
         use libc_signals::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
         let (woken, wake) = UnixStream::pair()?;
         woken.set_nonblocking(true)?;
-        let stop = Arc::new(AtomicUsize::new(0));
+        let stop = Arc::clone(ASKED.get_or_init(Arc::default));
         let interrupted = Arc::new(AtomicBool::new(false));
         // The order matters: the first SIGINT arms what the second one finds armed.
         signal_hook::flag::register_conditional_shutdown(SIGINT, 130, Arc::clone(&interrupted))?;
@@ -146,6 +157,7 @@ impl Signals {
             suspend: Arc::new(AtomicBool::new(false)),
             stop,
             interrupted,
+            is_held: AtomicBool::new(false),
             first: Mutex::new(None),
             parent: None,
             orphaned: AtomicBool::new(false),
@@ -188,19 +200,19 @@ impl Signals {
     /// Stops the process as SIGTSTP would have, and returns when it continues.
     pub(crate) fn suspend(&self) {
         let stop = signal_hook::low_level::emulate_default_handler;
-        may_fail(stop(libc_signals::SIGTSTP));
+        ignore(stop(libc_signals::SIGTSTP));
     }
 
     /// Sets when all is to have ended, once. From half a minute before it that counts as a signal.
     pub(crate) fn set_deadline(&self, at: Timestamp) {
-        may_fail(self.deadline.set(at));
+        ignore(self.deadline.set(at));
     }
 
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.deadline.get().copied()
     }
 
-    /// How long things may still begin. The clock is that of people, which goes on while the machine sleeps.
+    /// The time in which things may still begin. The clock is that of people, which goes on while the machine sleeps.
     fn time_to_deadline(&self) -> Option<Duration> {
         let left = self.deadline()?.since(Timestamp::now());
         Some(left.saturating_sub(BEFORE_DEADLINE))
@@ -222,6 +234,19 @@ impl Signals {
         locked(&self.first).get_or_insert((stop, Instant::now())).0
     }
 
+    /// Keeps the next SIGINT from exiting at once, if this is the first: the caller has programs to end.
+    pub(crate) fn hold_exit(&self) {
+        let order = Ordering::Relaxed;
+        if self.interrupted.load(order) && !self.is_held.swap(true, order) {
+            self.interrupted.store(false, order);
+        }
+    }
+
+    /// True from a SIGINT on that came after [`Self::hold_exit`].
+    pub(crate) fn is_interrupted_again(&self) -> bool {
+        self.is_held.load(Ordering::Relaxed) && self.interrupted.load(Ordering::Relaxed)
+    }
+
     /// Forgets a SIGINT that has been obeyed: the process goes on with something else, and the next one is
     /// the first again.
     pub(crate) fn forget_interrupt(&self) {
@@ -230,8 +255,9 @@ impl Signals {
             *first = None;
             let (interrupt, order) = (libc_signals::SIGINT as usize, Ordering::Relaxed);
             // Another signal may have come since.
-            may_fail(self.stop.compare_exchange(interrupt, 0, order, order));
+            ignore(self.stop.compare_exchange(interrupt, 0, order, order));
             self.interrupted.store(false, order);
+            self.is_held.store(false, order);
         }
     }
 
@@ -255,7 +281,7 @@ impl Signals {
         }
     }
 
-    /// Why a wait of this length would be cut short, if that is known: the deadline comes first, and then
+    /// The reason why a wait of this length would be cut short, if that is known: the deadline comes first, and then
     /// counts as reached.
     pub(crate) fn stop_within(&self, wait: Duration) -> Option<Stop> {
         self.stop().or_else(|| {
@@ -264,7 +290,7 @@ impl Signals {
         })
     }
 
-    /// How much of `budget` is left since a signal asked to end; none if none has.
+    /// The part of `budget` that is left since a signal asked to end; none if none has.
     pub(crate) fn left_to_end(&self, budget: Duration) -> Option<Duration> {
         self.stop()?;
         let (_, since) = (*locked(&self.first))?;
@@ -304,7 +330,7 @@ impl Signals {
         Ok(self.wait_for_any(&fds, timeout)?.contains(&true))
     }
 
-    /// The same for several descriptors. Returns for each whether it is ready.
+    /// Waits for several descriptors. Returns for each whether it is ready.
     ///
     /// # Errors
     /// The system's, but for interrupted waits.
@@ -325,11 +351,13 @@ impl Signals {
         polled.extend(fds.iter().map(add));
         let to_deadline = self.time_to_deadline().filter(|left| !left.is_zero());
         let limits = timeout.into_iter().chain(to_deadline);
-        let limit = limits.chain(self.time_to_tick()).min();
-        let limit = limit.map(|time| Timespec {
-            tv_sec: time.as_secs().min(1 << 30).cast_signed(),
-            tv_nsec: i64::from(time.subsec_nanos()),
-        });
+        let limit = limits
+            .chain(self.time_to_tick())
+            .min()
+            .map(|time| Timespec {
+                tv_sec: time.as_secs().min(1 << 30).cast_signed(),
+                tv_nsec: i64::from(time.subsec_nanos()),
+            });
         let polling = poll(&mut polled, limit.as_ref());
         self.tick();
         match polling {
@@ -349,12 +377,10 @@ impl Signals {
             self.orphaned.store(true, Ordering::Relaxed);
             let terminate = libc_signals::SIGTERM as usize;
             // Only the first reason to end counts.
-            may_fail(self.stop.compare_exchange(
-                0,
-                terminate,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ));
+            ignore(
+                self.stop
+                    .compare_exchange(0, terminate, Ordering::Relaxed, Ordering::Relaxed),
+            );
         }
         Ok(fds_ready)
     }
@@ -389,10 +415,10 @@ fn is_ignored(signal: i32) -> bool {
 /// if a second SIGTERM follows at once. Those that are gone are skipped.
 pub(crate) fn signal_all(group: Option<Pid>, single: &[Pid], signal: Signal) {
     if let Some(group) = group {
-        may_fail(rustix::process::kill_process_group(group, signal));
+        ignore(rustix::process::kill_process_group(group, signal));
     }
     for pid in outside_of(group, single) {
-        may_fail(rustix::process::kill_process(pid, signal));
+        ignore(rustix::process::kill_process(pid, signal));
     }
 }
 

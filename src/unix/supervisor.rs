@@ -9,7 +9,7 @@
 
 use super::left_behind::Terminals;
 use super::procfs::ignored_signals;
-use crate::error::{Error, Exit, Result, may_fail, reason};
+use crate::error::{Error, Exit, Result, ignore, reason};
 use fork::{Fork, fork};
 use rustix::process::{self, Pid, Resource, Rlimit, Signal, WaitOptions, WaitStatus};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
@@ -62,8 +62,10 @@ pub(crate) fn run_in_session(
     if let Some(command) = fork_child().map_err(not_started)? {
         drop(theirs);
         let mut signals = catch_signals(ignored).map_err(not_started)?;
-        let service = attend(command, &ours).map(|serve| Service::new(serve, ignored));
-        let service = service.transpose().map_err(not_started)?;
+        let service = attend(command, &ours)
+            .map(|serve| Service::new(serve, ignored))
+            .transpose()
+            .map_err(not_started)?;
         release_stdio(inspect.is_some() || service.is_some());
         await_end(&mut keeper_end);
         drop(ours);
@@ -85,7 +87,7 @@ pub(crate) fn await_keeper(mut keeper: UnixStream) {
 
 /// Waits until the other end is closed.
 fn await_end(stream: &mut UnixStream) {
-    may_fail(io::copy(stream, &mut io::sink()));
+    ignore(io::copy(stream, &mut io::sink()));
 }
 
 fn not_started(cause: impl Into<io::Error>) -> Error {
@@ -117,10 +119,10 @@ fn signal_on_death_of(parent: Pid, signal: Signal) -> Result<()> {
 /// Closes the standard streams, so that their other ends see when the command closes them.
 fn release_stdio(keeps_stderr: bool) {
     if let Ok(null) = File::options().read(true).write(true).open("/dev/null") {
-        may_fail(dup2_stdin(&null));
-        may_fail(dup2_stdout(&null));
+        ignore(dup2_stdin(&null));
+        ignore(dup2_stdout(&null));
         if !keeps_stderr {
-            may_fail(dup2_stderr(&null));
+            ignore(dup2_stderr(&null));
         }
     }
 }
@@ -146,12 +148,12 @@ impl Ward {
         };
         match self {
             Self::Keeper(keeper) => {
-                may_fail(process::kill_process(*keeper, signal));
+                ignore(process::kill_process(*keeper, signal));
                 if number == SIGTSTP {
-                    may_fail(emulate_default_handler(SIGTSTP));
+                    ignore(emulate_default_handler(SIGTSTP));
                 }
             }
-            Self::Command { command, .. } => may_fail(match number {
+            Self::Command { command, .. } => ignore(match number {
                 // By convention for one process, not for its group.
                 SIGUSR1 | SIGUSR2 => process::kill_process(*command, signal),
                 // The kernel ignores SIGTSTP in a group that no shell controls.
@@ -166,7 +168,7 @@ impl Ward {
         if let Self::Command { command, front } = self
             && process::getppid() != Some(*front)
         {
-            may_fail(process::kill_process_group(*command, Signal::KILL));
+            ignore(process::kill_process_group(*command, Signal::KILL));
         }
     }
 }
@@ -181,7 +183,7 @@ fn caught_signals(ignored: u64) -> impl Iterator<Item = i32> {
     FORWARDED.into_iter().filter(is_heeded).chain([SIGCHLD])
 }
 
-/// What the keeper does while it waits.
+/// The keeper's work while it waits.
 struct Service {
     serve: Serve,
     /// Can be read after each signal that is caught.
@@ -223,7 +225,7 @@ fn await_exit(
         }
         if let Some(Service { serve, woken }) = &mut service {
             serve(woken.as_fd());
-            may_fail(woken.read(&mut [0; 64]));
+            ignore(woken.read(&mut [0; 64]));
         }
     }
 }
@@ -238,7 +240,7 @@ fn end_like(status: WaitStatus) -> u8 {
         current: Some(0),
         maximum: Some(0),
     };
-    may_fail(process::setrlimit(Resource::Core, none));
-    may_fail(emulate_default_handler(signal));
+    ignore(process::setrlimit(Resource::Core, none));
+    ignore(emulate_default_handler(signal));
     128 + signal as u8
 }

@@ -2,10 +2,13 @@
 //!
 //! Unaware of what the texts mean. A reader that has gone away is no error.
 
-use crate::error::{Error, Result, may_fail};
+use crate::error::{Error, Result, ignore};
 use crate::text::disguise::{indented, printable, printable_after, printable_json};
 use crate::text::json;
+use crate::text::markdown::{Role, parts_of};
 use crate::text::table::Table;
+use std::borrow::Cow;
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -15,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 pub(crate) struct Screen {
     /// Only results and errors.
     pub quiet: bool,
-    /// Also what the model and the tools said.
+    /// The words of the model and the tools, too.
     pub verbose: bool,
     colour: bool,
 }
@@ -31,6 +34,8 @@ pub(crate) enum Tone {
     Command,
     Good,
     Bad,
+    /// A line that is taken out.
+    Removed,
 }
 
 impl Screen {
@@ -70,7 +75,7 @@ impl Screen {
         begin_line();
         let mut out = painted(self.colour, pieces);
         out.push('\n');
-        may_fail(io::stderr().write_all(out.as_bytes()));
+        ignore(io::stderr().write_all(out.as_bytes()));
     }
 }
 
@@ -90,25 +95,60 @@ pub(crate) fn redraw_line(text: &str) {
         return;
     }
     IS_DRAWN.store(true, Ordering::Relaxed);
-    may_fail(io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes()));
+    ignore(io::stderr().write_all(format!("\r{text}\x1b[K").as_bytes()));
 }
 
 /// Erases the line that was drawn last, if it is still there.
 pub(crate) fn erase_line() {
     if IS_DRAWN.swap(false, Ordering::Relaxed) {
-        may_fail(io::stderr().write_all(b"\r\x1b[K"));
+        ignore(io::stderr().write_all(b"\r\x1b[K"));
     }
 }
 
-/// Writes a piece of a text that is arriving to the terminal: as a result if stdout is one, else as progress. Other
+/// Writes a piece of an answer that is arriving to the terminal: as a result if stdout is one, else as progress. Other
 /// output begins on a line of its own.
-pub(crate) fn print_piece(text: &str) {
+pub(crate) fn print_piece(parts: &[(Role, String)]) {
+    let last = parts.last().and_then(|(_, text)| text.chars().next_back());
+    let Some(last) = last else {
+        return;
+    };
     erase_line();
-    HAS_OPEN_TEXT.store(!text.ends_with('\n'), Ordering::Relaxed);
-    let last = text.chars().next_back().unwrap_or('\n');
+    HAS_OPEN_TEXT.store(last != '\n', Ordering::Relaxed);
     let before = LAST_CHARACTER.swap(last.into(), Ordering::Relaxed);
-    let before = char::from_u32(before).unwrap_or('\n');
-    write_piece(&printable_after(before, text));
+    write_piece(&styled(char::from_u32(before).unwrap_or('\n'), parts));
+}
+
+/// Writes lines to stderr, as they are, below what it shows.
+pub(crate) fn print_below(lines: &str) {
+    begin_line();
+    ignore(io::stderr().write_all(format!("{lines}\n").as_bytes()));
+}
+
+/// An answer as a terminal shows it: each part in the style of its role, and nothing in it controls the terminal.
+pub(crate) fn styled_answer(text: &str) -> String {
+    styled('\n', &parts_of(text))
+}
+
+/// Parts in the style of their roles; a character comes before them.
+fn styled(mut before: char, parts: &[(Role, String)]) -> String {
+    let has_style = colour_wanted();
+    let mut out = String::new();
+    for (role, text) in parts {
+        let shown = printable_after(before, text);
+        before = text.chars().next_back().unwrap_or(before);
+        let code = match role {
+            Role::Heading | Role::Strong => "1",
+            Role::Code => "36",
+            Role::Rule => "2",
+            Role::Text => "",
+        };
+        if has_style && !code.is_empty() {
+            out.push_str(&format!("\x1b[{code}m{shown}\x1b[0m"));
+        } else {
+            out.push_str(&shown);
+        }
+    }
+    out
 }
 
 /// Ends the line of a text that arrived, if it has no end yet.
@@ -120,7 +160,7 @@ pub(crate) fn end_text() {
 
 fn write_piece(text: &str) {
     let mut stdout = io::stdout().lock();
-    may_fail(match stdout.is_terminal() {
+    ignore(match stdout.is_terminal() {
         true => stdout
             .write_all(text.as_bytes())
             .and_then(|()| stdout.flush()),
@@ -139,9 +179,10 @@ pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// True unless the person wants no colours: <https://no-color.org>.
+/// True unless the person wants no colours (<https://no-color.org>), or the terminal has none.
 fn colour_wanted() -> bool {
-    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+    let is_wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    is_wanted && terminal_kind().is_some()
 }
 
 /// True if output to stdout may be coloured.
@@ -159,6 +200,7 @@ pub(crate) fn painted(colour: bool, pieces: &[(Tone, &str)]) -> String {
             Tone::Command => "36",
             Tone::Good => "32",
             Tone::Bad => "33",
+            Tone::Removed => "31",
         };
         let text = printable(text);
         if colour && !text.is_empty() {
@@ -176,8 +218,11 @@ pub(crate) fn painted_table(table: &Table, tone: impl Fn(usize, usize) -> Tone) 
     let rows = table.cells(columns()).into_iter().enumerate();
     let line = |(at, cells): (usize, Vec<String>)| {
         let tone_of = |column| at.checked_sub(1).map_or(Tone::Dim, |row| tone(row, column));
-        let pieces = cells.iter().enumerate();
-        let pieces: Vec<_> = pieces.map(|(at, cell)| (tone_of(at), &**cell)).collect();
+        let pieces: Vec<_> = cells
+            .iter()
+            .enumerate()
+            .map(|(at, cell)| (tone_of(at), &**cell))
+            .collect();
         format!("{}\n", painted(colour, &pieces).trim_end())
     };
     rows.map(line).collect()
@@ -213,8 +258,13 @@ fn size_of(terminal: impl AsFd) -> Option<(usize, usize)> {
 
 /// True if stderr is a terminal on which lines can be overwritten.
 pub(crate) fn can_redraw() -> bool {
-    let kind = std::env::var_os("TERM").unwrap_or_default();
-    io::stderr().is_terminal() && !kind.is_empty() && kind != "dumb"
+    io::stderr().is_terminal() && terminal_kind().is_some()
+}
+
+/// The kind of the terminal, if it can do more than print characters.
+fn terminal_kind() -> Option<OsString> {
+    let kind = std::env::var_os("TERM")?;
+    (!kind.is_empty() && kind != "dumb").then_some(kind)
 }
 
 /// True if this process may overwrite lines on stderr's terminal: it is not in the background.
@@ -224,7 +274,14 @@ pub(crate) fn is_in_foreground() -> bool {
     group.map_or(true, |group| group == rustix::process::getpgrp())
 }
 
-/// An error as it is printed: each line of it behind the program's name.
+/// True if a person sees what this process prints and can answer: all three streams are terminals, and it is not in the
+/// background.
+pub(crate) fn has_person() -> bool {
+    let is_terminal = io::stdin().is_terminal() && io::stdout().is_terminal();
+    is_terminal && io::stderr().is_terminal() && is_in_foreground()
+}
+
+/// An error as it is printed: each line of it after the program's name.
 pub(crate) fn print_error(program: &str, error: &Error) {
     let mut out = String::new();
     for (index, line) in printable(&error.message).lines().enumerate() {
@@ -236,27 +293,33 @@ pub(crate) fn print_error(program: &str, error: &Error) {
         }
     }
     begin_line();
-    may_fail(io::stderr().write_all(out.as_bytes()));
+    ignore(io::stderr().write_all(out.as_bytes()));
+}
+
+/// Prints a warning on stderr.
+pub(crate) fn warn(text: &str) {
+    Screen::new(false, false).warn(text);
 }
 
 /// Writes to stdout. A pipe whose reader has gone is a quiet success.
-pub(crate) fn print(bytes: &[u8]) -> Result<()> {
-    print_while_read(bytes).map(|_| ())
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<()> {
+    print_while_read(text.as_ref()).map(drop)
 }
 
 /// Prints a value as a line of JSON on stdout.
 pub(crate) fn print_value(value: &serde_json::Value) -> Result<()> {
-    print_json(format!("{}\n", json::text(value)).as_bytes())
+    print_json(format!("{}\n", json::text(value)))
 }
 
 /// Prints JSON on stdout, without characters that control a terminal or disguise the text.
-pub(crate) fn print_json(bytes: &[u8]) -> Result<()> {
-    print_json_while_read(bytes).map(|_| ())
+pub(crate) fn print_json(json: impl AsRef<[u8]>) -> Result<()> {
+    print_json_while_read(json.as_ref()).map(drop)
 }
 
-/// The same. False if the reader is gone.
+/// Prints JSON likewise. False if the reader is gone.
 pub(crate) fn print_json_while_read(bytes: &[u8]) -> Result<bool> {
-    print_while_read(printable_json(&String::from_utf8_lossy(bytes)).as_bytes())
+    let text = str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::from);
+    print_while_read(printable_json(&text).as_bytes())
 }
 
 /// Writes to stdout. False if the reader is gone.

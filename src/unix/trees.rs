@@ -17,6 +17,7 @@ use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Directories below one another that are copied.
@@ -37,10 +38,7 @@ pub(crate) fn remove_all(path: &Path) -> Result<()> {
         Ok(_) => fs::remove_file(path),
         Err(e) => Err(e),
     };
-    match removed {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e).at("remove", path),
-        _ => Ok(()),
-    }
+    removed.if_there().at("remove", path).map(drop)
 }
 
 fn remove_dir(path: &Path) -> io::Result<()> {
@@ -65,11 +63,8 @@ fn empty(dir: &OwnedFd, top: &OwnedFd, depth: usize) -> rustix::io::Result<bool>
                     renameat(dir, name, top, format!(".{}", hex(16)))
                 }
                 Err(Errno::NOTEMPTY | Errno::EXIST) => {
-                    is_moved |= empty(
-                        &openat(dir, name, DIRECTORY, Mode::empty())?,
-                        top,
-                        depth + 1,
-                    )?;
+                    let below = openat(dir, name, DIRECTORY, Mode::empty())?;
+                    is_moved |= empty(&below, top, depth + 1)?;
                     unlinkat(dir, name, AtFlags::REMOVEDIR)
                 }
                 removed => removed,
@@ -95,18 +90,11 @@ pub(crate) fn check_removable(path: &Path) -> Result<()> {
     let mut device = None;
     while let Some(path) = pending.pop() {
         let found = statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE);
-        let about = match found.map_err(io::Error::from) {
-            // A path that is too long for the system is removed without one.
-            Err(e)
-                if matches!(
-                    e.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename
-                ) =>
-            {
-                continue;
-            }
-            found => found.at("read", &path)?,
-        };
+        // A path that is too long for the system is removed without one.
+        if let Err(Errno::NOENT | Errno::NAMETOOLONG) = found {
+            continue;
+        }
+        let about = found.at("read", &path)?;
         let on = (about.stx_dev_major, about.stx_dev_minor);
         let is_mounted = about.stx_attributes.contains(StatxAttributes::MOUNT_ROOT);
         if is_mounted || *device.get_or_insert(on) != on {
@@ -122,7 +110,50 @@ pub(crate) fn check_removable(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What was not copied.
+/// The room that a file, or a directory with all that is in it, takes. What several share is divided.
+pub(crate) fn room_of(path: &Path) -> u64 {
+    let mut pending = vec![path.to_owned()];
+    let mut room = 0;
+    while let Some(path) = pending.pop() {
+        let Ok(meta) = path.symlink_metadata() else {
+            continue;
+        };
+        if meta.is_dir() {
+            let entries = fs::read_dir(&path).into_iter().flatten().flatten();
+            pending.extend(entries.map(|entry| entry.path()));
+            room += meta.blocks() * 512;
+        } else {
+            room += meta.blocks() * 512 / meta.nlink().max(1);
+        }
+    }
+    room
+}
+
+/// True if there is nothing but files in a directory, and directories of the same user. No link leads out of it then.
+pub(crate) fn is_plain(dir: &Path) -> io::Result<bool> {
+    let owner = dir.symlink_metadata()?.uid();
+    let mut pending = vec![dir.to_owned()];
+    while let Some(dir) = pending.pop() {
+        let opened = openat(CWD, &dir, DIRECTORY, Mode::empty()).map_err(io::Error::from);
+        let Some(opened) = opened.if_there()? else {
+            continue;
+        };
+        if fstat(&opened)?.st_uid != owner {
+            return Ok(false);
+        }
+        for entry in fs::read_dir(&dir)? {
+            let entry = entry?;
+            match entry.file_type().if_there()? {
+                Some(kind) if kind.is_dir() => pending.push(entry.path()),
+                Some(kind) if !kind.is_file() => return Ok(false),
+                _ => {}
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Something that was not copied.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct LeftOut {
     pub path: PathBuf,
@@ -136,8 +167,8 @@ pub(crate) struct LeftOut {
 pub(crate) fn copy_tree(from: &Path, to: &Path, without: &[&str]) -> Result<Vec<LeftOut>> {
     make_dirs(to)?;
     let open = |path: &Path| openat(CWD, path, DIRECTORY & !OFlags::NOFOLLOW, Mode::empty());
-    let source = open(from).map_err(io::Error::from).at("read", from)?;
-    let target = open(to).map_err(io::Error::from).at("write", to)?;
+    let source = open(from).at("read", from)?;
+    let target = open(to).at("write", to)?;
     let mut copying = Copying {
         path: from.to_owned(),
         depth: 0,
@@ -149,7 +180,7 @@ pub(crate) fn copy_tree(from: &Path, to: &Path, without: &[&str]) -> Result<Vec<
 
 /// A tree that is being copied.
 struct Copying {
-    /// Of the entry that is copied now.
+    /// The path of the entry that is copied now.
     path: PathBuf,
     depth: usize,
     left_out: Vec<LeftOut>,
@@ -157,9 +188,8 @@ struct Copying {
 
 impl Copying {
     fn directory(&mut self, from: &OwnedFd, to: &OwnedFd, without: &[&str]) -> Result<()> {
-        let entries = Dir::read_from(from).map_err(io::Error::from);
-        for entry in entries.at("read", &self.path)? {
-            let entry = entry.map_err(io::Error::from).at("read", &self.path)?;
+        for entry in Dir::read_from(from).at("read", &self.path)? {
+            let entry = entry.at("read", &self.path)?;
             let name = entry.file_name();
             let shown = OsStr::from_bytes(name.to_bytes());
             if is_itself(name) || without.iter().any(|left| shown == *left) {
@@ -171,38 +201,33 @@ impl Copying {
         }
         // Last: a directory that cannot be written to could not be filled.
         let kept = fstat(from).and_then(|about| keep_mode(to, &about));
-        kept.map_err(io::Error::from).at("write", &self.path)
+        kept.at("write", &self.path)
     }
 
     fn entry(&mut self, from: &OwnedFd, to: &OwnedFd, name: &CStr) -> Result<()> {
-        let about = statat(from, name, AtFlags::SYMLINK_NOFOLLOW);
-        let about = about.map_err(io::Error::from).at("read", &self.path)?;
+        let about = statat(from, name, AtFlags::SYMLINK_NOFOLLOW).at("read", &self.path)?;
         match FileType::from_raw_mode(about.st_mode) {
             FileType::Directory if self.depth == MOST_NESTED => {
                 self.leave_out("nested deeper than 200 directories");
-                return Ok(());
             }
             FileType::Directory => {
-                let below = openat(from, name, DIRECTORY, Mode::empty());
-                let below = below.map_err(io::Error::from).at("read", &self.path)?;
+                let below = openat(from, name, DIRECTORY, Mode::empty()).at("read", &self.path)?;
                 let made = mkdirat(to, name, Mode::RWXU)
-                    .and_then(|()| openat(to, name, DIRECTORY, Mode::empty()));
-                let made = made.map_err(io::Error::from).at("copy", &self.path)?;
+                    .and_then(|()| openat(to, name, DIRECTORY, Mode::empty()))
+                    .at("copy", &self.path)?;
                 self.depth += 1;
                 self.directory(&below, &made, &[])?;
                 self.depth -= 1;
-                return Ok(());
             }
-            FileType::Symlink => readlinkat(from, name, Vec::new())
-                .and_then(|target| symlinkat(target, to, name))
-                .map_err(io::Error::from),
-            FileType::RegularFile => copy_file(from, to, name),
-            _ => {
-                self.leave_out("not a regular file");
-                return Ok(());
+            FileType::Symlink => {
+                let target = readlinkat(from, name, Vec::new());
+                let copied = target.and_then(|target| symlinkat(target, to, name));
+                copied.at("copy", &self.path)?;
             }
+            FileType::RegularFile => copy_file(from, to, name).at("copy", &self.path)?,
+            _ => self.leave_out("not a regular file"),
         }
-        .at("copy", &self.path)
+        Ok(())
     }
 
     fn leave_out(&mut self, why: &'static str) {

@@ -1,9 +1,9 @@
-//! What a person types, read from stdin so that signals end the wait.
+//! Input that a person types, read from stdin so that signals end the wait.
 //!
 //! Unaware of what is asked.
 
 use super::signals::{Signals, Stop};
-use crate::error::may_fail;
+use crate::error::ignore;
 use rustix::event::PollFlags;
 use rustix::termios::{
     LocalModes, OptionalActions, QueueSelector, SpecialCodeIndex, Termios, tcflush, tcgetattr,
@@ -43,7 +43,7 @@ impl ModesOff {
 
 impl Drop for ModesOff {
     fn drop(&mut self) {
-        may_fail(tcsetattr(io::stdin(), OptionalActions::Now, &self.0));
+        ignore(tcsetattr(io::stdin(), OptionalActions::Now, &self.0));
     }
 }
 
@@ -61,10 +61,10 @@ pub(crate) fn discard_typed(signals: &Signals) {
     while matches!(more(), Ok(true)) && tcflush(&stdin, QueueSelector::IFlush).is_ok() {}
 }
 
-/// What some terminals put around a text that is pasted: bracketed paste mode.
+/// Marks that some terminals put around a text that is pasted: bracketed paste mode.
 const PASTE: [&str; 2] = ["\x1b[200~", "\x1b[201~"];
 
-/// True if a pasted text goes on behind this line, at whose beginning it did or did not.
+/// True if a pasted text goes on after this line, at whose beginning it did or did not.
 fn is_in_paste(line: &[u8], was: bool) -> bool {
     let [begin, end] = PASTE.map(|mark| memchr::memmem::rfind(line, mark.as_bytes()));
     if begin == end { was } else { begin > end }

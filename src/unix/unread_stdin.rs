@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// How the command would read the standard input, if it does not and no warning has been printed.
+/// Ways for the command to read the standard input, if it does not and no warning has been printed.
 static UNREAD: Mutex<Option<Remedy>> = Mutex::new(None);
 
 /// Ways to have the standard input read: the beginning of a command, and an option.

@@ -31,7 +31,7 @@ pub(crate) fn objection<'p>(
     Ok(None)
 }
 
-/// The same for what lies in a directory, and each directory on the way; what cannot be looked at does not count either.
+/// An objection to what lies in a directory, and each directory on the way; what cannot be looked at does not count either.
 pub(crate) fn objection_below(dir: &Path, path: &Path, trusted: &[u32]) -> Option<String> {
     let on_way = path.ancestors().take_while(|at| at.starts_with(dir));
     objection(on_way, trusted).unwrap_or_else(|e| Some(reason(&e)))
@@ -65,7 +65,7 @@ fn own_group(user: u32) -> u32 {
     listed_group(user, &users, &groups).unwrap_or_else(unlisted)
 }
 
-/// The same of a user that passwd(5) lists, with group(5).
+/// The group of a user that passwd(5) lists, with group(5).
 fn listed_group(user: u32, users: &str, groups: &str) -> Option<u32> {
     let id = |text: &&str| text.parse::<u32>().ok();
     let mut users = users
@@ -75,8 +75,9 @@ fn listed_group(user: u32, users: &str, groups: &str) -> Option<u32> {
     let mut groups = groups
         .lines()
         .map(|line| line.split(':').collect::<Vec<_>>());
-    let private = groups.find(|fields| fields.first() == found.first());
-    let private = private.and_then(|fields| fields.get(2).and_then(id));
+    let private = groups
+        .find(|fields| fields.first() == found.first())
+        .and_then(|fields| fields.get(2).and_then(id));
     private.or_else(|| found.get(3).and_then(id))
 }
 

@@ -3,20 +3,17 @@
 //! Unaware of where the events come from and of how the list is printed. An action has an effect unless its tool
 //! says `effect: none`.
 
-use crate::record::event::{CheckFinding, DENIED, EventKind, Line, RecordedCall};
-use crate::record::state::decoded;
+use crate::record::event::recorded::ActionResult;
+use crate::record::event::{CheckFinding, DENIED, Line, Recorded, RecordedCall};
+use crate::record::history::History;
 use crate::text::names::named_enum;
-use crate::view::asked::KnownTools;
 use serde::Serialize;
-use serde_json::value::RawValue;
-use std::borrow::Cow;
-use std::mem::take;
 
 /// An action with an effect.
 #[derive(Debug, Serialize)]
 pub(crate) struct EffectRow {
     pub iteration: u64,
-    /// When it was begun, or refused.
+    /// Time when it was begun, or refused.
     pub timestamp: String,
     pub action_id: String,
     pub tool_name: String,
@@ -29,6 +26,9 @@ pub(crate) struct EffectRow {
     #[serde(skip)]
     pub asked: String,
     pub call_id: Option<String>,
+    /// A person has let it run for the rest of the run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub always: bool,
     /// The directory of what was recorded of it, from the run's directory.
     pub execution_ref: Option<String>,
 }
@@ -62,32 +62,53 @@ pub(crate) struct EffectList {
     newest: usize,
     /// Calls of that answer: id and tool.
     calls: Vec<(String, String)>,
-    /// Those of the last start.
-    tools: KnownTools,
+    history: History,
 }
 
 impl EffectList {
     /// Takes note of an event.
     pub(crate) fn add(&mut self, line: &Line<'_>) {
-        match line.kind {
-            EventKind::EngineStart => {
-                self.tools = KnownTools::of_start(line);
-            }
-            EventKind::Thought => {
+        self.history.add(line);
+        match &line.event {
+            Recorded::Thought(thought) => {
                 self.newest = self.rows.len();
-                let calls = line.calls().into_iter();
-                let pair = |call: RecordedCall<'_>| (call.id.into(), call.function.name.into());
-                self.calls = calls.map(pair).collect();
+                let calls = thought.calls().into_iter();
+                self.calls = calls
+                    .map(|call: RecordedCall<'_>| (call.id.into(), call.function.name.into()))
+                    .collect();
             }
-            EventKind::ActionRequest => self.put(line, EffectState::Open),
-            EventKind::ActionCheck
-                if line.status.as_deref() == Some(CheckFinding::Happened.name()) =>
-            {
-                self.put(line, EffectState::Checked);
+            Recorded::ActionRequest(request) => {
+                let asked = self.history.asked(request);
+                let was_asked = self.row(line).is_some();
+                let same = |row: &&EffectRow| {
+                    row.always && row.tool_name == *request.tool_name && row.asked == asked
+                };
+                let always = !was_asked && self.rows.iter().any(|row| same(&row));
+                if let Some(row) = self.put(line, &request.tool_name, EffectState::Open) {
+                    row.call_id = request.call_id.owned().or(row.call_id.take());
+                    row.always |= always;
+                    if let Some(command) = request.resolved_command.owned() {
+                        (row.asked, row.command) = (asked, command);
+                    }
+                }
             }
-            EventKind::ActionDeferred => self.put(line, EffectState::Deferred),
-            EventKind::ActionResult => self.result(line),
-            EventKind::HumanInputRequest => self.put(line, EffectState::Waiting),
+            Recorded::ActionCheck(check) if &*check.status == CheckFinding::Happened.name() => {
+                if let Some(row) = self.put(line, &check.tool_name, EffectState::Checked) {
+                    row.exit_code = check.exit_code;
+                }
+            }
+            Recorded::ActionDeferred(_) => {
+                self.put(line, "", EffectState::Deferred);
+            }
+            Recorded::ActionResult(result) => self.result(line, result),
+            Recorded::HumanInputRequest(question) => {
+                self.put(line, &question.tool_name, EffectState::Waiting);
+            }
+            Recorded::HumanInputReceived(answer) if answer.always == Some(true) => {
+                if let Some(row) = self.row(line) {
+                    row.always = true;
+                }
+            }
             _ => {}
         }
     }
@@ -102,72 +123,61 @@ impl EffectList {
         self.rows
     }
 
-    fn result(&mut self, line: &Line<'_>) {
-        let is_begun = |row: &EffectRow| row.state != EffectState::Waiting;
-        let state = self
-            .row(line)
-            .filter(|row| is_begun(row))
-            .map(|row| row.state);
-        let has_code = line.exit_code.is_some();
-        match state {
-            Some(EffectState::Checked) => {}
-            Some(_) if has_code => self.put(line, EffectState::Done),
-            Some(_) => self.put(line, EffectState::Unknown),
-            None => {
-                let said = line.observation_content.map_or("", RawValue::get);
-                if self.row(line).is_some() || decoded(said).starts_with(DENIED) {
-                    self.put(line, EffectState::Denied);
+    fn result(&mut self, line: &Line<'_>, result: &ActionResult<'_>) {
+        let state = match self.row(line).map(|row| row.state) {
+            Some(EffectState::Checked) => return,
+            None | Some(EffectState::Waiting) => {
+                let said = result.observation_content.text();
+                if self.row(line).is_none() && !said.starts_with(DENIED) {
+                    return;
                 }
+                EffectState::Denied
             }
+            Some(_) if result.exit_code.is_some() => EffectState::Done,
+            Some(_) => EffectState::Unknown,
+        };
+        if let Some(row) = self.put(line, &result.tool_name, state) {
+            row.exit_code = result.exit_code;
         }
     }
 
     fn row(&mut self, line: &Line<'_>) -> Option<&mut EffectRow> {
-        let id = line.action_id.as_deref();
-        let mut rows = self.rows[self.newest..].iter_mut();
-        rows.find(|row| Some(row.action_id.as_str()) == id)
+        self.rows[self.newest..]
+            .iter_mut()
+            .find(|row| line.action_id.get() == Some(&row.action_id))
     }
 
-    /// Sets the state of the action that an event is about.
-    fn put(&mut self, line: &Line<'_>, state: EffectState) {
-        let text = |from: &Option<Cow<'_, str>>| from.as_deref().map(str::to_owned);
+    /// Sets the state of the action that an event is about. Returns its row, if it has one.
+    fn put(&mut self, line: &Line<'_>, tool: &str, state: EffectState) -> Option<&mut EffectRow> {
         if self.row(line).is_none() {
-            let action_id = text(&line.action_id).unwrap_or_default();
-            let mut calls = self.calls.iter();
-            let called = calls
-                .find(|(id, _)| *id == action_id)
-                .map(|(_, name)| name.clone());
-            let tool_name = text(&line.tool_name).or(called).unwrap_or_default();
+            let action_id = line.action_id.to_string();
+            let called = self.calls.iter().find(|(id, _)| *id == action_id);
+            let tool = match called {
+                Some((_, name)) if tool.is_empty() => name,
+                _ => tool,
+            };
             // The question that the model asks is no action.
-            if self.tools.is_harmless(&tool_name) || tool_name == "ask_human" {
-                return;
+            if self.history.is_harmless(tool) || tool == "ask_human" {
+                return None;
             }
             self.rows.push(EffectRow {
                 iteration: line.iteration.unwrap_or(0),
-                timestamp: text(&line.timestamp).unwrap_or_default(),
+                timestamp: line.timestamp.to_string(),
                 action_id,
-                tool_name,
+                tool_name: tool.to_owned(),
                 state,
                 exit_code: None,
                 command: String::new(),
                 asked: String::new(),
                 call_id: None,
+                always: false,
                 execution_ref: None,
             });
         }
-        let asked = line
-            .resolved_command
-            .as_ref()
-            .map(|_| self.tools.shown(line));
-        if let Some(row) = self.row(line) {
-            row.state = state;
-            row.asked = asked.unwrap_or(take(&mut row.asked));
-            row.exit_code = line.exit_code;
-            row.call_id = text(&line.call_id).or(row.call_id.take());
-            row.execution_ref = text(&line.execution_ref).or(row.execution_ref.take());
-            if let Some(command) = &line.resolved_command {
-                row.command = command.to_string();
-            }
-        }
+        let row = self.row(line)?;
+        row.state = state;
+        row.exit_code = None;
+        row.execution_ref = line.execution_ref.owned().or(row.execution_ref.take());
+        Some(row)
     }
 }

@@ -1,9 +1,8 @@
 //! A run, shown to people.
 
 pub(crate) mod request_diff;
-pub(crate) mod shown_answers;
-pub(crate) mod asked;
 pub(crate) mod stats;
+pub(crate) mod stats_survey;
 pub(crate) mod stats_table;
 pub(crate) mod timeline;
 pub(crate) mod effects;

@@ -9,9 +9,8 @@
 //! other script, every style but ours, and every connection.
 
 mod changes;
-mod writer;
-mod source;
-mod flow_steps;
+mod files;
+pub(super) mod writer;
 mod events;
 mod rows;
 
@@ -58,36 +57,26 @@ pub(crate) struct Damaged {
 
 /// Writes the page about a run. Returns which journals are damaged.
 pub(crate) fn write(run: &RunDir, summary: &Metadata, sink: &mut Sink<'_>) -> Result<Vec<Damaged>> {
-    let mut teller = Renderer::new(Writer::new(sink), run);
+    let mut renderer = Renderer::new(Writer::new(sink), run);
     // What is wrong with the run is known before anything has been printed.
-    let opened = Renderer::open(run)?;
-    teller.writer.raw(&head(run))?;
-    teller.run(opened, run, summary)?;
-    teller.writer.raw(&tail())?;
-    teller.writer.end()?;
-    Ok(teller.damaged)
+    let (lines, rendered) = Renderer::open(run)?;
+    renderer.writer.raw(&head(run.id.as_str(), SCRIPT_HASH))?;
+    renderer.run(lines, rendered, summary)?;
+    renderer.writer.raw(&tail(&SCRIPT))?;
+    renderer.writer.end()?;
+    Ok(renderer.damaged)
 }
 
-fn head(run: &RunDir) -> String {
-    let (style_hash, script_hash) = (STYLE_HASH.trim_end(), SCRIPT_HASH.trim_end());
-    let allowed = format!("script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'");
-    let head = page_head(run.id.as_str(), &allowed, &STYLE);
-    format!(
-        r#"{head}<noscript>This page needs its own script to show the run. <code>delta log</code> shows it as text.</noscript>
-<script type="application/json" id="data">
-"#
-    )
-}
-
-/// The beginning of a page, up to its body. `title` is escaped, and `allowed` says which scripts and styles a browser
-/// applies.
-pub(super) fn page_head(title: &str, allowed: &str, style: &str) -> String {
+/// The beginning of a page, up to its data. `title` is a name without markup, and `script_hash` that of the page's script.
+pub(super) fn head(title: &str, script_hash: &str) -> String {
+    let (style_hash, script_hash) = (STYLE_HASH.trim_end(), script_hash.trim_end());
+    let style = &*STYLE;
     format!(
         r#"<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; {allowed}; img-src data:; base-uri 'none'; form-action 'none'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'sha256-{script_hash}'; style-src 'sha256-{style_hash}'; img-src data:; base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer">
 <meta name="color-scheme" content="light dark">
@@ -97,15 +86,15 @@ pub(super) fn page_head(title: &str, allowed: &str, style: &str) -> String {
 <style>{style}</style>
 </head>
 <body>
+<noscript>This page needs its own script. <code>delta log</code> shows a run as text.</noscript>
+<script type="application/json" id="data">
 "#
     )
 }
 
-fn tail() -> String {
-    format!(
-        "</script>\n<script>{}</script>\n</body>\n</html>\n",
-        *SCRIPT
-    )
+/// The end of a page, after its data.
+pub(super) fn tail(script: &str) -> String {
+    format!("</script>\n<script>{script}</script>\n</body>\n</html>\n")
 }
 
 #[cfg(test)]
@@ -157,6 +146,11 @@ mod tests {
         for (name, text, hash_told) in [
             ("report.css", &STYLE, STYLE_HASH),
             ("report.js", &SCRIPT, SCRIPT_HASH),
+            (
+                "evaluation.js",
+                &super::super::evaluation_page::SCRIPT,
+                super::super::evaluation_page::SCRIPT_HASH,
+            ),
         ] {
             let Some(right) = hash(text) else {
                 return;

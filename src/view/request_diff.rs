@@ -4,7 +4,7 @@
 //! to find out, only to say where.
 
 use crate::text::disguise::{disguises, printable};
-use crate::text::json::parser_message;
+use crate::text::json::{self, parser_message};
 use serde_json::Value;
 
 /// How much of a text is shown before the place where it differs, and from there on.
@@ -62,9 +62,10 @@ pub(crate) fn answers_in(request: &[u8]) -> Result<usize, String> {
 
 /// How many blocks of an answer that is not whole a request ends with: the service has paused, and goes on.
 pub(crate) fn unended_blocks(request: &[u8]) -> usize {
-    let request: Value = serde_json::from_slice(request).unwrap_or_default();
-    let last = conversation(&request).and_then(|(_, messages)| messages.last());
-    let last = last.filter(|message| role(message) == "assistant");
+    let request: Value = json::read_or_default(request);
+    let last = conversation(&request)
+        .and_then(|(_, messages)| messages.last())
+        .filter(|message| role(message) == "assistant");
     blocks(last).map_or(0, Vec::len)
 }
 
@@ -130,8 +131,8 @@ fn blocks(message: Option<&Value>) -> Option<&Vec<Value>> {
 
 fn role(message: &Value) -> &str {
     let mut keys = ["role", "type"].into_iter();
-    let role = keys.find_map(|key| message.get(key)?.as_str());
-    role.unwrap_or("")
+    keys.find_map(|key| message.get(key)?.as_str())
+        .unwrap_or("")
 }
 
 fn text(message: &Value) -> Option<&str> {

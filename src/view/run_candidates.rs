@@ -15,23 +15,26 @@ use std::path::{Path, PathBuf};
 /// cursor is.
 pub(crate) fn workspace_candidates(value: &TypedValue, line: &TypedLine) -> Vec<Candidate> {
     let agent = Path::new(line.value("--agent").unwrap_or("."));
-    let names = own_workspaces::numbered(agent).unwrap_or_default();
-    let own = names
-        .iter()
+    let own = own_workspaces::numbered(agent)
+        .unwrap_or_default()
+        .into_iter()
         .rev()
-        .map(|name| agent.join("workspaces").join(name));
-    let own = own.map(|path| {
-        path.strip_prefix(".")
-            .map_or(path.clone(), Path::to_path_buf)
-    });
+        .map(|name| {
+            let path = agent.join("workspaces").join(name);
+            path.strip_prefix(".")
+                .map_or(path.clone(), Path::to_path_buf)
+        });
     let here = match value.typed.rfind('/') {
         Some(at) => &value.typed[..=at],
         None => "",
     };
-    let entries = std::fs::read_dir(if here.is_empty() { "." } else { here });
-    let entries = entries.into_iter().flatten().flatten();
-    let near = entries.filter(|entry| entry.path().join(".delta").is_dir());
-    let mut near: Vec<PathBuf> = near.map(|e| Path::new(here).join(e.file_name())).collect();
+    let mut near: Vec<PathBuf> = std::fs::read_dir(if here.is_empty() { "." } else { here })
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.path().join(".delta").is_dir())
+        .map(|e| Path::new(here).join(e.file_name()))
+        .collect();
     near.sort();
     let mut found: Vec<Candidate> = Vec::new();
     for path in own.chain(near) {

@@ -1,28 +1,32 @@
-//! Where the time and the tokens of a run went: its journal and the records beside it, added up.
+//! Place where the time and the tokens of a run went: its journal and the records beside it, added up.
 //!
 //! Unaware of how figures are shown. Everything is read line by line. A flow's figures include the tokens
 //! of the runs that its nodes have started.
 
+mod cache;
 pub(crate) mod flow;
 mod later;
 
 use crate::config::pricing::{Budget, BudgetScope, Pricing};
-use crate::engine::account::engine_time;
+use crate::engine::account::{engine_time, recorded_usage};
 use crate::error::Result;
-use crate::record::event::{EventKind, FlowEvent, Line, Tokens};
+use crate::record::event::recorded::ActionResult;
+use crate::record::event::{Line, ReadUsage, Recorded, Text, Tokens};
 use crate::record::execution::hook_duration;
-use crate::record::invocations::{self, InvocationStatus};
+use crate::record::invocations::{self, InvocationStatus, TokenUsage};
 use crate::record::network::{HostTraffic, add_traffic, read_traffic};
 use crate::record::reader::{Damage, JournalReader, Stopped, read_journal};
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, read_tally};
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::text::timestamp::Timestamp;
+use cache::note_cause;
+pub(crate) use cache::{Break, RESUMED};
 use flow::FlowFigures;
 use later::Waiting;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// A request that shares less than this part of the one before it has broken its prefix: what a
@@ -67,18 +71,6 @@ pub(crate) struct ToolFigures {
     durations: Vec<u64>,
 }
 
-/// A request that did not begin like the one before it.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Break {
-    /// Which request of the run, from 1.
-    pub request: usize,
-    pub iteration: Option<u64>,
-    /// How many leading bytes are those of the request before.
-    pub shared_bytes: usize,
-    /// How many bytes the request before had.
-    pub previous_bytes: usize,
-}
-
 /// The figures of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Figures {
@@ -108,10 +100,15 @@ pub(crate) struct Figures {
     /// What the budget of its last start leaves of that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left: Option<Expenses>,
+    /// Tokens among those that the run itself has spent that no recorded answer accounts for.
+    #[serde(skip)]
+    pub estimated: u64,
     /// How often the conversation was shortened.
     pub compactions: u64,
     /// Tokens that this took.
     pub compaction_tokens: u64,
+    /// States of the files.
+    pub file_states: u64,
     /// Requests that did not begin like the one before.
     pub prefix_breaks: Vec<Break>,
     /// By name.
@@ -121,24 +118,6 @@ pub(crate) struct Figures {
     pub hosts: Vec<HostTraffic>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flow: Option<FlowFigures>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct PricedConfig {
-    pricing: Option<Pricing>,
-    budget: Option<Budget>,
-    llm: Value,
-}
-
-impl PricedConfig {
-    /// What a model costs that is asked in place of the first. `name` begins with the model's own.
-    fn of_fallback(llm: &Value, name: &str) -> Option<Pricing> {
-        let model = name.split(" at ").next();
-        let mut chain = llm["fallback"].as_array()?.iter();
-        let entry = chain.find(|entry| entry["model"].as_str() == model)?;
-        serde_json::from_value(entry["pricing"].clone()).ok()
-    }
 }
 
 /// Tokens, money and time; none where nothing is known of them.
@@ -154,13 +133,25 @@ pub(crate) struct Expenses {
 /// State from one event to the next.
 #[derive(Default)]
 struct StartProgress {
+    /// The tokens of the invocations that have records, by their names.
+    recorded: HashMap<String, Option<TokenUsage>>,
     pricing: Option<Pricing>,
-    llm: Value,
+    /// The models that may be asked in place of the first.
+    fallback: Vec<Value>,
     budget: Option<Budget>,
     started_at: Option<Timestamp>,
     asked_at: Option<Timestamp>,
     last_at: Option<Timestamp>,
     waiting: Waiting,
+}
+
+/// The prices of a model that is asked in place of the first. `name` begins with the model's own.
+fn fallback_pricing(chain: &[Value], name: &str) -> Option<Pricing> {
+    let model = name.split(" at ").next();
+    let entry = chain
+        .iter()
+        .find(|entry| entry["model"].as_str() == model)?;
+    serde_json::from_value(entry["pricing"].clone()).ok()
 }
 
 /// The figures of a run, and where its journal is damaged: they count up to there.
@@ -171,9 +162,12 @@ pub(crate) fn of(run: &RunDir) -> Result<(Figures, Option<Damage>)> {
 fn of_one(run: &RunDir, family: &mut RunTree) -> Result<(Figures, Option<Damage>)> {
     let mut figures = Figures::default();
     let mut underway = OpenActions::default();
-    let mut reading = StartProgress::default();
     let mut lines = JournalReader::open(&run.journal())?;
-    let stopped = lines.read_while(|_, line| {
+    let mut reading = StartProgress {
+        recorded: figures.invocations(&run.io("invocations"))?,
+        ..StartProgress::default()
+    };
+    let stopped = lines.read_while(|line| {
         figures.event(line, run, &mut reading);
         // What sub-agents of a run have used is theirs; what they have used in a node is the node's.
         if figures.flow.is_some() || family.is_nested() {
@@ -192,7 +186,6 @@ fn of_one(run: &RunDir, family: &mut RunTree) -> Result<(Figures, Option<Damage>
     if !family.is_nested() {
         figures.expenses(run, &reading)?;
     }
-    figures.invocations(&run.io("invocations"))?;
     let times = &mut figures.times_ms;
     times.delta = [
         times.model,
@@ -226,11 +219,14 @@ impl Figures {
             return Ok(());
         };
         let (all, own) = (tally.all(), tally.own());
+        let journal = read_journal(&run.journal()).unwrap_or_default();
+        if self.flow.is_none() {
+            // Also behind damage, and without what a fork began with.
+            let recorded = recorded_usage(&journal, run.id.as_str()).total_tokens;
+            self.estimated = own.tokens().saturating_sub(recorded);
+        }
         let limit = reading.budget.and_then(|budget| budget.seconds);
-        let time = limit.map(|_| {
-            let journal = read_journal(&run.journal()).unwrap_or_default();
-            engine_time(&journal, &run.id)
-        });
+        let time = limit.map(|_| engine_time(&journal, &run.id));
         let ms = time.map_or(0, |time| time.as_millis() as u64);
         let seconds = |ms: u64| ms as f64 / 1000.0;
         let has_price = reading.pricing.is_some() || all.cost() > 0.0;
@@ -256,30 +252,45 @@ impl Figures {
     fn event(&mut self, line: &Line<'_>, run: &RunDir, reading: &mut StartProgress) {
         let at = line.time();
         self.iterations = self.iterations.max(line.iteration.unwrap_or(0));
-        match line.kind {
-            EventKind::EngineStart => {
+        note_cause(&mut self.prefix_breaks, line);
+        match &line.event {
+            Recorded::EngineStart(start) => {
                 self.end_of_start(reading);
                 self.starts += 1;
                 reading.started_at = at;
-                let config = line.config.and_then(|c| serde_json::from_str(c.get()).ok());
-                let config: PricedConfig = config.unwrap_or_default();
-                reading.pricing = config.pricing.or(reading.pricing);
-                reading.budget = config.budget;
-                reading.llm = config.llm;
+                let config = start.config();
+                reading.pricing = config.get("pricing").read().or(reading.pricing);
+                reading.budget = config.get("budget").read();
+                reading.fallback = config.llm().get("fallback").read_or_default();
             }
-            EventKind::ModelChanged => {
-                reading.pricing = PricedConfig::of_fallback(&reading.llm, &line.changed_to());
+            Recorded::ModelChanged(change) => {
+                reading.pricing = fallback_pricing(&reading.fallback, &change.to);
             }
-            EventKind::Thought => self.thought(line, run, reading, at),
-            EventKind::Compaction => {
+            Recorded::Thought(thought) => {
+                let usage = thought.usage.unwrap_or_default();
+                let reference = &thought.llm_invocation_ref;
+                let is_recorded = self.answer(usage, reference, reading, at);
+                self.model_calls += u64::from(!is_recorded);
+            }
+            Recorded::Compaction(event) => {
                 self.compactions += 1;
-                self.aside(line, run, reading, at);
+                self.aside(event.usage, &event.llm_invocation_ref, reading, at);
             }
-            EventKind::SystemMessage if line.usage.is_some() => self.aside(line, run, reading, at),
-            EventKind::ActionResult => self.result(line, run),
-            EventKind::Acceptance => self.check(line, run),
-            EventKind::HumanInputRequest => reading.asked_at = at,
-            EventKind::HumanInputReceived => {
+            Recorded::Files(_) => self.file_states += 1,
+            Recorded::SystemMessage(note) => {
+                self.aside(note.usage, &Text::default(), reading, at);
+            }
+            Recorded::ActionResult(result) => self.result(line, result, run),
+            // A check counts as a call of the program that it is.
+            Recorded::Acceptance(check) => {
+                let name = format!("accept: {}", check.what.get().unwrap_or("?"));
+                let is_good = check.exit_code == Some(0);
+                let was_run = line.execution_ref.is_some();
+                self.call(&name, is_good, was_run, line, check.duration_ms, run);
+                add(&mut self.times_ms.tools, check.duration_ms.unwrap_or(0));
+            }
+            Recorded::HumanInputRequest(_) => reading.asked_at = at,
+            Recorded::HumanInputReceived(_) => {
                 if let (Some(asked), Some(at)) = (reading.asked_at.take(), at) {
                     add(
                         &mut self.times_ms.people,
@@ -287,15 +298,21 @@ impl Figures {
                     );
                 }
             }
-            EventKind::HookAudit => {
-                let dir = line.io_path_ref.as_deref().map(|name| run.path.join(name));
+            Recorded::HookAudit(hook) => {
+                let dir = hook.io_path_ref.get().map(|name| run.path.join(name));
                 let took = dir.and_then(|dir| hook_duration(&dir));
                 add(&mut self.times_ms.hooks, took.unwrap_or(0));
             }
-            EventKind::Flow(FlowEvent::FlowStart) => {
+            Recorded::FlowStart(_) => {
                 self.flow.get_or_insert_default();
             }
-            EventKind::Flow(FlowEvent::Tool) => self.flow_tool(line, run),
+            // A call by the program of a node.
+            Recorded::Tool(call) => {
+                let was_run = !matches!(&*call.code, "misuse" | "policy_denied");
+                let name = call.tool_name.get().unwrap_or("?");
+                let is_good = call.is_success();
+                self.call(name, is_good, was_run, line, call.duration_ms, run);
+            }
             _ => {}
         }
         if let Some(flow) = &mut self.flow {
@@ -305,7 +322,7 @@ impl Figures {
         add(&mut self.times_ms.later, waited.in_start);
         add(&mut self.deferred_ms, waited.in_all);
         reading.last_at = at.or(reading.last_at);
-        if line.kind == EventKind::EngineEnd {
+        if matches!(line.event, Recorded::EngineEnd(_)) {
             self.end_of_start(reading);
         }
     }
@@ -326,99 +343,81 @@ impl Figures {
         reading.asked_at = None;
     }
 
-    fn thought(
+    /// Counts an answer of the model. Returns whether there are records of its invocation.
+    fn answer(
         &mut self,
-        line: &Line<'_>,
-        run: &RunDir,
+        usage: ReadUsage,
+        reference: &Text<'_>,
         reading: &StartProgress,
         at: Option<Timestamp>,
-    ) {
-        let reference = line.llm_invocation_ref.as_deref();
-        let record = reference.and_then(|name| invocations::metadata(&run.path.join(name)));
-        let usage = line.usage.unwrap_or_default().tokens();
-        self.tokens.add(usage);
-        let known = record.as_ref().and_then(|it| it.token_usage.as_ref());
+    ) -> bool {
+        let name = reference
+            .trim_end_matches('/')
+            .strip_prefix("io/invocations/");
+        let record = name.and_then(|name| reading.recorded.get(name));
+        self.tokens.add(usage.tokens());
+        let known = record.and_then(Option::as_ref);
         let cached = known.and_then(|known| known.cached).unwrap_or(0);
         let written = known.map_or(0, |known| known.cache_write);
         add(&mut self.cached_tokens, cached);
         if let Some(pricing) = reading.pricing {
-            *self.cost.get_or_insert(0.0) += pricing.cost(
-                (usage.prompt_tokens, usage.completion_tokens),
-                cached,
-                written,
-            );
+            let tokens = (usage.prompt_tokens, usage.completion_tokens);
+            *self.cost.get_or_insert(0.0) += pricing.cost(tokens, cached, written);
         }
         if record.is_none() {
             // Its records are gone: the time since the event before is what is known.
-            self.model_calls += 1;
             if let (Some(before), Some(at)) = (reading.last_at, at) {
-                add(
-                    &mut self.times_ms.model,
-                    at.since(before).as_millis() as u64,
-                );
+                let waited = at.since(before).as_millis() as u64;
+                add(&mut self.times_ms.model, waited);
             }
         }
+        record.is_some()
     }
 
-    /// Counts an answer that is no THOUGHT, if there was one.
+    /// Counts an answer that is no THOUGHT, if there was one. Its invocation is counted where it is.
     fn aside(
         &mut self,
-        line: &Line<'_>,
-        run: &RunDir,
+        usage: Option<ReadUsage>,
+        reference: &Text<'_>,
         reading: &StartProgress,
         at: Option<Timestamp>,
     ) {
-        let Some(usage) = line.usage else { return };
-        add(&mut self.compaction_tokens, usage.total_tokens);
-        let calls = self.model_calls;
-        self.thought(line, run, reading, at);
-        // Its invocation is counted where it is.
-        self.model_calls = calls;
+        if let Some(usage) = usage {
+            add(&mut self.compaction_tokens, usage.total_tokens);
+            self.answer(usage, reference, reading, at);
+        }
     }
 
-    fn result(&mut self, line: &Line<'_>, run: &RunDir) {
-        let name = line.tool_name.as_deref().unwrap_or("?");
-        if name == "ask_human" && line.execution_ref.is_none() {
+    fn result(&mut self, line: &Line<'_>, result: &ActionResult<'_>, run: &RunDir) {
+        let name = result.tool_name.get().unwrap_or("?");
+        let was_run = line.execution_ref.is_some();
+        if name == "ask_human" && !was_run {
             return;
         }
-        let is_good = line.is_success();
-        self.call(name, line, run, (is_good, line.execution_ref.is_some()));
-        if line.execution_ref.is_some() {
-            add(&mut self.times_ms.tools, line.duration_ms.unwrap_or(0));
+        let is_good = result.is_success();
+        self.call(name, is_good, was_run, line, result.duration_ms, run);
+        if was_run {
+            add(&mut self.times_ms.tools, result.duration_ms.unwrap_or(0));
         }
-    }
-
-    /// A check of a final answer, which counts as a call of the program that it is.
-    fn check(&mut self, line: &Line<'_>, run: &RunDir) {
-        let name = format!("accept: {}", line.what.as_deref().unwrap_or("?"));
-        let is_good = line.exit_code == Some(0);
-        self.call(&name, line, run, (is_good, line.execution_ref.is_some()));
-        add(&mut self.times_ms.tools, line.duration_ms.unwrap_or(0));
-    }
-
-    /// A call of a tool by the program of a node.
-    fn flow_tool(&mut self, line: &Line<'_>, run: &RunDir) {
-        let is_good = line.is_success();
-        let was_run = !matches!(line.code.as_deref(), Some("misuse" | "policy_denied"));
-        let name = line.tool_name.as_deref().unwrap_or("?");
-        self.call(name, line, run, (is_good, was_run));
     }
 
     /// Counts a call: whether it was a success, and whether anything was run.
     fn call(
         &mut self,
         name: &str,
+        is_good: bool,
+        was_run: bool,
         line: &Line<'_>,
+        duration_ms: Option<u64>,
         run: &RunDir,
-        (is_good, was_run): (bool, bool),
     ) {
         let counts = self.tools.entry(name.to_owned()).or_default();
         counts.calls += 1;
         counts.failures += u64::from(!is_good);
-        let Some(reference) = line.execution_ref.as_deref().filter(|_| was_run) else {
+        let Some(reference) = line.execution_ref.get().filter(|_| was_run) else {
             return;
         };
-        counts.durations.push(line.duration_ms.unwrap_or(0));
+        counts.durations.push(duration_ms.unwrap_or(0));
         for traffic in read_traffic(&run.path, Some(reference)) {
             add_traffic(&mut self.hosts, traffic);
         }
@@ -458,12 +457,13 @@ impl Figures {
         }
     }
 
-    /// Adds the figures that only the records of the invocations hold.
-    fn invocations(&mut self, dir: &Path) -> Result<()> {
+    /// Adds the figures that only the records of the invocations hold. Returns what they say of tokens.
+    fn invocations(&mut self, dir: &Path) -> Result<HashMap<String, Option<TokenUsage>>> {
+        let mut recorded = HashMap::new();
         let mut previous: Option<(String, Option<usize>)> = None;
         let mut number = 0;
         for name in invocations::in_order(dir)? {
-            number += usize::from(!invocations::is_compaction(&name));
+            number += usize::from(!invocations::is_for_summary(&name));
             let path = dir.join(&name);
             let len = invocations::request_len(&path);
             if let Some(record) = invocations::metadata(&path) {
@@ -486,12 +486,15 @@ impl Figures {
                         iteration,
                         shared_bytes: extends.bytes,
                         previous_bytes: previous,
+                        invocations: [before, name.clone()],
+                        cause: None,
                     });
                 }
+                recorded.insert(name.clone(), record.token_usage);
             }
             previous = Some((name, len));
         }
-        Ok(())
+        Ok(recorded)
     }
 
     /// Calls, failures and bytes of all tools.

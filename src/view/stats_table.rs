@@ -3,24 +3,26 @@
 mod flow;
 
 use crate::error::{Exit, Result};
+use crate::record::invocations::Requests;
 use crate::record::metadata::Metadata;
 use crate::record::network::HostTraffic;
 use crate::record::run_dir::RunDir;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::{find, inspect};
-use crate::text::amounts::format_millis;
+use crate::text::amounts::{format_millis, grouped};
 use crate::text::json;
 use crate::text::options::format::TableFormat;
 use crate::text::options::parse::ParsedCommand;
-use crate::text::table::{Column, Table, name_cell};
+use crate::text::table::{Column, Table, csv_line, name_cell};
 use crate::unix::terminal::{Screen, columns, print, print_json};
-use crate::view::stats::{self, Expenses, Figures, ToolFigures};
+use crate::view::request_diff;
+use crate::view::stats::{self, Break, Expenses, Figures, RESUMED, ToolFigures};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::iter;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// The number of broken prefixes listed.
+/// The number of cache losses listed.
 const BREAKS_SHOWN: usize = 5;
 
 /// `stats` of `delta` and of `delta flow`.
@@ -45,6 +47,8 @@ impl StatsArgs {
 /// A run with its figures.
 #[derive(Serialize)]
 struct Counted {
+    #[serde(skip)]
+    dir: RunDir,
     run_id: String,
     agent_name: String,
     status: &'static str,
@@ -54,17 +58,8 @@ struct Counted {
 
 /// Prints the figures of all runs.
 pub(crate) fn print_stats(options: &StatsArgs) -> Result<Exit> {
-    let dirs = if options.runs.is_empty() {
-        vec![find::find_run_or_newest(&options.work_dir, None)?]
-    } else {
-        let named = options
-            .runs
-            .iter()
-            .map(|name| find::find_run(&options.work_dir, name));
-        named.collect::<Result<_>>()?
-    };
     let mut runs = Vec::new();
-    for run in dirs {
+    for run in find::find_runs(&options.work_dir, &options.runs)? {
         warn_if_foreign_run(&run)?;
         let (metadata, _) = inspect::read_summary(&run);
         runs.push(counted(&run, metadata)?);
@@ -93,6 +88,7 @@ fn counted(run: &RunDir, metadata: Metadata) -> Result<Counted> {
         ));
     }
     Ok(Counted {
+        dir: run.clone(),
         run_id: run.id.to_string(),
         agent_name: metadata.agent_name,
         status: metadata.status.name(),
@@ -106,8 +102,8 @@ fn array(runs: &[Counted]) -> String {
 }
 
 impl Counted {
-    /// The rows of a run without its tools: names and values.
-    fn rows(&self) -> Vec<(&'static str, String)> {
+    /// The rows of a run without its tools: names and values. `has_deferred`: with those of calls that end later.
+    fn rows(&self, has_deferred: bool) -> Vec<(&'static str, String)> {
         let Figures {
             times_ms: times,
             tokens,
@@ -136,7 +132,7 @@ impl Counted {
             ("  cached", figures.cached_tokens.to_string()),
             ("tokens out", tokens.completion_tokens.to_string()),
         ];
-        if figures.deferred_ms > 0 {
+        if has_deferred {
             let at = rows.len() - 7;
             rows.insert(at, ("  later", of(times.later)));
             let all = format_millis(figures.deferred_ms);
@@ -150,7 +146,8 @@ impl Counted {
         rows.push(("  left", in_words(figures.left)));
         rows.push(("compactions", figures.compactions.to_string()));
         rows.push(("  tokens", figures.compaction_tokens.to_string()));
-        rows.push(("prefix breaks", figures.prefix_breaks.len().to_string()));
+        rows.push(("file states", figures.file_states.to_string()));
+        rows.push(("cache losses", figures.prefix_breaks.len().to_string()));
         let (calls, failures, bytes) = figures.all_tools();
         rows.push(("tool calls", calls.to_string()));
         rows.push(("  failed", failures.to_string()));
@@ -169,34 +166,54 @@ fn in_words(expenses: Option<Expenses>) -> String {
     else {
         return "-".to_owned();
     };
-    let tokens = tokens.map(|tokens| format!("{tokens} tokens"));
-    let cost = cost.map(|cost| format!("cost {cost:.6}"));
-    let seconds = seconds.map(|seconds| format!("{seconds:.1} s"));
-    let parts: Vec<String> = tokens.into_iter().chain(cost).chain(seconds).collect();
-    match parts.is_empty() {
-        true => "-".to_owned(),
-        false => parts.join(", "),
+    let parts = [
+        tokens.map(|tokens| format!("{tokens} tokens")),
+        cost.map(|cost| format!("cost {cost:.6}")),
+        seconds.map(|seconds| format!("{seconds:.1} s")),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() {
+        "-".to_owned()
+    } else {
+        parts.join(", ")
     }
 }
 
-/// One run, with its tools and the places where its prefix broke.
+/// One run, with its tools and the requests that lost the provider's cache.
 fn one_run(run: &Counted) -> String {
     let mut out = format!("{:14}{}\n", "run", run.run_id);
+    let has_deferred = run.figures.deferred_ms > 0;
     let rows = match &run.figures.flow {
-        Some(flow) => flow::of_one(run.rows(), flow),
-        None => run.rows(),
+        Some(flow) => flow::of_one(run.rows(has_deferred), flow),
+        None => run.rows(has_deferred),
     };
     for (name, value) in rows {
         out.push_str(&format!("{name:14}{value}\n"));
     }
     let breaks = &run.figures.prefix_breaks;
-    if !breaks.is_empty() {
+    let estimated = run.figures.estimated;
+    if !breaks.is_empty() || estimated > 0 {
         out.push('\n');
     }
-    for broken in breaks.iter().take(BREAKS_SHOWN) {
+    if estimated > 0 {
         out.push_str(&format!(
-            "request {} shares {} of the {} bytes before it\n",
-            broken.request, broken.shared_bytes, broken.previous_bytes
+            "spent includes {} tokens estimated for requests whose answer or usage was not recorded\n",
+            grouped(estimated)
+        ));
+    }
+    for broken in breaks.iter().take(BREAKS_SHOWN) {
+        let invocations = run.dir.io("invocations");
+        let mut causes: Vec<&str> = broken.cause.into_iter().collect();
+        if matches!(broken.cause, None | Some(RESUMED)) {
+            causes.extend(difference(&invocations, broken));
+        }
+        let sign = if causes.is_empty() { "" } else { ": " };
+        out.push_str(&format!(
+            "request {} lost the provider's cache (it repeats {} of the {} bytes before it){sign}{}\n",
+            broken.request,
+            grouped(broken.shared_bytes as u64),
+            grouped(broken.previous_bytes as u64),
+            causes.join(", and ")
         ));
     }
     if breaks.len() > BREAKS_SHOWN {
@@ -225,6 +242,22 @@ fn one_run(run: &Counted) -> String {
     out + "\n" + &table.lines(columns())
 }
 
+/// The part of a request that differs from the one before; none if they cannot be read.
+fn difference(dir: &Path, broken: &Break) -> Option<&'static str> {
+    let mut requests = Requests::of(dir);
+    let [before, this] = &broken.invocations;
+    let before = requests.read(before).ok()?.to_vec();
+    let place = request_diff::first(&before, requests.read(this).ok()?)?.place;
+    Some(match &*place {
+        "tools" => "the tools changed",
+        "system" | "instructions" => "the system prompt changed",
+        _ if place.contains("(system)") => "the system prompt changed",
+        _ if place.starts_with("byte ") => return None,
+        _ if place.contains('[') => "an earlier message changed",
+        _ => "the settings of the request changed",
+    })
+}
+
 /// The hosts that tools have connected to, in a table of their own.
 fn hosts(hosts: &[HostTraffic]) -> String {
     if hosts.is_empty() {
@@ -232,9 +265,10 @@ fn hosts(hosts: &[HostTraffic]) -> String {
     }
     let mut table = figures_below(&["host", "connections", "refused", "bytes up", "bytes down"]);
     for host in hosts {
-        let (passed, refused) = match host.allowed {
-            true => (host.connections, 0),
-            false => (0, host.connections),
+        let (passed, refused) = if host.allowed {
+            (host.connections, 0)
+        } else {
+            (0, host.connections)
         };
         let figures = [passed, refused, host.up, host.down];
         let mut row = vec![name_cell(&host.name())];
@@ -258,8 +292,9 @@ fn side_by_side(runs: &[Counted]) -> String {
     let ids = runs.iter().map(|run| run.run_id.as_str());
     let mut table = figures_below(&["run"].into_iter().chain(ids).collect::<Vec<_>>());
     let has_flow = runs.iter().any(|run| run.figures.flow.is_some());
+    let has_deferred = runs.iter().any(|run| run.figures.deferred_ms > 0);
     let rows = |run: &Counted| {
-        let mut rows = run.rows();
+        let mut rows = run.rows(has_deferred);
         if has_flow {
             rows.extend(flow::rows(run.figures.flow.as_ref()));
         }
@@ -289,13 +324,15 @@ fn side_by_side(runs: &[Counted]) -> String {
 
 /// The names of all tools that some run has called.
 fn tools(runs: &[Counted]) -> BTreeSet<&str> {
-    let names = runs.iter().flat_map(|run| run.figures.tools.keys());
-    names.map(String::as_str).collect()
+    runs.iter()
+        .flat_map(|run| run.figures.tools.keys())
+        .map(String::as_str)
+        .collect()
 }
 
 /// One line for each run. The columns of flows and of tools follow those that every run has.
 fn csv(runs: &[Counted]) -> String {
-    const COLUMNS: [&str; 27] = [
+    const COLUMNS: [&str; 28] = [
         "run_id",
         "agent_name",
         "status",
@@ -323,6 +360,7 @@ fn csv(runs: &[Counted]) -> String {
         "compaction_tokens",
         "later_ms",
         "deferred_ms",
+        "file_states",
     ];
     const OF_TOOL: [&str; 5] = ["calls", "failures", "median_ms", "longest_ms", "bytes"];
     let tools = tools(runs);
@@ -393,6 +431,7 @@ impl Counted {
             figures.compaction_tokens,
             times.later,
             figures.deferred_ms,
+            figures.file_states,
         ];
         cells.extend(after.map(|number| number.to_string()));
         cells
@@ -408,19 +447,6 @@ fn csv_cells_of(tool: &ToolFigures) -> [String; 5] {
         tool.bytes,
     ]
     .map(|number| number.to_string())
-}
-
-/// A line of RFC 4180, but for its end, which is a newline alone.
-fn csv_line(cells: &[String]) -> String {
-    let quoted = |cell: &String| {
-        if cell.contains(['"', ',', '\n', '\r']) {
-            format!("\"{}\"", cell.replace('"', "\"\""))
-        } else {
-            cell.clone()
-        }
-    };
-    let cells: Vec<String> = cells.iter().map(quoted).collect();
-    cells.join(",") + "\n"
 }
 
 #[cfg(test)]

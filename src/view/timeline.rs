@@ -7,22 +7,23 @@ mod flow;
 mod trials;
 
 use crate::record::engine_log::Level;
-use crate::record::event::{EventKind, HookStatus, Line, Tokens};
+use crate::record::event::recorded::{
+    Acceptance, ActionResult, EngineEnd, EngineStart, HookAudit, Thought,
+};
+use crate::record::event::{
+    EventTrait, ForkedFrom, HookStatus, Line, Raw, Recorded, Tokens, decoded,
+};
 use crate::record::execution::hook_duration;
+use crate::record::history::{COMMAND_WIDTH, History, NOT_SHOWN};
 use crate::record::invocations::{self, GivenFile};
 use crate::record::metadata::Status;
 use crate::record::network::read_traffic;
-use crate::record::state::decoded;
 use crate::text::amounts::{clock, format_duration, format_millis};
 use crate::text::disguise::{disguises, escaped};
 use crate::text::shorten::{cut_to_columns, in_short};
 use crate::text::timestamp::{Timestamp, date_and_time};
 use crate::unix::terminal::{Tone, painted};
-use crate::view::asked::{COMMAND_WIDTH, KnownTools};
-use crate::view::shown_answers::{NOT_SHOWN, ShownAnswers};
 use serde::Deserialize;
-use serde_json::value::RawValue;
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ const OUTPUT_LINES: (usize, usize) = (5, 2);
 /// The column between the time and the text.
 const WHO_WIDTH: usize = 6;
 
-/// The telling of one run.
+/// Formats one run's timeline.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     /// The run's directory.
@@ -47,8 +48,7 @@ pub(crate) struct Timeline {
     colour: bool,
     /// The action that is running.
     running: Option<String>,
-    tools: KnownTools,
-    answers: ShownAnswers,
+    history: History,
     before: Option<Timestamp>,
     /// The start of the engine, once it has been printed.
     started_at: Option<Timestamp>,
@@ -87,36 +87,6 @@ impl TimelineEntry {
     }
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct StartConfig<'c> {
-    #[serde(borrow)]
-    name: Option<Cow<'c, str>>,
-    #[serde(borrow)]
-    llm: StartLlm<'c>,
-    /// In a workflow: the node where it begins.
-    #[serde(borrow)]
-    start: Option<Cow<'c, str>>,
-    /// Of an evaluation.
-    #[serde(borrow)]
-    suites: Vec<StartSuite<'c>>,
-}
-
-#[derive(Deserialize)]
-struct StartSuite<'c> {
-    #[serde(borrow)]
-    name: Cow<'c, str>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct StartLlm<'c> {
-    #[serde(borrow)]
-    model: Option<Cow<'c, str>>,
-    #[serde(borrow)]
-    command: Vec<Cow<'c, str>>,
-}
-
 impl Timeline {
     /// The timeline of the run in a directory.
     pub(crate) fn new(run: &Path, zero: Option<Timestamp>, colour: bool) -> Self {
@@ -126,8 +96,7 @@ impl Timeline {
             margin: String::new(),
             colour,
             running: None,
-            tools: KnownTools::default(),
-            answers: ShownAnswers::default(),
+            history: History::default(),
             before: None,
             started_at: None,
             tokens: Tokens::default(),
@@ -162,189 +131,183 @@ impl Timeline {
     }
 
     fn entry(&mut self, line: &Line<'_>, at: Option<Timestamp>) -> Option<TimelineEntry> {
-        let text = |from: &Option<Cow<'_, str>>| from.as_deref().unwrap_or_default().to_owned();
-        let number = || format!("[{}]", line.iteration.unwrap_or(0));
         self.is_flow |= line.task_id.is_some();
-        Some(match line.kind {
-            EventKind::EngineStart => {
+        self.history.add(line);
+        Some(match &line.event {
+            Recorded::EngineStart(event) => {
                 self.started_at = at;
                 self.tokens = Tokens::default();
-                self.tools = KnownTools::of_start(line);
-                start(line)
+                start(line, event)
             }
-            EventKind::UserMessage => {
-                TimelineEntry::new("user").say(Tone::Said, content(line.content))
+            Recorded::UserMessage(message) => {
+                TimelineEntry::new("user").say(Tone::Said, content(message.content))
             }
-            EventKind::Thought => self.thought(line, at),
-            EventKind::ActionRequest => {
-                self.running = Some(text(&line.action_id));
-                TimelineEntry::new(number())
+            Recorded::Thought(thought) => self.thought(line, thought, at),
+            Recorded::ActionRequest(request) => {
+                self.running = Some(line.action_id.to_string());
+                numbered(line)
                     .say(Tone::Dim, "$ ")
-                    .say(Tone::Command, self.tools.shown(line))
+                    .say(Tone::Command, self.history.asked(request))
             }
-            EventKind::ActionCheck => {
-                let entry = TimelineEntry::new(number()).say(Tone::Dim, "? ");
-                let entry = entry.say(Tone::Command, text(&line.tool_name));
-                entry.say(Tone::Dim, checked(line))
+            Recorded::ActionCheck(check) => numbered(line)
+                .say(Tone::Dim, "? ")
+                .say(Tone::Command, &*check.tool_name)
+                .say(Tone::Dim, checked(&check.status)),
+            Recorded::ActionResult(result) => return self.result(line, result),
+            Recorded::Acceptance(check) => acceptance(line, check),
+            Recorded::HumanInputRequest(question) => {
+                TimelineEntry::new("asks").say(Tone::Said, &*question.prompt)
             }
-            EventKind::ActionDeferred | EventKind::DeferredLook => {
-                TimelineEntry::new(number()).say(Tone::Dim, format!("  {}", line.deferral()))
-            }
-            EventKind::ActionResult => return self.result(line),
-            EventKind::Acceptance => acceptance(line),
-            EventKind::HumanInputRequest => {
-                self.answers.note_question(line);
-                TimelineEntry::new("asks").say(Tone::Said, text(&line.prompt))
-            }
-            EventKind::HumanInputReceived => {
+            Recorded::HumanInputReceived(answer) => {
                 let entry = TimelineEntry::new("person");
-                if self.answers.has_answer(line) {
-                    entry.say(Tone::Said, text(&line.response))
-                } else {
-                    entry.say(Tone::Dim, NOT_SHOWN)
+                match self.history.answer(answer) {
+                    Some(text) => entry.say(Tone::Said, text),
+                    None => entry.say(Tone::Dim, NOT_SHOWN),
                 }
             }
-            EventKind::Compaction => TimelineEntry::new("note").say(Tone::Dim, line.compaction()),
-            EventKind::AttachmentsLeftOut => {
-                TimelineEntry::new("note").say(Tone::Dim, line.attachments_left_out())
+            Recorded::SystemMessage(note) => {
+                let tone = match Level::parse(&note.level) {
+                    Some(Level::Warn | Level::Error) => Tone::Bad,
+                    _ => Tone::Dim,
+                };
+                TimelineEntry::new("note").say(tone, content(note.content))
             }
-            EventKind::SystemMessage => {
-                TimelineEntry::new("note").say(tone_of_level(line), content(line.content))
+            Recorded::ModelChanged(change) => TimelineEntry::new("model")
+                .say(
+                    Tone::Command,
+                    format!("{} -> {}", &*change.from, &*change.to),
+                )
+                .say(Tone::Dim, format!(": {}", &*change.why)),
+            Recorded::HookAudit(hook) => self.hook(hook),
+            Recorded::Files(_) => TimelineEntry::new("files").say(Tone::Dim, line.note()?),
+            Recorded::Error(error) if line.node_id.is_some() => flow::retry(line, error),
+            Recorded::Error(error) => {
+                TimelineEntry::new("error").say(Tone::Bad, &*error.error_message)
             }
-            EventKind::ModelChanged => {
-                let (from, to) = (text(&line.from), line.changed_to());
-                TimelineEntry::new("model")
-                    .say(Tone::Command, format!("{from} -> {to}"))
-                    .say(Tone::Dim, format!(": {}", text(&line.why)))
-            }
-            EventKind::HookAudit => self.hook(line),
-            EventKind::Error if line.node_id.is_some() => flow::retry(line),
-            EventKind::Error => {
-                TimelineEntry::new("error").say(Tone::Bad, text(&line.error_message))
-            }
-            EventKind::EngineEnd => self.end(line, at),
-            EventKind::Flow(event) => {
-                let entry = flow::entry(event, line);
-                return entry.map(|entry| self.with_hosts(entry, line));
-            }
-            EventKind::Evaluation(event) => return trials::entry(event, line),
-            EventKind::Unknown(ref name) => TimelineEntry::new("?").say(Tone::Dim, &**name),
+            Recorded::EngineEnd(end) => self.end(end, at),
+            Recorded::Evaluation(_) => return trials::entry(line),
+            Recorded::Unknown => TimelineEntry::new("?").say(Tone::Dim, line.kind.name()),
+            _ => match line.note() {
+                Some(note) if line.kind.is(EventTrait::OfAnswer) => {
+                    numbered(line).say(Tone::Dim, format!("  {note}"))
+                }
+                Some(note) => TimelineEntry::new("note").say(Tone::Dim, note),
+                None => return flow::entry(line).map(|entry| self.with_hosts(entry, line)),
+            },
         })
     }
 
-    fn thought(&mut self, line: &Line<'_>, at: Option<Timestamp>) -> TimelineEntry {
-        let mut entry = TimelineEntry::new(format!("[{}]", line.iteration.unwrap_or(0)));
-        let said = line.content.map_or("null", RawValue::get);
-        let calls = line.calls();
-        if matches!(said, "null" | "\"\"") {
-            let names = if calls.is_empty() {
-                "gives an empty answer".to_owned()
-            } else {
-                let names = calls.iter().map(|call| &*call.function.name);
-                format!("calls {}", names.collect::<Vec<_>>().join(", "))
-            };
-            entry = entry.say(Tone::Said, names);
-        } else {
-            entry = entry.say(Tone::Said, decoded(said).trim_end());
-        }
+    fn thought(
+        &mut self,
+        line: &Line<'_>,
+        thought: &Thought<'_>,
+        at: Option<Timestamp>,
+    ) -> TimelineEntry {
+        let calls = thought.calls();
+        let words = match thought.content.get() {
+            Some(said) if said != "\"\"" => decoded(said).trim_end().to_owned(),
+            _ if calls.is_empty() => "gives an empty answer".to_owned(),
+            _ => {
+                let names: Vec<&str> = calls.iter().map(|call| &*call.function.name).collect();
+                format!("calls {}", names.join(", "))
+            }
+        };
         let mut figures = Vec::new();
-        let recorded = line
+        let recorded = thought
             .llm_invocation_ref
-            .as_deref()
-            .and_then(|reference| invocations::metadata(&self.run.join(reference)));
-        let files = recorded.iter().flat_map(|it| &it.context);
-        let files: Vec<String> = files.map(GivenFile::in_words).collect();
-        let recorded = recorded.map(|it| Duration::from_millis(it.duration_ms));
+            .get()
+            .and_then(|it| invocations::metadata(&self.run.join(it)));
+        let took = recorded
+            .as_ref()
+            .map(|it| Duration::from_millis(it.duration_ms));
         let measured = || Some(at?.since(self.before?));
-        figures.extend(recorded.or_else(measured).map(format_duration));
-        if let Some(usage) = line.usage {
+        figures.extend(took.or_else(measured).map(format_duration));
+        if let Some(usage) = thought.usage {
             self.tokens.add(usage.tokens());
             let (asked, answered) = (usage.prompt_tokens, usage.completion_tokens);
             figures.push(format!("{asked} + {answered} tokens"));
         }
-        let mut entry = entry.say(Tone::Dim, format!("  ({})", figures.join(", ")));
-        for file in files.iter().filter(|_| self.is_verbose) {
-            entry = entry.add_line(Tone::Dim, format!("context: {}", escaped(file, disguises)));
+        let mut entry = numbered(line)
+            .say(Tone::Said, words)
+            .say(Tone::Dim, format!("  ({})", figures.join(", ")));
+        let files = recorded.iter().flat_map(|it| &it.context);
+        for file in files.map(GivenFile::in_words).filter(|_| self.is_verbose) {
+            entry = entry.add_line(Tone::Dim, format!("context: {}", escaped(&file, disguises)));
         }
-        match line.finish_reason.as_ref().filter(|it| it.is_cut_off()) {
+        match thought.finish_reason.as_ref().filter(|it| it.is_cut_off()) {
             Some(reason) => entry.add_line(Tone::Bad, format!("cut off: {}", reason.name())),
             None => entry,
         }
     }
 
-    fn result(&mut self, line: &Line<'_>) -> Option<TimelineEntry> {
-        let id = line.action_id.as_deref().unwrap_or_default();
-        let began = self.running.take_if(|running| running == id);
-        let good = line.is_success();
-        if began.is_none() && line.execution_ref.is_none() && good {
+    fn result(&mut self, line: &Line<'_>, result: &ActionResult<'_>) -> Option<TimelineEntry> {
+        let began = self.running.take_if(|running| *running == *line.action_id);
+        let was_run = line.execution_ref.is_some();
+        let good = result.is_success();
+        if began.is_none() && !was_run && good {
             // The person's answer has been printed already.
             return None;
         }
-        let mut outcome = match (line.exit_code, line.execution_ref.is_some()) {
+        let mut outcome = match result.exit_code {
             _ if good => "ok".to_owned(),
-            (Some(code), _) => format!("exit code {code}"),
-            (None, true) => "no exit code".to_owned(),
-            (None, false) => "not run".to_owned(),
+            Some(code) => format!("exit code {code}"),
+            None if was_run => "no exit code".to_owned(),
+            None => "not run".to_owned(),
         };
-        if let Some(took) = line
-            .duration_ms
-            .filter(|_| good || line.exit_code.is_some())
+        if let Some(took) = result.duration_ms
+            && (good || result.exit_code.is_some())
         {
             outcome.push_str(&format!(", {}", format_millis(took)));
         }
-        let mut entry = TimelineEntry::new(format!("[{}]", line.iteration.unwrap_or(0)));
+        let mut entry = numbered(line);
         if began.is_none() {
-            let name = line.tool_name.as_deref().unwrap_or("?");
+            let name = result.tool_name.get().unwrap_or("?");
             entry = entry.say(Tone::Command, format!("{name} "));
         }
-        let tone = if good { Tone::Good } else { Tone::Bad };
-        entry = entry.say(tone, outcome);
-        let observation = if self.answers.has_result(line) {
-            content(line.observation_content)
-        } else {
-            NOT_SHOWN.to_owned()
-        };
-        for line in shortened(&observation) {
-            entry = entry.add_line(Tone::Dim, line);
+        entry = entry.say(if good { Tone::Good } else { Tone::Bad }, outcome);
+        for said in shortened(self.history.observation(line, result).trim_end()) {
+            entry = entry.add_line(Tone::Dim, said);
         }
         Some(self.with_hosts(entry, line))
     }
 
     /// The same with the hosts that a tool connected to, if they are wanted.
     fn with_hosts(&self, mut entry: TimelineEntry, line: &Line<'_>) -> TimelineEntry {
-        let reference = line.execution_ref.as_deref();
-        for host in read_traffic(&self.run, reference.filter(|_| self.is_verbose)) {
+        let reference = line.execution_ref.get().filter(|_| self.is_verbose);
+        for host in read_traffic(&self.run, reference) {
             let tone = if host.allowed { Tone::Dim } else { Tone::Bad };
             entry = entry.add_line(tone, host.in_words());
         }
         entry
     }
 
-    fn hook(&self, line: &Line<'_>) -> TimelineEntry {
-        let name = line.hook_name.as_deref().unwrap_or("?");
-        let good = line.status.as_deref() == Some(HookStatus::Success.name());
-        let took = line
+    fn hook(&self, hook: &HookAudit<'_>) -> TimelineEntry {
+        let good = &*hook.status == HookStatus::Success.name();
+        let took = hook
             .io_path_ref
-            .as_deref()
-            .and_then(|reference| hook_duration(&self.run.join(reference)))
+            .get()
+            .and_then(|it| hook_duration(&self.run.join(it)))
             .map_or_else(String::new, |took| format!(", {}", format_millis(took)));
-        let outcome = if good { "ok" } else { "failed" };
-        let tone = if good { Tone::Good } else { Tone::Bad };
+        let (tone, outcome) = if good {
+            (Tone::Good, "ok")
+        } else {
+            (Tone::Bad, "failed")
+        };
         TimelineEntry::new("hook")
-            .say(Tone::Command, name)
+            .say(Tone::Command, hook.hook_name.get().unwrap_or("?"))
             .say(tone, format!("  {outcome}{took}"))
     }
 
-    fn end(&self, line: &Line<'_>, at: Option<Timestamp>) -> TimelineEntry {
-        let status = line.status.as_deref().unwrap_or(Status::Failed.name());
+    fn end(&self, end: &EngineEnd<'_>, at: Option<Timestamp>) -> TimelineEntry {
+        let status = end.status.get().unwrap_or(Status::Failed.name());
         let tone = if status == "COMPLETED" {
             Tone::Good
         } else {
             Tone::Bad
         };
-        let mut figures = vec![line.stop_reason.as_deref().unwrap_or("?").to_owned()];
-        figures.extend(line.exit_code.map(|code| format!("exit code {code}")));
-        if let (Some(at), Some(start)) = (at, self.started_at) {
+        let mut figures = vec![end.stop_reason.get().unwrap_or("?").to_owned()];
+        figures.extend(end.exit_code.map(|code| format!("exit code {code}")));
+        if let (Some(start), Some(at)) = (self.started_at, at) {
             figures.push(format_duration(at.since(start)));
             let (asked, answered) = (self.tokens.prompt_tokens, self.tokens.completion_tokens);
             if !self.is_flow {
@@ -354,7 +317,7 @@ impl Timeline {
         let entry = TimelineEntry::new("end")
             .say(tone, status)
             .say(Tone::Dim, format!("  ({})", figures.join(", ")));
-        match &line.error {
+        match end.error.get() {
             Some(error) => entry.add_line(Tone::Bad, error.trim_end()),
             // The result is what the model said last.
             None => entry,
@@ -404,85 +367,78 @@ impl Timeline {
     }
 }
 
-/// The finding of an action's check.
-fn tone_of_level(line: &Line<'_>) -> Tone {
-    match line.level.as_deref().and_then(Level::parse) {
-        Some(Level::Warn | Level::Error) => Tone::Bad,
-        _ => Tone::Dim,
-    }
+/// The entry of an event in an iteration.
+fn numbered(line: &Line<'_>) -> TimelineEntry {
+    TimelineEntry::new(format!("[{}]", line.iteration.unwrap_or(0)))
 }
 
-fn checked(line: &Line<'_>) -> &'static str {
-    match line.status.as_deref() {
-        Some("HAPPENED") => " has happened, its check says",
-        Some("ABSENT") => " has not happened, its check says",
+/// The finding of an action's check.
+fn checked(status: &str) -> &'static str {
+    match status {
+        "HAPPENED" => " has happened, its check says",
+        "ABSENT" => " has not happened, its check says",
         _ => " may have happened, its check says",
     }
 }
 
 /// A check of a final answer.
-fn acceptance(line: &Line<'_>) -> TimelineEntry {
-    let what = in_short(line.what.as_deref().unwrap_or("?"), COMMAND_WIDTH);
-    let took = line.duration_ms.unwrap_or(0);
-    let took = format_millis(took);
-    let code = line.exit_code.unwrap_or(0);
-    let (tone, outcome) = match (line.content, code) {
+fn acceptance(line: &Line<'_>, check: &Acceptance<'_>) -> TimelineEntry {
+    let what = in_short(check.what.get().unwrap_or("?"), COMMAND_WIDTH);
+    let took = format_millis(check.duration_ms.unwrap_or(0));
+    let (tone, outcome) = match (check.content.get(), check.exit_code.unwrap_or(0)) {
         (None, 0) => (Tone::Good, "accepted".to_owned()),
         (Some(_), code) => (Tone::Bad, format!("refused, exit code {code}")),
         (None, code) => (Tone::Bad, format!("not checked, exit code {code}")),
     };
-    let mut entry = TimelineEntry::new(format!("[{}]", line.iteration.unwrap_or(0)))
+    let mut entry = numbered(line)
         .say(Tone::Dim, "? ")
         .say(Tone::Command, what)
         .say(tone, format!("  {outcome}, {took}"));
-    for said in shortened(&content(line.content)) {
+    for said in shortened(&content(check.content)) {
         entry = entry.add_line(Tone::Dim, said);
     }
     entry
 }
 
-fn start(line: &Line<'_>) -> TimelineEntry {
-    let config: StartConfig<'_> = line
-        .config
-        .and_then(|config| serde_json::from_str(config.get()).ok())
-        .unwrap_or_default();
-    let model = config
-        .llm
-        .model
-        .or_else(|| config.llm.command.into_iter().next());
-    let name = config.name.as_deref().unwrap_or("?");
-    let suites: Vec<&str> = config.suites.iter().map(|suite| &*suite.name).collect();
-    let what = match (&config.start, &suites[..]) {
-        (Some(start), _) => format!("flow {name} from {start}"),
-        (None, []) => format!("agent {name}, model {}", model.as_deref().unwrap_or("?")),
-        (None, suites) => format!("evaluation {name}: {}", suites.join(", ")),
+fn start(line: &Line<'_>, start: &EngineStart<'_>) -> TimelineEntry {
+    #[derive(Deserialize)]
+    struct Suite {
+        name: String,
+    }
+    let config = start.config();
+    let name = config.get("name").read().unwrap_or_else(|| "?".to_owned());
+    let suites: Vec<Suite> = config.get("suites").read().unwrap_or_default();
+    let what = match config.get("start").read::<String>() {
+        Some(start) => format!("flow {name} from {start}"),
+        None if suites.is_empty() => {
+            let model = config.model().unwrap_or_else(|| "?".to_owned());
+            format!("agent {name}, model {model}")
+        }
+        None => {
+            let suites: Vec<String> = suites.into_iter().map(|suite| suite.name).collect();
+            format!("evaluation {name}: {}", suites.join(", "))
+        }
     };
-    let date = line.timestamp.as_deref().unwrap_or_default();
-    let date = date_and_time(date);
-    let verb = if line.resumed == Some(true) {
+    let verb = if start.resumed == Some(true) {
         "resumes"
     } else {
         "starts"
     };
-    let run = line.run_id.as_deref().unwrap_or("?");
-    let fork = line.forked_from.as_ref().map_or_else(String::new, |from| {
-        format!(
-            " as a fork of {} at iteration {}",
-            from.run_id, from.iteration
-        )
+    let run = start.run_id.get().unwrap_or("?");
+    let fork = start.forked_from.as_ref().map_or_else(String::new, |from| {
+        let ForkedFrom { run_id, iteration } = from;
+        format!(" as a fork of {run_id} at iteration {iteration}")
     });
+    let date = date_and_time(&line.timestamp);
+    let place = start.work_dir.get().unwrap_or("?");
     TimelineEntry::new("run")
         .say(Tone::Said, format!("{run} {verb}{fork}"))
         .say(Tone::Dim, format!("  {date} UTC"))
-        .add_line(
-            Tone::Dim,
-            format!("{what}, in {}", line.work_dir.as_deref().unwrap_or("?")),
-        )
+        .add_line(Tone::Dim, format!("{what}, in {place}"))
 }
 
-fn content(raw: Option<&RawValue>) -> String {
-    let text = raw.map_or(Cow::Borrowed(""), |raw| decoded(raw.get()));
-    text.trim_end().to_owned()
+fn content(text: Raw<'_>) -> String {
+    text.text().trim_end().to_owned()
 }
 
 /// The beginning and the end of an output.

@@ -2,76 +2,44 @@
 
 use super::given_doors;
 use crate::cli::message::{GivenAgent, given_agent, message_parts};
-use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
-use crate::engine::run_loop::DeferralMode;
+use crate::coder::tool::preview;
+use crate::config::pricing::{read_budget, read_deadline};
+use crate::engine::start_options::{StartOptions, WaitMode};
 use crate::error::{Error, Result};
 use crate::record::feed::Feed;
 use crate::runs::overrides::is_budget;
 use crate::runs::task::GivenPart;
-use crate::runs::waiting::{WaitPlan, start_words};
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::ParsedCommand;
 use crate::text::timestamp::Timestamp;
-use crate::unix::doors::Door;
 use crate::unix::files::absolute;
+use crate::unix::terminal::Screen;
 use serde_json::{Value, json};
+use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Options that `run`, `continue` and `fork` share.
+/// Options that the commands share.
 #[derive(Debug, Default)]
 pub(crate) struct Common {
     pub work_dir: Option<PathBuf>,
     pub run_id: Option<String>,
     pub message: Vec<GivenPart>,
-    /// Hosts that tools may reach although they have no network.
-    pub doors: Vec<Door>,
-    pub max_iterations: Option<u64>,
-    pub budget: Option<GivenBudget>,
     pub deadline: Option<Timestamp>,
-    /// `--wait` and `--give-up`.
-    pub patience: DeferralMode,
-    pub interactive: bool,
-    pub verbose: bool,
-    pub quiet: bool,
+    pub adopt: bool,
     pub format: OutputFormat,
-    /// Every event is printed as it is recorded.
-    pub feed: Option<Rc<Feed>>,
-}
-
-impl Common {
-    /// The text of answers is printed as it arrives, for a program.
-    pub(crate) fn has_deltas(&self) -> bool {
-        self.feed.as_ref().is_some_and(|feed| feed.has_deltas)
-    }
-
-    /// What is done about calls that end later. `set` are the settings of the command line.
-    pub(crate) fn waiting(&self, set: &[(String, String)]) -> WaitPlan {
-        WaitPlan {
-            mode: self.patience,
-            start_words: Some(start_words(
-                set,
-                &self.doors,
-                self.budget,
-                self.max_iterations,
-            )),
-        }
-    }
-
-    /// The text of answers is shown as it arrives, where there is a terminal.
-    pub(crate) fn shows_text(&self) -> bool {
-        self.format == OutputFormat::Text && !self.quiet
-    }
+    /// A named agent may ask the person who is at the terminal.
+    pub asks_if_named: bool,
+    pub options: StartOptions,
 }
 
 /// `delta chat`.
 #[derive(Debug)]
 pub(crate) struct ChatArgs {
     pub agent: GivenAgent,
-    pub adopt: bool,
-    /// Dotted keys of agent.yaml, and YAML.
-    pub set: Vec<(String, String)>,
+    /// Begin a new run, whatever `-w` has.
+    pub new: bool,
     pub common: Common,
 }
 
@@ -83,11 +51,8 @@ pub(crate) struct RunArgs {
     pub new: bool,
     /// Put a failed run of the same name aside.
     pub retry_failed: bool,
-    pub adopt: bool,
     pub yes: bool,
     pub dry: bool,
-    /// Dotted keys of agent.yaml, and YAML.
-    pub set: Vec<(String, String)>,
     pub common: Common,
 }
 
@@ -96,13 +61,6 @@ pub(crate) struct RunArgs {
 pub(crate) struct ContinueArgs {
     /// None: the run's own.
     pub agent: Option<PathBuf>,
-    /// Dotted keys of agent.yaml, and YAML.
-    pub set: Vec<(String, String)>,
-    pub adopt: bool,
-    /// Skip damage, and ignore a lock that another host may hold.
-    pub force: bool,
-    /// Shorten the conversation before the next request.
-    pub compact: bool,
     /// The question that the message answers, and nothing else.
     pub question: Option<String>,
     pub common: Common,
@@ -113,19 +71,18 @@ pub(crate) struct ContinueArgs {
 pub(crate) struct ForkArgs {
     /// None: the newest.
     pub run: Option<String>,
-    /// How many of its iterations the new run begins with.
+    /// Iterations of it that the new run begins with.
     pub at: u64,
     /// A new workspace for the new run; none: the same.
     pub to: Option<PathBuf>,
+    /// The files of the new workspace are those of now.
+    pub files_of_now: bool,
     /// None: the run's own.
     pub agent: Option<PathBuf>,
-    pub adopt: bool,
-    /// Dotted keys of agent.yaml, and YAML.
-    pub set: Vec<(String, String)>,
     pub common: Common,
 }
 
-pub(super) fn run_args(given: &ParsedCommand) -> Result<RunArgs> {
+pub(crate) fn run_args(given: &ParsedCommand) -> Result<RunArgs> {
     let is_named = given.has("--run-id");
     if given.has("--new") && is_named {
         return Err(Error::usage(
@@ -142,7 +99,7 @@ pub(super) fn run_args(given: &ParsedCommand) -> Result<RunArgs> {
     let mut common = common(given)?;
     common.message = message_parts(given, usize::from(has_name))?;
     if given.has("--wait") {
-        common.patience = DeferralMode::Wait;
+        common.options.patience = WaitMode::Wait;
     }
     Ok(RunArgs {
         agent: match agent {
@@ -151,15 +108,13 @@ pub(super) fn run_args(given: &ParsedCommand) -> Result<RunArgs> {
         },
         new: given.has("--new"),
         retry_failed: given.has("--retry-failed"),
-        adopt: given.has("--adopt"),
         yes: given.has("--yes"),
         dry: given.has("--dry-run"),
-        set: settings(given)?,
         common,
     })
 }
 
-pub(super) fn chat_args(given: &ParsedCommand) -> Result<ChatArgs> {
+pub(crate) fn chat_args(given: &ParsedCommand) -> Result<ChatArgs> {
     let (agent, has_name) = given_agent(given)?;
     if let (Some(word), false) = (given.operand_text(0), has_name) {
         return Err(Error::usage(format!(
@@ -168,65 +123,73 @@ pub(super) fn chat_args(given: &ParsedCommand) -> Result<ChatArgs> {
         )));
     }
     check_verbosity(given)?;
+    let options = StartOptions {
+        interactive: true,
+        is_chat: true,
+        shows_text: !given.has("--quiet") || stdout().is_terminal(),
+        ..start_options(given, plain_settings(given)?)?
+    };
+    if given.has("--new") && given.has("--run-id") {
+        return Err(Error::usage("--new and --run-id contradict each other"));
+    }
     Ok(ChatArgs {
         agent,
-        adopt: given.has("--adopt"),
-        set: plain_settings(given)?,
+        new: given.has("--new"),
         common: Common {
             work_dir: given.path("--work-dir"),
             run_id: given.text("--run-id"),
             message: message_parts(given, 1)?,
-            doors: given_doors(given)?,
-            max_iterations: given.number("--max-iterations"),
-            budget: read_budget(given.text("--budget"))?,
-            interactive: true,
-            verbose: given.has("--verbose"),
-            quiet: given.has("--quiet"),
+            adopt: given.has("--adopt"),
+            options,
             ..Common::default()
         },
     })
 }
 
-pub(super) fn continue_args(given: &ParsedCommand) -> Result<ContinueArgs> {
+pub(crate) fn continue_args(given: &ParsedCommand) -> Result<ContinueArgs> {
     let (question, mut common) = (given.text("--question"), common(given)?);
-    common.patience = match (given.has("--wait"), given.has("--give-up")) {
+    common.options.patience = match (given.has("--wait"), given.has("--give-up")) {
         (true, true) => {
             return Err(Error::usage("--wait and --give-up contradict each other"));
         }
-        (true, false) => DeferralMode::Wait,
-        (false, true) => DeferralMode::GiveUp,
-        (false, false) => DeferralMode::End,
+        (true, false) => WaitMode::Wait,
+        (false, true) => WaitMode::GiveUp,
+        (false, false) => WaitMode::End,
     };
+    common.options.force = given.has("--force");
+    common.options.compacts = given.has("--compact");
     if question.is_some() && common.message.is_empty() {
         return Err(Error::usage("--question needs its answer: -m ANSWER"));
     }
     Ok(ContinueArgs {
         agent: given.path("--agent"),
-        set: settings(given)?,
-        adopt: given.has("--adopt"),
-        force: given.has("--force"),
-        compact: given.has("--compact"),
         question,
         common,
     })
 }
 
-pub(super) fn fork_args(given: &ParsedCommand) -> Result<ForkArgs> {
+pub(crate) fn fork_args(given: &ParsedCommand) -> Result<ForkArgs> {
+    if given.has("--files") && !given.has("--to") {
+        let text = "--files is for a fork into another directory: add --to DIR";
+        return Err(Error::usage(text));
+    }
     Ok(ForkArgs {
         run: given.operand_text(0),
         at: given.number("--at").unwrap_or_default(),
         to: given.path("--to"),
+        files_of_now: given.has("--files"),
         agent: given.path("--agent"),
-        adopt: given.has("--adopt"),
-        set: settings(given)?,
         common: common(given)?,
     })
 }
 
 fn common(given: &ParsedCommand) -> Result<Common> {
     check_verbosity(given)?;
+    if given.has("--interactive") && given.has("--no-input") {
+        return Err(Error::usage("-i and --no-input contradict each other"));
+    }
     Ok(Common {
-        patience: DeferralMode::End,
+        asks_if_named: given.format() == OutputFormat::Text && !given.has("--no-input"),
         work_dir: given.path("--work-dir"),
         run_id: given.text("--run-id"),
         message: match given.command.name {
@@ -234,15 +197,28 @@ fn common(given: &ParsedCommand) -> Result<Common> {
             // Operands are no text there.
             _ => message_parts(given, given.operands.len())?,
         },
+        deadline: read_deadline(given.text("--deadline"))?,
+        adopt: given.has("--adopt"),
+        format: given.format(),
+        options: StartOptions {
+            interactive: given.has("--interactive"),
+            shows_text: given.format() == OutputFormat::Text && !given.has("--quiet"),
+            feed: feed(given)?,
+            ..start_options(given, settings(given)?)?
+        },
+    })
+}
+
+/// Options that all these commands have.
+fn start_options(given: &ParsedCommand, set: Vec<(String, String)>) -> Result<StartOptions> {
+    Ok(StartOptions {
+        preview: Some(preview),
+        screen: Screen::new(given.has("--quiet"), given.has("--verbose")),
+        set,
         doors: given_doors(given)?,
         max_iterations: given.number("--max-iterations"),
         budget: read_budget(given.text("--budget"))?,
-        deadline: read_deadline(given.text("--deadline"))?,
-        interactive: given.has("--interactive"),
-        verbose: given.has("--verbose"),
-        quiet: given.has("--quiet"),
-        format: given.format(),
-        feed: feed(given)?,
+        ..StartOptions::default()
     })
 }
 
@@ -259,7 +235,7 @@ fn feed(given: &ParsedCommand) -> Result<Option<Rc<Feed>>> {
     }
 }
 
-pub(super) fn check_verbosity(given: &ParsedCommand) -> Result<()> {
+pub(crate) fn check_verbosity(given: &ParsedCommand) -> Result<()> {
     if given.has("--quiet") && given.has("--verbose") {
         return Err(Error::usage("-q and -v contradict each other"));
     }
@@ -289,14 +265,13 @@ fn plain_settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
     }
 }
 
-/// The same, and the options that set a key.
-pub(super) fn settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
+/// Settings, with those of the options that set a key.
+pub(crate) fn settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
     let mut pairs = plain_settings(given)?;
     if let Some(schema) = given.path("--output-schema") {
         let path = absolute(&schema)?;
         let path = path.to_str().ok_or_else(|| {
-            let path = path.display();
-            Error::usage(format!("--output-schema: {path} is not UTF-8"))
+            Error::usage(format!("--output-schema: {} is not UTF-8", path.display()))
         })?;
         pairs.push(("output_schema".to_owned(), json::text(path)));
     }
@@ -305,10 +280,10 @@ pub(super) fn settings(given: &ParsedCommand) -> Result<Vec<(String, String)>> {
         return Err(Error::usage("--accept: the command is empty"));
     }
     if !accept.is_empty() {
-        let commands = accept
+        let commands: Value = accept
             .iter()
-            .map(|text| json!({"command": ["sh", "-c", text]}));
-        let commands: Value = commands.collect();
+            .map(|text| json!({"command": ["sh", "-c", text]}))
+            .collect();
         pairs.push(("accept".to_owned(), json::text(&commands)));
     }
     Ok(pairs)

@@ -15,6 +15,7 @@ mod turn;
 mod stored;
 mod session;
 mod turns;
+mod models;
 
 use crate::VERSION;
 use crate::cli::message::GivenAgent;
@@ -39,7 +40,7 @@ const PROTOCOL: u64 = 1;
 /// Bytes that the client may leave unread before nothing more is read from it or from runs.
 const BACKLOG: usize = 1 << 20;
 
-/// How long runs have to end when the client has gone.
+/// The time that runs have to end when the client has gone.
 const LAST_WAIT: Duration = Duration::from_secs(14);
 
 /// The sessions of one client.
@@ -63,7 +64,7 @@ enum ReadyPlace {
 
 type Params = Map<String, Value>;
 
-/// What a request is answered. None: later.
+/// The answer to a request. None: later.
 type Answer = std::result::Result<Option<Value>, Rejection>;
 
 pub(crate) fn serve(agent: GivenAgent) -> Result<Exit> {
@@ -129,10 +130,11 @@ impl EditorServer {
         let (mut places, mut fds) = (Vec::new(), Vec::new());
         let has_room = self.link.out.len() < BACKLOG;
         if self.ends_at.is_none() {
-            let (place, flags) = match has_room {
-                true => (ReadyPlace::Client, PollFlags::IN),
+            let (place, flags) = if has_room {
+                (ReadyPlace::Client, PollFlags::IN)
+            } else {
                 // Its end is reported in any case.
-                false => (ReadyPlace::Gone, PollFlags::empty()),
+                (ReadyPlace::Gone, PollFlags::empty())
             };
             places.push(place);
             fds.push((rustix::stdio::stdin(), flags));
@@ -210,10 +212,15 @@ impl EditorServer {
         match method {
             "initialize" => Ok(Some(self.initialize(params))),
             "session/new" => {
-                let session = EditorSession::begin(&self.link.agent, params)?;
-                let name = session.name().to_owned();
-                self.sessions.insert(name.clone(), session);
-                Ok(Some(json!({"sessionId": name})))
+                let mut session = EditorSession::begin(&self.link.agent, params)?;
+                let mut about = self.models(&mut session);
+                about["sessionId"] = session.name().into();
+                self.sessions.insert(session.name().to_owned(), session);
+                Ok(Some(about))
+            }
+            "session/set_model" => self.choose(params, "modelId"),
+            "session/set_config_option" if params.get("configId") == Some(&"model".into()) => {
+                self.choose(params, "value")
             }
             "session/load" => self.load(params, true),
             "session/resume" => self.load(params, false),
@@ -238,6 +245,18 @@ impl EditorServer {
                 Err(Rejection::new(METHOD_NOT_FOUND, message))
             }
         }
+    }
+
+    /// The members of an answer about a session that name its models, if they are known.
+    fn models(&self, session: &mut EditorSession) -> Value {
+        let found = models::describe(&self.link, &self.signals, session, None);
+        found.ok().flatten().unwrap_or_else(|| json!({}))
+    }
+
+    fn choose(&mut self, params: &Params, chosen: &str) -> Answer {
+        let session = known(&mut self.sessions, params)?;
+        let chosen = params.get(chosen).unwrap_or(&Value::Null);
+        models::describe(&self.link, &self.signals, session, Some(chosen))
     }
 
     fn initialize(&mut self, params: &Params) -> Value {
@@ -280,10 +299,11 @@ impl EditorServer {
         for update in all.iter().filter(|_| is_shown) {
             self.link.update(&session, update);
         }
+        let about = self.models(&mut session);
         if !is_busy {
             self.sessions.insert(name, session);
         }
-        Ok(Some(json!({})))
+        Ok(Some(about))
     }
 
     fn hear(&mut self, method: &str, params: &Params) {

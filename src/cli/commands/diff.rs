@@ -1,16 +1,18 @@
 //! `delta diff`: the first difference between two runs, side by side.
 
 use crate::error::{At, Error, Exit, Result};
+use crate::record::event::decoded;
+use crate::record::history::NOT_SHOWN;
 use crate::record::reader::read_journal;
 use crate::record::recording::unreadable;
-use crate::record::state::{self, Reading, RecordedQuestion, Run, Thought, Turn, decoded};
+use crate::record::state::{self, Reading, RecordedQuestion, Run, Thought, Turn};
 use crate::runs::find::{NEWEST, find_run};
 use crate::runs::origin::warn_if_foreign_run;
 use crate::text::amounts::counted;
 use crate::text::disguise::printable;
+use crate::text::options::parse::ParsedCommand;
 use crate::text::shorten::{columns_of, in_short};
-use crate::unix::terminal::{Screen, print};
-use crate::view::shown_answers::NOT_SHOWN;
+use crate::unix::terminal::{print, warn};
 use std::path::{Path, PathBuf};
 
 /// The narrowest columns that can be read.
@@ -22,11 +24,13 @@ struct Iteration {
     rows: Vec<String>,
 }
 
-pub(crate) fn print_diff(work_dir: &Path, runs: &[Option<String>; 2]) -> Result<Exit> {
-    let [a, b] = [&runs[0], &runs[1]]
-        .map(|name| ComparedRun::read(work_dir, name.as_deref().unwrap_or(NEWEST)));
+pub(crate) fn print_diff(given: &ParsedCommand) -> Result<Exit> {
+    let [a, b] = [0, 1].map(|at| {
+        let name = given.operand_text(at);
+        ComparedRun::read(&given.work_dir(), name.as_deref().unwrap_or(NEWEST))
+    });
     let (a, b) = (a?, b?);
-    if runs[1].is_none() && a.path == b.path {
+    if given.operands.len() < 2 && a.path == b.path {
         return Err(Error::usage(
             "diff needs another run to compare the newest one with; delta list-runs prints them",
         ));
@@ -45,7 +49,7 @@ pub(crate) fn print_diff(work_dir: &Path, runs: &[Option<String>; 2]) -> Result<
             ("the same as far as they can be read", Exit::Failure)
         };
         out.push_str(&format!("{what}: {}\n", counted(same, "iteration")));
-        print(out.as_bytes())?;
+        print(out)?;
         return Ok(exit);
     }
     out.push_str(&match same {
@@ -81,7 +85,7 @@ pub(crate) fn print_diff(work_dir: &Path, runs: &[Option<String>; 2]) -> Result<
             out.push_str(&line(&shown(left), mark, &shown(right), width));
         }
     }
-    print(out.as_bytes())?;
+    print(out)?;
     Ok(Exit::Failure)
 }
 
@@ -100,20 +104,16 @@ impl ComparedRun {
         warn_if_foreign_run(&run)?;
         let path = run.journal();
         let bytes = read_journal(&path).at("read", &path)?;
-        let lenient = Reading {
-            lenient: true,
-            window: None,
-        };
-        let state = state::read(&bytes, lenient).map_err(|e| unreadable(&e, &path))?;
+        let state = state::read(&bytes, Reading::all(true)).map_err(|e| unreadable(&e, &path))?;
         for damage in &state.damaged {
             let (path, line) = (path.display(), damage.line);
             let message = &damage.message;
             let text = format!("warning: {path}:{line}: damaged and skipped: {message}");
-            Screen::new(false, false).warn(&text);
+            warn(&text);
         }
         let iterations = iterations(&state);
         let mut title = format!("{}, {}", run.id, counted(iterations.len(), "iteration"));
-        if let Some(fork) = &state.forked_from {
+        if let Some(fork) = &state.start.forked_from {
             let (from, at) = (&fork.run_id, fork.iteration);
             title.push_str(&format!(", forked from {from} after {at}"));
         }
@@ -186,7 +186,7 @@ fn line(left: &str, mark: char, right: &str, width: usize) -> String {
     format!("{}\n", line.trim_end())
 }
 
-/// How many characters fit on a line.
+/// The number of characters that fit on a line.
 fn width() -> usize {
     let given = std::env::var("COLUMNS")
         .ok()

@@ -4,9 +4,8 @@
 //! is the one that was registered. Nothing in a workspace is obeyed.
 
 use crate::cli::agent_names::built_in_of;
-use crate::cli::args::DueArgs;
-use crate::error::{At, Error, Exit, Result, may_fail, reason};
-use crate::record::due::{self, DueEntry};
+use crate::engine::due::{self, DueEntry};
+use crate::error::{At, Error, Exit, Result, ignore, reason};
 use crate::record::run_dir::RunDir;
 use crate::record::state::is_set_back;
 use crate::record::workspace::Workspace;
@@ -17,12 +16,14 @@ use crate::runs::waiting::obstacle;
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
+use crate::text::options::parse::ParsedCommand;
 use crate::text::order::sort_by;
 use crate::text::table::{Column, Table};
 use crate::text::timestamp::{Timestamp, date_and_time};
 use crate::unix::files;
+use crate::unix::own_program::own_program;
 use crate::unix::signals::{Signals, Stop};
-use crate::unix::terminal::{Screen, Tone, painted_table, print, print_json};
+use crate::unix::terminal::{Screen, Tone, painted_table, print, print_json, warn};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use std::fs::File;
@@ -39,24 +40,37 @@ struct DueRun {
     due_at: Timestamp,
 }
 
-pub(crate) fn due_runs(wanted: &DueArgs) -> Result<Exit> {
+pub(crate) fn due_runs(given: &ParsedCommand) -> Result<Exit> {
+    let (all, run) = (given.has("--all"), given.has("--run"));
+    let wrong = if all && run {
+        "--all and --run contradict each other: what is not due is not started"
+    } else if given.has("--format") && run {
+        "--format and --run contradict each other: runs print their results"
+    } else if given.has("--jobs") && !run {
+        "-j needs --run"
+    } else {
+        ""
+    };
+    if !wrong.is_empty() {
+        return Err(Error::usage(wrong));
+    }
     let now = Timestamp::now();
     let mut found = read_all()?;
-    if !wanted.all {
+    if !all {
         found.retain(|found| found.due_at <= now || is_from_the_future(&found.entry, now));
         found.retain(|found| !found.entry.held);
         found.retain(|found| !is_dropped(found));
     }
-    match (wanted.run, wanted.format) {
-        (true, _) => run_all(found, wanted.jobs),
+    match (run, given.format()) {
+        (true, _) => run_all(found, given.number("--jobs").unwrap_or(1)),
         (false, OutputFormat::Json) => {
             let values: Vec<Value> = found.iter().map(object).collect();
-            print_json(format!("{}\n", json::text(&values)).as_bytes())?;
+            print_json(format!("{}\n", json::text(&values)))?;
             Ok(Exit::Success)
         }
         (false, OutputFormat::Text) => {
             if !found.is_empty() {
-                print(table(&found).as_bytes())?;
+                print(table(&found))?;
             }
             Ok(Exit::Success)
         }
@@ -72,18 +86,17 @@ fn is_from_the_future(entry: &DueEntry, now: Timestamp) -> bool {
 fn read_all() -> Result<Vec<DueRun>> {
     let mut all = Vec::new();
     for path in due::paths()? {
-        match due::read(&path) {
-            Ok(entry) => {
+        match due::read(&path).if_there() {
+            Ok(Some(entry)) => {
                 // A time that cannot be read has come.
-                let due_at = Timestamp::parse(&entry.due_at);
-                let due_at = due_at.unwrap_or(Timestamp::from_millis(0));
+                let due_at = Timestamp::parse(&entry.due_at).unwrap_or(Timestamp::from_millis(0));
                 all.push(DueRun {
                     path,
                     entry,
                     due_at,
                 });
             }
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Ok(None) => {}
             Err(e) => {
                 let (path, why) = (path.display(), reason(&e));
                 warn(&format!("warning: {path} is skipped: {why}"));
@@ -96,10 +109,6 @@ fn read_all() -> Result<Vec<DueRun>> {
     Ok(all)
 }
 
-fn warn(text: &str) {
-    Screen::new(false, false).warn(text);
-}
-
 /// Removes an entry whose run is not there to be started any more. Returns whether it has.
 fn is_dropped(found: &DueRun) -> bool {
     let DueRun { path, entry, .. } = found;
@@ -107,7 +116,7 @@ fn is_dropped(found: &DueRun) -> bool {
         Ok(None) => false,
         Ok(Some(why)) => {
             warn(&format!("dropped run {}: {why}", entry.run_id));
-            may_fail(files::remove(path));
+            ignore(files::remove(path));
             true
         }
         Err(error) => {
@@ -120,11 +129,11 @@ fn is_dropped(found: &DueRun) -> bool {
     }
 }
 
-/// Why a run is not started any more; none if it is, or if it is live.
+/// The reason why a run is not started any more; absent if it is started, or live.
 fn reason_to_drop(entry: &DueEntry) -> Result<Option<String>> {
     let drops = |why: &str| Ok(Some(why.to_owned()));
     let Ok(id) = RunId::parse(&entry.run_id) else {
-        return drops("its name is none");
+        return drops("it has no valid run id");
     };
     let place = entry.workspace.join(".delta").join(id.as_str());
     match place.symlink_metadata() {
@@ -269,7 +278,7 @@ fn pass_on(started: &[Started], stop: Stop) {
     };
     for run in started {
         if let Some(group) = Pid::from_raw(run.child.id().cast_signed()) {
-            may_fail(kill_process_group(group, signal));
+            ignore(kill_process_group(group, signal));
         }
     }
 }
@@ -279,13 +288,12 @@ fn start(found: &DueRun) -> Result<Option<Started>> {
     let Some(claim) = claim(&found.path) else {
         return Ok(None);
     };
-    let entry = due::read_from(claim.try_clone().at("open", &found.path)?);
-    let entry = entry.at("read", &found.path)?;
+    let entry =
+        due::read_from(claim.try_clone().at("open", &found.path)?).at("read", &found.path)?;
     if entry != found.entry || reason_to_drop(&entry)?.is_some() {
         return Ok(None);
     }
-    let program = std::env::current_exe().at("find", "delta".as_ref())?;
-    let child = Command::new(program)
+    let child = Command::new(own_program())
         .args(words(&entry))
         .env_remove("DELTA_ADOPT")
         .current_dir(&entry.workspace)

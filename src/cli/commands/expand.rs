@@ -5,7 +5,7 @@ use crate::config::imports;
 use crate::config::tool::load::render;
 use crate::error::{Error, Exit, Result};
 use crate::text::yaml;
-use crate::unix::terminal::{Screen, print};
+use crate::unix::terminal::{print, warn};
 use std::path::Path;
 
 pub(crate) fn print_expanded(file: &Path) -> Result<Exit> {
@@ -14,12 +14,12 @@ pub(crate) fn print_expanded(file: &Path) -> Result<Exit> {
         .iter()
         .partition(|problem| problem.severity == Severity::Error);
     for warning in warnings {
-        Screen::new(false, false).warn(&warning.to_string());
+        warn(&warning.to_string());
     }
     if !errors.is_empty() {
         let lines: Vec<String> = errors.into_iter().map(Problem::to_string).collect();
         return Err(Error::config(lines.join("\n")));
     }
-    print(yaml::render(&render(&tools)).as_bytes())?;
+    print(yaml::render(&render(&tools)))?;
     Ok(Exit::Success)
 }

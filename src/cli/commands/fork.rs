@@ -1,8 +1,8 @@
 //! `delta fork`: a new run that begins with the first iterations of another one, which stays as it is.
 
-use crate::cli::agent_names::agent_of_run;
-use crate::cli::args::ForkArgs;
-use crate::cli::commands::run::watch_stdin;
+use crate::cli::agent_names::{agent_of_run, has_name};
+use crate::cli::args::{ForkArgs, fork_args};
+use crate::cli::commands::run::{asking_options, watch_stdin};
 use crate::cli::result;
 use crate::engine::account::SpendingRules;
 use crate::error::{Error, Exit, Result};
@@ -21,18 +21,23 @@ use crate::runs::origin::require_own_run;
 use crate::runs::overrides::load_recorded;
 use crate::runs::preflight;
 use crate::runs::result::RunResult;
+use crate::runs::state_copy::{CopyPlace, keep, return_copy};
 use crate::runs::task::{GivenMessage, Task};
-use crate::runs::workspace_copy::{copy_files, refuse_unless_empty};
+use crate::runs::workspace_copy::{Unfinished, copy_files, refuse_unless_empty};
+use crate::text::disguise::printable_line;
 use crate::text::ids::RunId;
+use crate::text::options::parse::ParsedCommand;
 use crate::text::timestamp::Timestamp;
-use crate::unix::terminal::Screen;
+use crate::unix::signals::Signals;
+use crate::unix::terminal::{Screen, Tone};
 use crate::unix::unread_stdin;
 use std::path::Path;
 
-pub(crate) fn fork_run(fork: &ForkArgs) -> Result<Exit> {
+pub(crate) fn fork_run(given: &ParsedCommand) -> Result<Exit> {
+    let fork = &fork_args(given)?;
     let done = try_run(fork);
     unread_stdin::warn();
-    result::print_outcome_once(done, &fork.common)
+    result::print_outcome(done, &fork.common, false)
 }
 
 fn try_run(fork: &ForkArgs) -> Result<RunResult> {
@@ -41,9 +46,11 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     let signals = preflight::install_signals()?;
     let common = &fork.common;
     preflight::heed_deadline(&signals, common.deadline)?;
-    let screen = Screen::new(common.quiet, common.verbose);
-    let message = Task::read(&common.message, &signals)?;
-    let message = message.map(|message| message.message()).transpose()?;
+    let options = &common.options;
+    let screen = options.screen;
+    let message = Task::read(&common.message, &signals)?
+        .map(|message| message.message())
+        .transpose()?;
     let work_dir = common.work_dir.as_deref().unwrap_or(Path::new("."));
     let parent = find_run(work_dir, fork.run.as_deref().unwrap_or(NEWEST))?;
     let Some(root) = parent.workspace() else {
@@ -55,45 +62,50 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     };
     let here = Workspace::at(root)?;
     here.check_layout()?;
-    require_own_run(&parent, fork.adopt)?;
+    require_own_run(&parent, common.adopt)?;
     let recording = Recording::read(&parent)?;
     let whole = recording.state()?;
     let beginning = beginning(&recording, fork, message.is_some())?;
     let id = parent.id.as_str();
-    let recorded = (id, whole.agent_home.as_deref().unwrap_or_default());
+    let recorded = (id, &*whole.start.agent_home);
     let home = agent_of_run(fork.agent.as_deref(), recorded, &here)?;
     let recorded = RecordedSettings {
         id: &parent.id,
-        set: &whole.set,
+        set: &whole.start.set(),
         journal: recording.source(),
     };
-    let (mut agent, set) = load_recorded(&home, recorded, &fork.set, screen)?;
-    let rules = SpendingRules::of(&agent, common.budget)?;
+    let (mut agent, set) = load_recorded(&home, recorded, &options.set, screen)?;
+    let options = &asking_options(common, &agent, has_name(&home));
     // Report what the environment lacks before anything is created.
-    preflight::check_schema(&agent, &signals)?;
     let mut environment = preflight::read_environment(&mut agent, Some(&here), screen)?;
-    open_hosts(&agent, &mut environment, &common.doors, screen)?;
+    let rules = SpendingRules::of(&agent, options.budget)?;
+    open_hosts(&agent, &mut environment, &options.doors, screen)?;
     unread_stdin::check()?;
     let mut unfinished = None;
     let workspace = match &fork.to {
         Some(to) => {
-            refuse_unless_empty(to)?;
-            Workspace::at(to)?.check_writable()?;
-            unfinished = Some(copy_files(&here.root, to, screen)?);
-            let workspace = Workspace::at(to)?;
+            let (workspace, copy) = copy_workspace(&parent, &whole, fork, to, &signals)?;
+            unfinished = Some(copy);
             environment = preflight::read_environment(&mut agent, Some(&workspace), screen)?;
-            environment.allow_hosts(&common.doors);
+            environment.allow_hosts(&options.doors);
             workspace
         }
-        None => here,
+        None => {
+            if !whole.file_states.all.is_empty() {
+                let text = "the files are as they are now; with --to DIR, the fork has those of its last iteration";
+                screen.progress(&[(Tone::Dim, text)]);
+            }
+            here
+        }
     };
     let launch = Launch {
-        interactive: common.interactive,
-        max_iterations: common.max_iterations,
-        shows_text: common.shows_text(),
-        waiting: common.waiting(&fork.set),
+        agent: &agent,
+        workspace: &workspace,
+        environment: &environment,
+        signals,
+        set: &set,
+        options,
         spending: Some(rules),
-        ..Launch::new(&agent, &set, &workspace, &environment, &signals, screen)
     };
     let from = Parent {
         run: &parent,
@@ -105,6 +117,48 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
         copy.keep();
     }
     launch.run_engine(open, None, None)
+}
+
+/// Copies a run's workspace, with the files as they were if the record has them. What is returned with it removes the copy
+/// again unless it is kept.
+fn copy_workspace(
+    parent: &RunDir,
+    whole: &Run<'_>,
+    fork: &ForkArgs,
+    to: &Path,
+    signals: &Signals,
+) -> Result<(Workspace, Unfinished)> {
+    let screen = fork.common.options.screen;
+    refuse_unless_empty(to)?;
+    Workspace::at(to)?.check_writable()?;
+    let from = parent.workspace().unwrap_or(&parent.path);
+    let copy = copy_files(from, to, screen)?;
+    let workspace = Workspace::at(to)?;
+    if !fork.files_of_now {
+        let place = CopyPlace {
+            workspace: &workspace,
+            signals,
+            screen,
+        };
+        let left_out = return_copy(parent, whole, fork.at, &place)?;
+        say_whose_files(left_out.as_deref(), whole, fork.at, screen);
+    }
+    Ok((workspace, copy))
+}
+
+/// Says what the files of a copied workspace are. `left_out`: of which only those of now are known.
+fn say_whose_files(left_out: Option<&str>, whole: &Run<'_>, at: u64, screen: Screen) {
+    match left_out {
+        Some(others) => {
+            let more = if others.is_empty() { "" } else { ", " };
+            let text = format!(
+                "files as after iteration {at}; as they are now: ignored files{more}{others}"
+            );
+            screen.progress(&[(Tone::Dim, &printable_line(&text))]);
+        }
+        None if whole.file_states.all.is_empty() => {}
+        None => screen.warn("the record has no files of this iteration: they are as they are now"),
+    }
 }
 
 /// The run that a new one is made from.
@@ -183,12 +237,18 @@ fn begin(
         state: &shared,
         run: &from.run.path,
     };
-    launch
+    let open = launch
         .start()
         .begin(&id, metadata, Some(inherited), |journal| {
-            let place = (launch.workspace, &*launch.workspace.unborn_dir());
-            said.map_or(Ok(()), |said| {
-                said.record(place, journal, beginning.iterations)
-            })
-        })
+            let Some(said) = said else {
+                return Ok(());
+            };
+            let staging = launch.workspace.staging_dir();
+            said.record(launch.workspace, &staging, journal, beginning.iterations)
+        })?;
+    if let Err(error) = keep(&open.run, launch.workspace, &shared.file_states) {
+        let text = format!("the states of its files are those of the original run alone: {error}");
+        launch.options.screen.warn(&printable_line(&text));
+    }
+    Ok(open)
 }

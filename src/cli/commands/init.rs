@@ -1,12 +1,17 @@
 //! `delta init`: makes a new agent.
 
+use crate::cli::agent_file::AgentFile;
 use crate::cli::agent_names::find_word;
 use crate::cli::templates::{self, Template};
 use crate::config::environment::{Environment, MODEL, SETUP, run_no_key_command};
 use crate::config::{load, person};
-use crate::error::{At, Error, Exit, Result, may_fail};
+use crate::error::{At, Error, Exit, Result, ignore};
+#[cfg(feature = "flow")]
+use crate::flow;
 use crate::text::disguise::disguises;
+use crate::text::options::parse::ParsedCommand;
 use crate::text::shell::shell_quoted;
+use crate::unix::files;
 use crate::unix::new_files::{NewFile, check_unused, write_new};
 use crate::unix::terminal::{Screen, Tone, print};
 use serde_json::Map;
@@ -14,28 +19,43 @@ use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-pub(crate) fn create_agent(
-    dir: &Path,
-    template: Option<&'static Template>,
-    yes: bool,
-) -> Result<Exit> {
+pub(crate) fn create_agent(given: &ParsedCommand) -> Result<Exit> {
+    let dir = &*given.operand_dir(0);
+    if let Some(file) = given.path("--from") {
+        if given.has("--template") {
+            return Err(Error::usage("two origins: --from and -t; give one"));
+        }
+        let agent = AgentFile::read(&file)?;
+        check_unused(dir, "agent.yaml", "an agent")?;
+        return write_agent(dir, &agent.name, &files::name_of(&file), agent.files);
+    }
+    let template = given.text("--template");
+    if let Some(name @ ("flow" | "eval")) = template.as_deref() {
+        return create_other(given, name);
+    }
+    let mut all = templates::ALL.into_iter();
+    let template = template.and_then(|name| all.find(|it| it.name == name));
     // Before anybody is asked anything.
     let name = name_of(dir)?;
-    check_unused(dir, ("agent.yaml", "an agent"))?;
+    check_unused(dir, "agent.yaml", "an agent")?;
     let template = match template {
         Some(template) => template,
-        None if yes || !io::stdin().is_terminal() || !io::stderr().is_terminal() => {
+        None if given.has("--yes") || !io::stdin().is_terminal() || !io::stderr().is_terminal() => {
             templates::ALL[0]
         }
         None => menu()?,
     };
+    write_agent(dir, &name, template.name, template.files(&name))
+}
+
+/// Writes the files of an agent, and prints what to do next.
+fn write_agent(dir: &Path, name: &str, origin: &str, files: Vec<NewFile>) -> Result<Exit> {
     let ignored = NewFile {
         path: ".gitignore".to_owned(),
         text: templates::GITIGNORE.to_owned(),
         is_program: false,
     };
-    let files = [ignored].into_iter().chain(template.files(&name));
-    let written = write_new(dir, files)?;
+    let written = write_new(dir, [ignored].into_iter().chain(files))?;
     let screen = Screen::new(false, false);
     let files = written.join(", ");
     let shown = dir.display();
@@ -43,20 +63,32 @@ pub(crate) fn create_agent(
         (Tone::Good, "created "),
         (
             Tone::Dim,
-            &format!("agent {name} ({}) in {shown}: {files}", template.name),
+            &format!("agent {name} ({origin}) in {shown}: {files}"),
         ),
     ]);
     screen.progress(&[(Tone::Dim, "next:")]);
     let missing = what_is_missing(dir).map(|missing| format!("  {SETUP}   # there is {missing}"));
-    let run = format!("  {} 'What it should do'", run_command(dir, &name));
+    let run = format!("  {} 'What it should do'", run_command(dir, name));
     for line in missing.into_iter().chain([run]) {
         screen.progress(&[(Tone::Dim, &line)]);
     }
-    print(format!("{shown}\n").as_bytes())?;
+    print(format!("{shown}\n"))?;
     Ok(Exit::Success)
 }
 
-/// What a run of the agent would lack.
+/// Creates what is no agent.
+#[cfg(feature = "flow")]
+fn create_other(given: &ParsedCommand, name: &str) -> Result<Exit> {
+    flow::cli::init::create_named(given, name)
+}
+
+#[cfg(not(feature = "flow"))]
+fn create_other(_: &ParsedCommand, name: &str) -> Result<Exit> {
+    let message = format!("init -t {name}: this delta was built without its feature \"flow\"");
+    Err(Error::new(Exit::NotFound, message))
+}
+
+/// Things that a run of the agent would lack.
 fn what_is_missing(dir: &Path) -> Option<&'static str> {
     run_no_key_command();
     let agent = load::load_with(dir, &Map::new()).0?;
@@ -77,11 +109,11 @@ fn run_command(dir: &Path, name: &str) -> String {
     let by_name = find_word(Path::new(&format!("@{name}"))).ok();
     let real = |path: &Path| path.canonicalize().ok();
     let is_found = by_name.is_some_and(|found| real(&found.home) == real(dir));
-    let words = match is_found {
-        true => vec!["delta".to_owned(), "run".to_owned(), format!("@{name}")],
-        false => ["delta", "run", "-a", &dir.to_string_lossy(), "-y", "-m"]
-            .map(str::to_owned)
-            .to_vec(),
+    let (by_name, dir) = (format!("@{name}"), dir.to_string_lossy());
+    let words = if is_found {
+        vec!["delta", "run", &by_name]
+    } else {
+        vec!["delta", "run", "-a", &dir, "-y", "-m"]
     };
     shell_quoted(&words)
 }
@@ -119,7 +151,7 @@ fn menu() -> Result<&'static Template> {
     let default = templates::ALL[0];
     let mut stderr = io::stderr();
     loop {
-        may_fail(stderr.write_all(format!("{text}which one? [{}] ", default.name).as_bytes()));
+        ignore(stderr.write_all(format!("{text}which one? [{}] ", default.name).as_bytes()));
         let mut line = String::new();
         if io::stdin().read_line(&mut line).unwrap_or(0) == 0 {
             return Err(Error::usage(
@@ -127,15 +159,14 @@ fn menu() -> Result<&'static Template> {
             ));
         }
         let choice = line.trim();
-        let by_number = choice.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-        let found = match by_number {
-            _ if choice.is_empty() => Some(default),
-            Some(index) => templates::ALL.get(index).copied(),
-            None => templates::ALL.into_iter().find(|t| t.name == choice),
-        };
-        match found {
-            Some(template) => return Ok(template),
-            None => text = format!("there is no {choice}; "),
+        if choice.is_empty() {
+            return Ok(default);
         }
+        let mut all = (1..).zip(templates::ALL);
+        let found = all.find(|(number, it)| it.name == choice || number.to_string() == choice);
+        if let Some((_, template)) = found {
+            return Ok(template);
+        }
+        text = format!("there is no {choice}; ");
     }
 }

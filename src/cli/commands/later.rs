@@ -1,24 +1,34 @@
 //! `delta later`: a tool's program that waits for a time, and its check.
 
-use crate::cli::args::LaterArgs;
+use crate::config::pricing::parse_deadline;
 use crate::config::tool::definition::LONGEST_WAIT;
 use crate::engine::later::{ENDED_BADLY, HANDLE, NOT_YET, TIMES};
 use crate::error::{At, Error, Exit, Result};
-use crate::text::timestamp::Timestamp;
-use crate::unix::terminal::{Screen, print};
+use crate::text::options::parse::ParsedCommand;
+use crate::text::timestamp::{Timestamp, parse_span};
+use crate::unix::terminal::{print, warn};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long after the time the call has not failed yet.
+/// Time that must pass after the given one before the call has failed.
 const SPARE: Duration = Duration::from_secs(86_400);
 
 /// Returns the exit code: that of a tool that ends later, or of a look at it.
-pub(crate) fn wait_until(wanted: LaterArgs) -> Result<u8> {
-    match wanted {
-        LaterArgs::Until(at) => begin(at),
-        LaterArgs::Check => look(),
-    }
+pub(crate) fn wait_until(given: &ParsedCommand) -> Result<u8> {
+    let now = Timestamp::now();
+    let times = (given.text("--for"), given.text("--at"));
+    let until = match (times, given.has("--check")) {
+        ((Some(span), None), false) => parse_span(&span)
+            .map(|time| now.plus(time))
+            .ok_or_else(|| format!("--for: '{span}' is not a time such as 90m, 2h or 3d")),
+        ((None, Some(time)), false) => {
+            parse_deadline(&time, now).map_err(|why| format!("--at: {why}"))
+        }
+        ((None, None), true) => return look(),
+        _ => Err("later needs one of --for, --at and --check".to_owned()),
+    };
+    begin(until.map_err(Error::usage)?)
 }
 
 /// Prints the time as the handle of the call.
@@ -37,7 +47,7 @@ fn begin(at: Timestamp) -> Result<u8> {
         &times.into(),
         &json!({"every_s": wait, "expires_s": expires}),
     )?;
-    print(format!("{at}\n").as_bytes())?;
+    print(format!("{at}\n"))?;
     Ok(Exit::TempFail.code())
 }
 
@@ -48,12 +58,12 @@ fn look() -> Result<u8> {
         ));
     };
     let Some(at) = Timestamp::parse(handle.trim()) else {
-        Screen::new(false, false).warn("later --check: the handle is no time of `delta later`");
+        warn("later --check: the handle is no time of `delta later`");
         return Ok(ENDED_BADLY as u8);
     };
     let now = Timestamp::now();
     if now >= at {
-        print(format!("it is {now}\n").as_bytes())?;
+        print(format!("it is {now}\n"))?;
         return Ok(Exit::Success.code());
     }
     if let Some(times) = std::env::var_os(TIMES) {

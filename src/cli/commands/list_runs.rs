@@ -19,7 +19,8 @@ use crate::text::order::sort_by;
 use crate::text::shorten::{WIDEST, in_short};
 use crate::text::table::{Column, Table};
 use crate::text::timestamp::{Timestamp, date_and_time};
-use crate::unix::terminal::{Screen, Tone, columns, painted_table, print, print_json};
+use crate::unix::procfs::hostname;
+use crate::unix::terminal::{Tone, columns, painted_table, print, print_json, warn};
 use serde_json::Value;
 use std::path::Path;
 
@@ -41,10 +42,10 @@ struct Row {
     run: Option<RunSummary>,
 }
 
-/// What a line shows of a run, however long its texts are.
+/// The part of a run that a line shows, however long its texts are.
 struct RunSummary {
     status: Status,
-    /// Why it ended; empty in lists that leave that out.
+    /// Reason of its end; empty in lists that leave that out.
     reason: String,
     created_at: Option<Timestamp>,
     message: String,
@@ -54,14 +55,25 @@ impl RunSummary {
     fn of(run: &Metadata) -> Self {
         Self {
             status: run.status,
-            reason: due(run).unwrap_or_default(),
+            reason: pid(run).or_else(|| due(run)).unwrap_or_default(),
             created_at: Timestamp::parse(&run.created_at),
             message: in_short(&run.task_words(), WIDEST),
         }
     }
 }
 
-/// When a run that waits for calls looks at them.
+/// The process of a live run, and its host if that is another one.
+fn pid(run: &Metadata) -> Option<String> {
+    let live = Some(run).filter(|run| run.status == Status::Running)?;
+    let (pid, host) = (live.pid, &live.hostname);
+    Some(if *host == hostname() {
+        format!("pid {pid}")
+    } else {
+        format!("pid {pid} on {host}")
+    })
+}
+
+/// The time at which a run that waits for calls looks at them.
 fn due(run: &Metadata) -> Option<String> {
     let due_at = run.due_at.as_deref()?;
     Some(format!("due {}", date_and_time(due_at)))
@@ -86,7 +98,7 @@ pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
             let run = RunDir::of(workspace, &id);
             let (metadata, error) = inspect::read_summary(&run);
             if let Some(error) = error {
-                Screen::new(false, false).warn(&format!("warning: {error}"));
+                warn(&format!("warning: {error}"));
             }
             if options.selects_run(&metadata) {
                 entries.push(ListedRun {
@@ -106,16 +118,16 @@ pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
         entries.truncate(1);
     }
     match options.format {
-        OutputFormat::Json => print_json(&array(&entries))?,
+        OutputFormat::Json => print_json(array(&entries))?,
         OutputFormat::Text if options.first => {
             for entry in &entries {
-                print(format!("{}\n", entry.metadata.run_id).as_bytes())?;
+                print(format!("{}\n", entry.metadata.run_id))?;
             }
         }
         OutputFormat::Text if entries.is_empty() => {}
         OutputFormat::Text => {
             let rows = tree::rows(&entries, options);
-            print(table(&rows, options.agent.is_some()).as_bytes())?;
+            print(table(&rows, options.agent.is_some()))?;
         }
     }
     if !entries.is_empty() {
@@ -134,7 +146,7 @@ pub(crate) fn print_runs(options: &ListRunsArgs) -> Result<Exit> {
     }
     // An empty list is an answer; people get the reason on stderr.
     if there == 0 {
-        Screen::new(false, false).warn(&none.message);
+        warn(&none.message);
     }
     Ok(Exit::Success)
 }
@@ -215,10 +227,10 @@ fn table(rows: &[Row], with_workspace: bool) -> String {
     if !with_workspace {
         table.remove_column(1);
     }
-    let width = columns().unwrap_or(usize::MAX);
     for name in ["TOKENS", "ITER"] {
+        let is_too_wide = columns().is_some_and(|width| !table.fits(width));
         let at = table.rows[0].iter().position(|it| it == name);
-        if let Some(at) = at.filter(|_| !table.fits(width)) {
+        if let Some(at) = at.filter(|_| is_too_wide) {
             table.remove_column(at);
         }
     }

@@ -4,7 +4,7 @@ mod effects;
 
 use crate::cli::args::LogArgs;
 use crate::error::{Exit, Result};
-use crate::record::event::EventKind;
+use crate::record::event::Recorded;
 use crate::record::reader::{Change, Damage, JournalReader, Next, Stopped};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
@@ -13,12 +13,12 @@ use crate::runs::inspect::is_live;
 use crate::runs::origin::warn_if_foreign_run;
 use crate::text::disguise::printable_json;
 use crate::unix::pager::Pager;
-use crate::unix::terminal::{Screen, stdout_has_colour};
+use crate::unix::terminal::{stdout_has_colour, warn};
 use crate::view::timeline::Timeline;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::path::Path;
 
-/// How often a run that is followed is looked at again.
+/// The time between two looks at a run that is followed.
 const PERIOD: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
@@ -76,13 +76,13 @@ impl LogPrinter {
     /// Reads what precedes the last events without showing it: they are shown as in the whole log.
     fn pass_over(&mut self, path: &Path, count: usize) -> Result<()> {
         let first = match JournalReader::open_at_last(path, count)?.read_next()? {
-            Next::Event(_, line) => line.seq,
+            Next::Event(line) => line.seq,
             _ => return Ok(()),
         };
         let mut before = JournalReader::open(path)?;
         loop {
             match before.read_next()? {
-                Next::Event(_, line) if line.seq < first => {
+                Next::Event(line) if line.seq < first => {
                     self.family.of_event(&mut self.underway, &self.run, &line);
                     self.timeline.format_event(&line);
                 }
@@ -122,10 +122,13 @@ impl LogPrinter {
     }
 
     fn tell_what_is_there(&mut self, lines: &mut JournalReader) -> Result<Stopped> {
-        lines.read_while(|text, line| {
-            self.ended = Some(line.kind == EventKind::EngineEnd);
+        lines.read_while(|line| {
+            // Files are put back after the end of a run, too.
+            if !matches!(line.event, Recorded::Files(_)) {
+                self.ended = Some(matches!(line.event, Recorded::EngineEnd(_)));
+            }
             if self.raw {
-                return self.pager.show(&(printable_json(text) + "\n"));
+                return self.pager.show(&(printable_json(line.text) + "\n"));
             }
             let runs = self.family.of_event(&mut self.underway, &self.run, line);
             self.children(&runs)?;
@@ -184,7 +187,7 @@ fn print_nested(
         }
         let mut timeline = timeline.nested(&run.path);
         let mut underway = OpenActions::default();
-        let stopped = lines.read_while(|_, line| {
+        let stopped = lines.read_while(|line| {
             let runs = family.of_event(&mut underway, run, line);
             print_nested(&runs, family, &timeline, pager)?;
             pager.show(&timeline.format_event(line))?;
@@ -214,7 +217,7 @@ fn somebody_reads() -> bool {
     }
 }
 
-/// What becomes of a journal with a line that cannot be read.
+/// The consequence of a line that cannot be read for the rest of a journal.
 pub(super) const SHOWN_SO_FAR: &str = "shown up to here";
 
 /// Says that a line of a journal cannot be read, and what becomes of it.
@@ -228,8 +231,4 @@ pub(super) fn warn_of(damage: &Damage, path: &Path, effect: &str) {
         path.display(),
         damage.message
     ));
-}
-
-fn warn(text: &str) {
-    Screen::new(false, false).warn(text);
 }

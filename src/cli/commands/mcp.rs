@@ -5,14 +5,16 @@ mod task;
 
 use crate::cli::args::McpArgs;
 use crate::error::{Error, Exit, Result};
-use crate::mcp::client::{Client, Launch};
+use crate::mcp::client::Client;
 use crate::mcp::content::read_result;
 use crate::mcp::module::{
     ImportedTool, argument_headers, changes, import_tools, let_end_later, read_module,
     usable_tools, write_module,
 };
 use crate::mcp::protocol::Revision;
-use crate::mcp::servers::{FILE, Given, Reach, Server, is_name, read_servers, write_server};
+use crate::mcp::servers::{
+    FILE, Given, Launch, Reach, Server, is_name, read_servers, write_server,
+};
 use crate::mcp::task::is_task;
 use crate::runs::preflight::install_signals;
 use crate::runs::task::read_stdin;
@@ -29,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a call may take, in seconds.
+/// The limit of time for a call, in seconds.
 const CALL_TIME: u64 = 600;
 
 pub(crate) fn run_command(wanted: McpArgs) -> Result<u8> {
@@ -91,7 +93,7 @@ impl McpCommand {
         let (listed, revision, ..) = self.list_tools(&server, Path::new("."))?;
         for tool in &listed {
             let text = |key: &str| tool.get(key).and_then(Value::as_str).unwrap_or_default();
-            print(line_of(text("name"), text("description")).as_bytes())?;
+            print(line_of(text("name"), text("description")))?;
         }
         let count = counted(listed.len(), "tool");
         self.note(&format!("{count}, revision {}", revision.name()));
@@ -175,7 +177,7 @@ impl McpCommand {
             write_server(&self.home, server)?;
         }
         let path = write_module(&self.home, server, revision, only, &tools)?;
-        print(review_of(&tools).as_bytes())?;
+        print(review_of(&tools))?;
         self.note(&format!(
             "{} of revision {} in {}; review it, and add ./tools/mcp-{name}.yaml to imports: in agent.yaml",
             counted(tools.len(), "tool"),
@@ -223,7 +225,7 @@ impl McpCommand {
             }
             if !lines.is_empty() {
                 exit = Exit::Failure;
-                print(format!("{}\n", lines.join("\n")).as_bytes())?;
+                print(format!("{}\n", lines.join("\n")))?;
                 let name = &server.name;
                 self.note(&format!(
                     "{name}: delta mcp import {name} pins the server as it is now"
@@ -256,10 +258,11 @@ impl McpCommand {
             Reach::Url(_) => argument_headers(entry, &arguments)?,
         };
         let mut client = self.connect(server, ".", Some(module.revision))?;
+        client.call_headers = headers;
         client.declares_tasks = module.tasks && server.keeps_tasks();
         let seconds = wanted.timeout.unwrap_or(CALL_TIME);
         let limit = (seconds > 0).then(|| Duration::from_secs(seconds));
-        let result = client.call_tool(tool, &arguments, &headers, limit);
+        let result = client.call_tool(tool, &arguments, limit);
         let begun = match &result {
             Ok(task) if client.declares_tasks && is_task(task) => {
                 Some(self.begin_task(&mut client, task, wanted.json))
@@ -297,7 +300,7 @@ fn arguments_of(text: &[u8]) -> Result<String> {
     if !text.starts_with('{') {
         return Err(wrong("a JSON object"));
     }
-    Ok(String::from_utf8(json::one_line(text)).unwrap_or_default())
+    Ok(json::one_line(text))
 }
 
 /// The chosen tools of a server's list, or all, as entries of a module.
@@ -328,7 +331,7 @@ fn print_text(text: &str) -> Result<()> {
     } else {
         "\n"
     };
-    print(format!("{text}{end}").as_bytes())
+    print(format!("{text}{end}"))
 }
 
 /// The server that the command line describes, if it does.
@@ -382,11 +385,11 @@ fn not_imported(name: &str) -> Error {
     ))
 }
 
-/// What a person reviews: each tool with its description, its parameters and the server's hints.
+/// The text that a person reviews: each tool with its description, its parameters and the server's hints.
 fn review_of(tools: &[ImportedTool]) -> String {
     let mut text = String::new();
     for ImportedTool { entry, hints } in tools {
-        let string = |key: &str| entry[key].as_str().unwrap_or_default();
+        let string = |key: &str| json::member_text(entry, key);
         text += &line_of(string("name"), string("description"));
         let properties = entry["input_schema"]
             .get("properties")

@@ -5,13 +5,14 @@ use crate::record::invocations::{InvocationStatus, Requests, metadata};
 use crate::record::recording::{Recording, at_path};
 use crate::runs::preflight::install_signals;
 use crate::runs::task::read_stdin;
+use crate::text::options::parse::ParsedCommand;
 use crate::unix::files;
 use crate::unix::terminal::print;
 use crate::view::request_diff::{answers_in, first, unended_blocks};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-pub(crate) fn serve_answer(run_dir: &Path, lenient: bool) -> Result<Exit> {
-    let recording = Recording::read(&at_path(run_dir)?)?;
+pub(crate) fn serve_answer(given: &ParsedCommand) -> Result<Exit> {
+    let recording = Recording::read(&at_path(&given.operand_dir(1))?)?;
     let request = read_stdin("request", &*install_signals()?)?;
     let dir = recording.run.io("invocations");
     let wanted = WantedAnswer {
@@ -20,7 +21,7 @@ pub(crate) fn serve_answer(run_dir: &Path, lenient: bool) -> Result<Exit> {
         dir: dir.clone(),
         request,
     };
-    let name = wanted.find(lenient)?;
+    let name = wanted.find(given.has("--lenient"))?;
     let path = dir.join(name).join("response.json");
     print(&std::fs::read(&path).at("read", &path)?)?;
     Ok(Exit::Success)

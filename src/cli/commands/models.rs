@@ -1,21 +1,38 @@
 //! `delta models`: the models of the endpoint in force, one a line.
 
 use crate::cli::agent_names::find_agent;
+use crate::cli::args::only_agent;
 use crate::cli::message::GivenAgent;
+use crate::config::agent::Agent;
 use crate::error::{Error, Exit, Result};
 use crate::model::listing::{ListedModel, Listing, Unanswered, list_models};
 use crate::runs::preflight::{install_signals, load_agent, read_variables};
 use crate::text::amounts::counted;
 use crate::text::disguise::visible;
+use crate::text::options::parse::ParsedCommand;
 use crate::text::table::{Column, Table};
+use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, columns, print};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// How long an endpoint may take to list its models.
+/// The time that an endpoint may take to list its models.
 pub(super) const LIST_TIME: Duration = Duration::from_secs(20);
 
-pub(crate) fn print_models(agent: &GivenAgent) -> Result<Exit> {
+pub(crate) fn print_models(given: &ParsedCommand) -> Result<Exit> {
     let signals = install_signals()?;
+    let (_, listing) = list_for(&only_agent(given)?, &signals, LIST_TIME)?;
+    print(table(listing.models.iter()).lines(columns()))?;
+    warn_of_left_out(&listing, Screen::new(true, false));
+    Ok(Exit::Success)
+}
+
+/// An agent with the model that it would ask, and the models of its endpoint.
+pub(super) fn list_for(
+    agent: &GivenAgent,
+    signals: &Arc<Signals>,
+    limit: Duration,
+) -> Result<(Agent, Listing)> {
     let screen = Screen::new(true, false);
     let found = find_agent(agent)?;
     let mut agent = load_agent(&found.home, &serde_json::Map::new(), screen)?;
@@ -27,11 +44,9 @@ pub(crate) fn print_models(agent: &GivenAgent) -> Result<Exit> {
     let environment = read_variables(&mut agent, None, screen)?;
     let llm = &agent.llm;
     let endpoint = environment.endpoint(llm.api, llm.base_url.as_deref(), &llm.headers)?;
-    let limit = llm.timeout.min(LIST_TIME);
-    let listing = list_models(&endpoint, llm, limit, &signals).map_err(error_of)?;
-    print(table(listing.models.iter()).lines(columns()).as_bytes())?;
-    warn_of_left_out(&listing, screen);
-    Ok(Exit::Success)
+    let limit = llm.timeout.min(limit);
+    let listing = list_models(&endpoint, llm, limit, signals).map_err(error_of)?;
+    Ok((agent, listing))
 }
 
 /// The names of models, and what the endpoint says about each.
@@ -64,6 +79,6 @@ pub(super) fn warn_of_left_out(listing: &Listing, screen: Screen) {
 pub(super) fn error_of(unanswered: Unanswered) -> Error {
     match unanswered {
         Unanswered::Failed(why) => Error::failure(visible(&why)),
-        Unanswered::Stopped(stop) => Error::new(stop.into(), format!("ended by {}", stop.name())),
+        Unanswered::Stopped(stop) => stop.into(),
     }
 }

@@ -2,44 +2,44 @@
 //! with the recorded one.
 
 use crate::cli::agent_names::agent_of_run;
-use crate::cli::args::ReplayArgs;
-use crate::config::agent::{Agent, Source, StartLimits};
+use crate::cli::args::{check_verbosity, settings};
+use crate::config::agent::{Agent, ChainSource, Source, StartLimits};
 use crate::config::environment::Environment;
-use crate::engine::run_loop::{Chain, DeferralMode, Ending, Engine, Options};
+use crate::engine::start_options::StartOptions;
 use crate::error::{Error, Exit, Result};
-use crate::model::ask::Model;
-use crate::model::replay::{Divergence, Playback};
-use crate::record::attachments::blobs;
-use crate::record::event::Event;
-use crate::record::metadata::Metadata;
-use crate::record::reader::{read_event, split_lines};
-use crate::record::recording::{Beginning, RecordedMessage, Recording};
-use crate::record::state::{self, Reading};
+use crate::model::replay::Divergence;
+use crate::record::reader::readable_lines;
+use crate::record::recording::Recording;
 use crate::record::workspace::Workspace;
 use crate::runs::find::{NEWEST, find_run};
 use crate::runs::inspect::{RecordedSettings, is_live};
-use crate::runs::launch::{Launch, with_fallbacks};
-use crate::runs::open::{Inherited, OpenRun};
+use crate::runs::launch::Launch;
 use crate::runs::origin::require_own_run;
 use crate::runs::overrides::load_recorded;
 use crate::runs::preflight;
+use crate::runs::replay::{Repetition, compare, repeat};
+use crate::runs::state_copy::fill;
 use crate::runs::workspace_copy::ReplayDir;
 use crate::text::amounts::counted;
-use crate::text::ids::RunId;
 use crate::text::json;
+use crate::text::options::parse::ParsedCommand;
 use crate::text::order::sort_by;
-use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, Tone, print};
 use crate::view::effects::EffectList;
 use crate::view::request_diff::first;
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::rc::Rc;
 
-pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
+pub(crate) fn replay_run(given: &ParsedCommand) -> Result<Exit> {
+    check_verbosity(given)?;
+    let set = settings(given)?;
     preflight::check_depth()?;
     let signals = preflight::install_signals()?;
-    let screen = Screen::new(wanted.quiet, wanted.verbose);
-    let run = find_run(&wanted.work_dir, wanted.run.as_deref().unwrap_or(NEWEST))?;
+    let screen = Screen::new(given.has("--quiet"), given.has("--verbose"));
+    let name = given.operand_text(0);
+    let run = find_run(&given.work_dir(), name.as_deref().unwrap_or(NEWEST))?;
     if is_live(&run) {
         let id = &run.id;
         return Err(Error::new(
@@ -47,7 +47,7 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
             format!("run {id} is live: it can be replayed when it has ended"),
         ));
     }
-    require_own_run(&run, wanted.adopt)?;
+    require_own_run(&run, given.has("--adopt"))?;
     let recording = Recording::read(&run)?;
     if recording.steps.is_empty() {
         let id = &run.id;
@@ -55,25 +55,46 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
             "run {id} has no answer of a model: there is nothing to replay"
         )));
     }
-    let (agent, set) = agent_and_overrides(wanted, &recording, screen)?;
-    if !wanted.executes_nothing {
-        preflight::check_schema(&agent, &signals)?;
-    }
-    let place = ReplayDir::make(wanted.to.as_deref(), wanted.from.as_deref(), screen)?;
+    let agent = given.path("--agent");
+    let (agent, set) = agent_and_overrides(agent.as_deref(), &set, &recording, screen)?;
+    let (to, from) = (given.path("--to"), given.path("--from"));
+    let place = ReplayDir::make(to.as_deref(), from.as_deref(), screen)?;
+    let inherited = recording.inherited_steps.last();
+    let before = inherited.map_or(0, |step| step.iteration);
+    let root = &place.workspace.root;
+    let has_files = from.is_some() || fill(&run, &recording.state()?, before, root, screen)?;
+    // The results of tools, hooks and generators are taken from the record.
+    let executes_nothing = given.text("--tools").as_deref() == Some("recorded");
     let (environment, _) = Environment::of_agent(&agent, Some(&place.workspace.root))?;
     let workspace = &place.workspace;
-    let launch = Launch::new(&agent, &set, workspace, &environment, &signals, screen);
-    if !wanted.executes_nothing {
+    let options = StartOptions {
+        screen,
+        ..StartOptions::default()
+    };
+    let launch = Launch {
+        agent: &agent,
+        workspace,
+        environment: &environment,
+        signals,
+        set: &set,
+        options: &options,
+        spending: None,
+    };
+    if !executes_nothing {
         warn_of_effects(&agent, &recording, screen);
     }
-    let mut playback = Playback::new(recording, wanted.executes_nothing);
-    let ending = repeat(&launch, &mut playback)?;
-    let exit = print_comparison(&playback, ending.as_ref(), &agent, workspace)?;
-    if !wanted.quiet
-        && !wanted.executes_nothing
-        && let Some(divergence) = &playback.divergence
+    let recording = Rc::new(recording);
+    let repetition = if executes_nothing {
+        compare(&launch, &recording)?
+    } else {
+        repeat(&launch, &recording)?
+    };
+    let exit = print_comparison(&repetition, &recording, &agent, workspace)?;
+    if !screen.quiet
+        && !executes_nothing
+        && let Some(divergence) = &repetition.divergence
     {
-        advise(divergence, &agent, wanted.from.is_some(), screen);
+        advise(divergence, &agent, has_files, screen);
     }
     place.leave(exit == Exit::Success, screen);
     Ok(exit)
@@ -82,10 +103,8 @@ pub(crate) fn replay_run(wanted: &ReplayArgs) -> Result<Exit> {
 /// Names the tools whose effect a repetition has once more.
 fn warn_of_effects(agent: &Agent, recording: &Recording, screen: Screen) {
     let mut list = EffectList::default();
-    for (_, line) in split_lines(&recording.journal) {
-        if let Ok(line) = read_event(line, 0) {
-            list.add(&line);
-        }
+    for (_, line) in readable_lines(&recording.journal) {
+        list.add(&line);
     }
     let rows = list.into_rows(false).into_iter();
     let done: BTreeSet<String> = rows
@@ -106,25 +125,23 @@ fn warn_of_effects(agent: &Agent, recording: &Recording, screen: Screen) {
 
 /// The agent that the run had, or another one, without what would end a repetition early.
 fn agent_and_overrides(
-    wanted: &ReplayArgs,
+    given: Option<&Path>,
+    set: &[(String, String)],
     recording: &Recording,
     screen: Screen,
 ) -> Result<(Agent, Map<String, Value>)> {
     let state = recording.state()?;
     let run = &recording.run;
-    let recorded = (
-        run.id.as_str(),
-        state.agent_home.as_deref().unwrap_or_default(),
-    );
+    let recorded = (run.id.as_str(), &*state.start.agent_home);
     // A run in no workspace may have come with an agent beside its records.
     let around = Workspace::at(run.workspace().unwrap_or(&run.path))?;
-    let dir = agent_of_run(wanted.agent.as_deref(), recorded, &around)?;
+    let dir = agent_of_run(given, recorded, &around)?;
     let recorded = RecordedSettings {
         id: &recording.run.id,
-        set: &state.set,
+        set: &state.start.set(),
         journal: recording.source(),
     };
-    let (mut agent, set) = load_recorded(&dir, recorded, &wanted.set, screen)?;
+    let (mut agent, set) = load_recorded(&dir, recorded, set, screen)?;
     if agent.llm.command.is_none() && (agent.llm.model.is_none() || agent.llm.is_from_environment) {
         // What the environment says today is not what the requests were made with.
         agent.llm.model = state.asked_model().or(agent.llm.model);
@@ -133,155 +150,37 @@ fn agent_and_overrides(
     agent.llm.keep_recorded_api();
     agent.limits = StartLimits::default();
     agent.llm.max_retries = 0;
+    // The record decides when a conversation is shortened, and which model is asked.
+    agent.compact = None;
+    agent.llm.chain = ChainSource::CommandLine;
+    let others = agent.llm.fallback.iter_mut().map(|it| &mut it.llm.window);
+    for window in others.chain([&mut agent.llm.window]) {
+        *window = Some(0);
+    }
     // What can be repeated need not be durable.
     agent.sync = false;
     Ok((agent, set))
 }
 
-/// Lets the engine run with the recorded answers until none is left. Returns how it ended if it
-/// ended before that.
-fn repeat(launch: &Launch<'_>, playback: &mut Playback) -> Result<Option<Ending>> {
-    let parts = playback.recording().parts.clone();
-    let mut open = begin(launch, playback.recording())?;
-    let mut target = 0;
-    for (index, part) in parts.iter().enumerate() {
-        if index > 0 {
-            let from = &playback.recording().run.path;
-            for message in &part.messages {
-                blobs::copy(from, &open.run.path, message.attachments.iter())?;
-                open.journal.add(open.metadata.iterations, &said(message));
-            }
-            open.journal.flush()?;
-        }
-        target += part.answers;
-        while playback.given() < target {
-            let before = playback.given();
-            let back = playback.next_return().filter(|back| *back <= target);
-            let left = (back.unwrap_or(target) - before) as u64;
-            let ending;
-            (ending, open) = engine(launch, open, left, playback)?;
-            if back == Some(playback.given()) {
-                launch.start().begin_again(&mut open);
-                open.journal.flush()?;
-            }
-            // The engine may have been ended by a hook, as in the recorded run, which went on.
-            if playback.divergence.is_some() || playback.given() == before {
-                return Ok(Some(ending));
-            }
-        }
-    }
-    Ok(None)
-}
-
-/// Creates the repetition: what the recorded run inherited, and what was said first.
-fn begin(launch: &Launch<'_>, recording: &Recording) -> Result<OpenRun> {
-    let recorded = recording.state()?;
-    let own_name = recorded.run_id.as_deref();
-    let id = own_name.and_then(|name| RunId::parse(name).ok());
-    let id = id.unwrap_or_else(|| recording.run.id.clone());
-    let inherited = &recording.journal[..recording.inherited];
-    let before = state::read(inherited, Reading::default())
-        .map_err(|e| crate::record::recording::unreadable(&e, &recording.run.journal()))?;
-    let mut metadata = Metadata {
-        run_id: id.to_string(),
-        workspace_id: launch.workspace.id(),
-        ..Metadata::default()
-    };
-    metadata.correct(&before);
-    metadata.created_at = Timestamp::now().to_string();
-    metadata.initial_message = recorded.first_message.as_deref().map(str::to_owned);
-    metadata.forked_from.clone_from(&recorded.forked_from);
-    launch.workspace.create()?;
-    let beginning = Beginning {
-        journal: inherited,
-        iterations: before.iterations,
-    };
-    let inherited = Inherited {
-        beginning: &beginning,
-        state: &before,
-        run: &recording.run.path,
-    };
-    let _lock = launch.workspace.lock(&launch.signals, None)?;
-    launch
-        .start()
-        .begin(&id, metadata, Some(inherited), |journal| {
-            let first = recording.parts.first().map(|part| part.messages.as_slice());
-            for message in first.unwrap_or_default() {
-                let to = launch.workspace.unborn_dir();
-                blobs::copy(&recording.run.path, &to, message.attachments.iter())?;
-                journal.add(before.iterations, &said(message));
-            }
-            Ok(())
-        })
-}
-
-fn said(message: &RecordedMessage) -> Event<'_> {
-    Event::UserMessage {
-        content: &message.content,
-        attachments: &message.attachments,
-    }
-}
-
-/// Lets an engine give some answers. Returns how it ended, and the run, which stays open.
-fn engine(
-    launch: &Launch<'_>,
-    open: OpenRun,
-    max_iterations: u64,
-    playback: &mut Playback,
-) -> Result<(Ending, OpenRun)> {
-    let options = Options {
-        interactive: false,
-        max_iterations,
-        screen: launch.screen,
-        lenient: false,
-        is_ours: open.is_ours,
-        answer: None,
-        checks_answers: launch.checks_answers,
-        spending: None,
-        compacts: false,
-        patience: DeferralMode::End,
-        resume_words: Vec::new(),
-        registration: None,
-        shows_text: false,
-        feed: None,
-    };
-    let ctx = launch.context(&open.run);
-    let model = Model::Recorded(playback);
-    let agents = with_fallbacks(launch.agent);
-    let chain = Chain::new(String::new(), launch.candidates(&ctx, &agents));
-    let journal = (open.journal, open.record);
-    let ended = Engine::new(&ctx, journal, open.metadata, options, (model, chain))?.run();
-    let ending = ended.ending.clone();
-    let (metadata, journal) = ended.seal();
-    let open = OpenRun {
-        run: open.run,
-        journal,
-        metadata,
-        record: Vec::new(),
-        is_ours: open.is_ours,
-    };
-    Ok((ending, open))
-}
-
 /// Prints on stdout how the repetition compares.
 fn print_comparison(
-    playback: &Playback,
-    ending: Option<&Ending>,
+    repetition: &Repetition,
+    recording: &Recording,
     agent: &Agent,
     workspace: &Workspace,
 ) -> Result<Exit> {
-    let total = playback.recording().steps.len();
-    if let Some(divergence) = &playback.divergence {
-        let moved = moved_paths(playback.recording(), agent, workspace)?;
-        print(described(divergence, &moved).as_bytes())?;
+    let total = recording.steps.len();
+    if let Some(divergence) = &repetition.divergence {
+        let moved = moved_paths(recording, agent, workspace)?;
+        print(described(divergence, &moved))?;
         return Ok(Exit::Failure);
     }
-    let Some(ending) = ending else {
+    let Some(ending) = &repetition.ending else {
         let requests = counted(total, "request");
-        print(format!("identical: {requests}\n").as_bytes())?;
+        print(format!("identical: {requests}\n"))?;
         return Ok(Exit::Success);
     };
-    let given = playback.given();
+    let given = repetition.given;
     let exit = match ending.exit {
         Exit::Interrupt | Exit::Terminate | Exit::Hangup => ending.exit,
         _ => Exit::Failure,
@@ -316,7 +215,7 @@ fn advise(divergence: &Divergence, agent: &Agent, has_files: bool, screen: Scree
              was there when the recorded run began",
         );
     }
-    let is_made = |source: &Source| matches!(source, Source::Computed { .. });
+    let is_made = |source: &Source| matches!(source, Source::Computed(_));
     if is_result || is_block && agent.context.sources.iter().any(is_made) {
         screen.warn(
             "--tools recorded runs no tool and no generator of a block, and takes their results from the record",
@@ -332,7 +231,7 @@ fn moved_paths(
 ) -> Result<Vec<(String, String)>> {
     let state = recording.state()?;
     let now = [workspace.root.as_path(), agent.home.as_path()];
-    let then = [state.work_dir.as_deref(), state.agent_home.as_deref()];
+    let then = [state.start.work_dir.get(), state.start.agent_home.get()];
     let mut pairs: Vec<(String, String)> = then
         .into_iter()
         .zip(now)

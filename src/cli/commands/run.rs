@@ -1,32 +1,35 @@
 //! `delta run`: begins a run, or resumes the one that the same command began before.
 
 use crate::cli::agent_names::{FoundAgent, find_agent};
-use crate::cli::args::{Common, RunArgs};
+use crate::cli::args::{Common, RunArgs, run_args};
 use crate::cli::message::GivenAgent;
 use crate::cli::result;
-use crate::config::agent::{Agent, ChainSource, Fallback};
+use crate::config::agent::{Agent, ChainSource, Fallback, HookEvent};
 use crate::config::environment::{ALLOW_HOSTS, Environment, MODEL, run_no_key_command};
 use crate::config::lint::is_sandbox;
 use crate::config::person;
-use crate::config::tool::definition::Tool;
+use crate::config::tool::definition::{Tool, written_words};
 use crate::engine::account::SpendingRules;
-use crate::error::{Error, Exit, Result, may_fail};
+use crate::engine::run_context::depth;
+use crate::engine::start_options::StartOptions;
+use crate::error::{Error, Exit, Result, ignore};
 use crate::record::own_workspaces::{self, workspaces_dir};
 use crate::record::workspace::Workspace;
 use crate::runs::decide::Decision;
 use crate::runs::launch::{leaves_out_fallback, service_name};
 use crate::runs::overrides::load_with_overrides;
 use crate::runs::preflight::{
-    check_depth, check_schema, heed_deadline, install_signals, read_environment,
+    check_budget, check_depth, heed_deadline, install_signals, read_environment,
 };
 use crate::runs::preview;
 use crate::runs::run_request::{RunRequest, Site};
 use crate::runs::task::{GivenMessage, GivenPart, Task};
 use crate::text::ids::RunId;
 use crate::text::json;
+use crate::text::options::parse::ParsedCommand;
 use crate::text::shell::shell_quoted;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::{Screen, Tone, print_json};
+use crate::unix::terminal::{Screen, Tone, has_person, print_json};
 use crate::unix::typed::{Reply, discard_typed, read_line};
 use crate::unix::unread_stdin::{self, Remedy, is_stdin};
 use serde_json::Map;
@@ -34,7 +37,8 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) fn run_agent(wanted: &RunArgs) -> Result<Exit> {
+pub(crate) fn run_agent(given: &ParsedCommand) -> Result<Exit> {
+    let wanted = &run_args(given)?;
     let common = &wanted.common;
     if wanted.dry {
         return with_request(wanted, |request, found| print_preview(&request, found));
@@ -44,7 +48,7 @@ pub(crate) fn run_agent(wanted: &RunArgs) -> Result<Exit> {
         request.execute(&|| choose_site(request.agent, &request.signals))
     });
     unread_stdin::warn();
-    result::print_outcome(done, common)
+    result::print_outcome(done, common, true)
 }
 
 /// Watches the standard input, if this command does not read it; `command` is how it would.
@@ -54,7 +58,7 @@ pub(super) fn watch_stdin(common: &Common, command: &'static str) -> Result<()> 
         GivenPart::File(path) => is_stdin(path),
         GivenPart::Text(_) => false,
     };
-    let is_read = common.interactive || common.message.iter().any(is_stdin);
+    let is_read = common.options.interactive || common.message.iter().any(is_stdin);
     let option = "-m -";
     unread_stdin::watch(is_read, Remedy { command, option })
 }
@@ -69,12 +73,11 @@ fn with_request<T>(
     check_depth()?;
     let signals = install_signals()?;
     heed_deadline(&signals, common.deadline)?;
-    let screen = Screen::new(common.quiet, common.verbose);
+    let options = &common.options;
     if wanted.agent == GivenAgent::Here && !has_agent_here() {
         return Err(Error::config(match common.message.is_empty() {
             true => {
-                "nothing to do: there is no agent here whose run could be resumed; a task for the usual agent goes \
-                 behind run, as in `delta run 'fix the failing test'`"
+                "nothing to do: there is no agent here whose run could be resumed; a task for @coder follows run, as in `delta run 'fix the failing test'`"
             }
             false => {
                 "there is no agent in the current directory (no agent.yaml), and -m and -f alone are for that one; \
@@ -83,40 +86,53 @@ fn with_request<T>(
         }));
     }
     let found = find_agent(&wanted.agent)?;
+    let is_named = found.works_here;
     let task = Task::read(&common.message, &signals)?;
-    let (mut agent, set) = load_with_overrides(&found.home, Map::new(), &wanted.set, screen)?;
-    agent.show_text(common.has_deltas());
+    let (mut agent, set) =
+        load_with_overrides(&found.home, Map::new(), &options.set, options.screen)?;
+    agent.show_text(options.has_deltas());
+    let options = &asking_options(common, &agent, is_named);
     // What is missing is reported before anything is created; without a model, that is the model.
     if agent.llm.has_model() {
-        SpendingRules::of(&agent, common.budget)?;
+        check_budget(&agent, options.budget)?;
     }
-    check_schema(&agent, &signals)?;
     let run_id = common.run_id.as_deref().map(RunId::parse);
     let here = found.works_here.then_some(Path::new("."));
     let request = RunRequest {
         agent: &agent,
         set: &set,
-        given: &wanted.set,
         task: task.as_ref(),
         work_dir: common.work_dir.as_deref().or(here),
         run_id: run_id.transpose().map_err(Error::usage)?,
         new: wanted.new,
         retry_failed: wanted.retry_failed,
-        adopt: wanted.adopt,
+        adopt: common.adopt,
         yes: wanted.yes,
-        interactive: common.interactive,
-        is_chat: false,
-        shows_text: common.shows_text(),
-        feed: common.feed.clone(),
-        doors: &common.doors,
-        max_iterations: common.max_iterations,
-        waiting: common.waiting(&wanted.set),
-        budget: common.budget,
+        options,
         signals,
-        screen,
     };
-    warn_of_own_files(&agent, request.work_dir, screen);
+    warn_of_own_files(&agent, request.work_dir, options.screen);
     act(request, &found)
+}
+
+/// True if a named agent asks the person at the terminal, unless its hook reports questions.
+pub(super) fn may_ask(common: &Common, is_named: bool) -> bool {
+    common.asks_if_named && is_named && depth().0 == 0 && has_person()
+}
+
+/// The options of a start. A named agent asks the person at the terminal, unless its hook reports questions.
+pub(super) fn asking_options(common: &Common, agent: &Agent, is_named: bool) -> StartOptions {
+    let is_reported = || {
+        agent
+            .hooks
+            .iter()
+            .any(|hook| hook.event == HookEvent::OnQuestion)
+    };
+    let asks = || may_ask(common, is_named) && !is_reported();
+    StartOptions {
+        interactive: common.options.interactive || asks(),
+        ..common.options.clone()
+    }
 }
 
 /// True if the current directory has the files of an agent, or of an old one.
@@ -131,8 +147,7 @@ fn has_agent_here() -> bool {
 pub(crate) fn warn_of_own_files(agent: &Agent, work_dir: Option<&Path>, screen: Screen) {
     let is_confined = |tool: &Tool| {
         let wrapper = tool.wrapper.as_ref().unwrap_or(&agent.wrapper);
-        let words: Vec<String> = wrapper.iter().map(|word| word.written(|_| "")).collect();
-        is_sandbox(&words)
+        is_sandbox(&written_words(wrapper))
     };
     let can_write = !agent.tools.iter().all(is_confined);
     if let (Some(dir), Some(own)) = (work_dir, person::config_dir())
@@ -150,10 +165,8 @@ pub(crate) fn warn_of_own_files(agent: &Agent, work_dir: Option<&Path>, screen: 
 fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<Exit> {
     run_no_key_command();
     let (workspace, found, decision) = request.decide_only()?;
-    let (screen, about) = (
-        request.screen,
-        (Arc::clone(&request.signals), request.screen),
-    );
+    let screen = request.options.screen;
+    let about = (Arc::clone(&request.signals), screen);
     let resumed = match (decision, &found) {
         (Decision::Resume, Some(found)) => Some(request.agent_of(found)?.0),
         _ => None,
@@ -170,14 +183,14 @@ fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<E
         }
         screen.warn(&format!("warning: {error}"));
     }
-    let about_agent = (agent, found_agent.source.as_str());
     let environment = environment.ok().map(|mut environment| {
-        environment.allow_hosts(request.doors);
+        environment.allow_hosts(&request.options.doors);
         environment
     });
     let resumed_run = found.as_ref().filter(|_| is_resumed);
     let window = preview::window_in_words(agent, environment.as_ref(), resumed_run);
-    let all = settings(request, about_agent, &workspace, environment.as_ref());
+    let source = &found_agent.source;
+    let all = settings(request, agent, source, &workspace, environment.as_ref());
     for (name, value) in all.into_iter().chain(window.map(|it| ("window", it))) {
         screen.progress(&[(Tone::Dim, &format!("{name:<10} ")), (Tone::Said, &value)]);
     }
@@ -187,10 +200,10 @@ fn print_preview(request: &RunRequest<'_>, found_agent: &FoundAgent) -> Result<E
                 screen.warn(&format!("run {} would be resumed", found.run.id));
             }
             say_what_binds(agent, request)?;
-            preview::next_request(agent, &workspace, &found, (found.source(), None), about)?
+            preview::next_request(agent, &workspace, &found, found.source(), None, about)?
         }
         (Decision::Busy, Some(found)) => return Err(found.busy()),
-        (Decision::Retell, Some(found)) => {
+        (Decision::Reprint, Some(found)) => {
             return Err(Error::failure(format!(
                 "run {} is {}: nothing would be sent",
                 found.run.id,
@@ -217,25 +230,22 @@ fn say_what_binds(agent: &Agent, request: &RunRequest<'_>) -> Result<()> {
         lines.push(format!("output_schema: {}", schema.name));
     }
     for accept in &acceptance.commands {
-        let words: Vec<String> = accept
-            .command
-            .iter()
-            .map(|word| word.written(|_| ""))
-            .collect();
-        lines.push(format!("accept: {}", shell_quoted(&words)));
+        let words = shell_quoted(&written_words(&accept.command));
+        lines.push(format!("accept: {words}"));
     }
     if acceptance.has_checks() {
         lines.push(format!("repairs: {}", acceptance.repairs));
     }
-    let budget = SpendingRules::of(agent, request.budget)?.budget;
+    let budget = SpendingRules::of(agent, request.options.budget)?.budget;
     if budget.has_limit() {
-        lines.push(format!("budget: {}", json::text(&budget)));
+        lines.push(format!("budget: {}", json::text(&budget.record_keys())));
     }
     if let Some(deadline) = request.signals.deadline() {
         lines.push(format!("deadline: {deadline}"));
     }
-    for line in lines.iter().filter(|_| !request.screen.quiet) {
-        request.screen.warn(line);
+    let screen = request.options.screen;
+    for line in lines.iter().filter(|_| !screen.quiet) {
+        screen.warn(line);
     }
     Ok(())
 }
@@ -243,7 +253,8 @@ fn say_what_binds(agent: &Agent, request: &RunRequest<'_>) -> Result<()> {
 /// The settings of a run, each with its source.
 fn settings(
     request: &RunRequest<'_>,
-    (agent, agent_source): (&Agent, &str),
+    agent: &Agent,
+    agent_source: &str,
     workspace: &Workspace,
     environment: Option<&Environment>,
 ) -> Vec<(&'static str, String)> {
@@ -269,8 +280,8 @@ fn settings(
     };
     let model = match (&llm.command, &llm.model) {
         (Some(command), _) => {
-            let words: Vec<String> = command.iter().map(|word| word.written(|_| "")).collect();
-            format!("{} ({})", shell_quoted(&words), file("llm.command"))
+            let words = shell_quoted(&written_words(command));
+            format!("{words} ({})", file("llm.command"))
         }
         (None, None) => "none".to_owned(),
         (None, Some(model)) if llm.is_from_environment => {
@@ -307,9 +318,10 @@ fn settings(
     }
     if let Some(environment) = environment {
         all.extend(fallbacks(agent, environment));
-        let source = match environment.has_given_hosts() {
-            true => "the command line",
-            false => ALLOW_HOSTS,
+        let source = if environment.has_given_hosts() {
+            "the command line"
+        } else {
+            ALLOW_HOSTS
         };
         let open = Some(environment.allowed_hosts()).filter(|hosts| !hosts.is_empty());
         all.extend(open.map(|hosts| ("open", format!("{} ({source})", shell_quoted(&hosts)))));
@@ -328,7 +340,7 @@ fn fallbacks(agent: &Agent, environment: &Environment) -> Vec<(&'static str, Str
             Some(command) => command
                 .first()
                 .map_or_else(String::new, |word| word.written(|_| "")),
-            None => service_name(llm, llm.base_url.as_deref().unwrap_or_default()),
+            None => service_name(llm, llm.base_url.as_deref()),
         };
         let after: Vec<&str> = after.iter().map(|how| how.name()).collect();
         let key = match environment.fallback_endpoint(entry, &agent.llm) {
@@ -371,16 +383,16 @@ pub(crate) fn choose_site(agent: &Agent, signals: &Signals) -> Result<Site> {
     let mut stderr = std::io::stderr();
     discard_typed(signals);
     loop {
-        may_fail(stderr.write_all(format!("{text}which one? [{default}] ").as_bytes()));
+        ignore(stderr.write_all(format!("{text}which one? [{default}] ").as_bytes()));
         let line = match read_line(signals) {
             Ok(Reply::Answer(line)) => line,
             Ok(Reply::Stopped(stop)) => {
-                may_fail(stderr.write_all(b"\n"));
+                ignore(stderr.write_all(b"\n"));
                 let message = format!("no workspace chosen: ended by {}", stop.name());
                 return Err(Error::new(stop.into(), message));
             }
             Ok(Reply::NobodyThere) | Err(_) => {
-                may_fail(stderr.write_all(b"\n"));
+                ignore(stderr.write_all(b"\n"));
                 return Err(Error::usage(
                     "no workspace chosen; give one with -w DIR, or -y for a new one",
                 ));

@@ -5,24 +5,27 @@ mod doors;
 use crate::cli::agent_names::AGENTS;
 use crate::cli::args::SandboxArgs;
 use crate::config::person;
-use crate::engine::attached;
-use crate::error::{At, Error, Exit, Result, may_fail, reason};
-use crate::record::due;
+use crate::engine::due;
+use crate::engine::outbox;
+use crate::error::{At, Error, Exit, Result, ignore, reason};
+use crate::file_states::store::STORE;
 use crate::record::run_dir::{NOTE, NOTE_BYTES, OPEN_HERE};
 use crate::record::workspace::Workspace;
 use crate::runs::overrides::workspace_around;
 use crate::text::amounts::counted;
+use crate::text::order;
 use crate::unix::doors::{Proxy, proxy_variables};
 use crate::unix::git_dir::{AbsentFile, GitPaths};
 use crate::unix::landlock::{Grants, is_system_path, restrict};
 use crate::unix::namespaces::{View, map_ids};
 use crate::unix::process::interpreter_fault;
 use crate::unix::supervisor::Serve;
-use crate::unix::terminal::Screen;
+use crate::unix::terminal::{Screen, warn};
 use crate::unix::{files, seccomp, supervisor};
 use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
 use rustix::process::Pid;
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -37,6 +40,9 @@ const TEMPORARY: &str = ".tmp";
 /// Paths to protect in each writable directory, and whether they become read-only. Those that do not can neither be
 /// renamed nor replaced.
 const PROTECTED: [(&str, bool); 3] = [(".delta", true), (".git", false), (".git/modules", false)];
+
+/// The most entries of directories that are looked at for stores of other workspaces.
+const MOST_SEARCHED: usize = 1000;
 
 /// Actions that no kernel can restrict without privileges.
 const NEVER_RESTRICTED: &str = "mode, owner, times and extended attributes of the user's own files";
@@ -57,7 +63,7 @@ pub(crate) fn run_sandboxed(wanted: &SandboxArgs) -> Result<u8> {
             let many = counted(left, "process");
             let text =
                 format!("sandbox: ended {many} that the command left and that held the terminal");
-            Screen::new(false, false).warn(&text);
+            warn(&text);
         }
         put_aside_new(&absent)
     });
@@ -77,12 +83,12 @@ pub(crate) fn run_sandboxed(wanted: &SandboxArgs) -> Result<u8> {
     supervisor::run_in_session(attend, execute, inspect)
 }
 
-/// What the command can reach.
+/// The network that the command can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Network {
     All,
     None,
-    /// What is open, from a network namespace that has a loopback interface.
+    /// Open hosts, from a network namespace that has a loopback interface.
     Doors,
 }
 
@@ -132,18 +138,45 @@ fn plan_view(wanted: &SandboxArgs, network: Network) -> (View, Vec<AbsentFile>) 
         let is_readable = is_system_path(&real) || readable.iter().any(|dir| real.starts_with(dir));
         view.hide(&file, is_readable, &writable);
     }
+    for store in stores(&readable) {
+        let is_readable = readable.iter().any(|dir| store.starts_with(dir));
+        view.hide(&store, is_readable, &writable);
+    }
     for path in &wanted.hide {
         view.hide(&person::at_home(path), true, &writable);
     }
     (view, all_absent)
 }
 
+/// The stores of workspaces around the current directory, and in others: the nearest that few entries show.
+fn stores(dirs: &[PathBuf]) -> Vec<PathBuf> {
+    let here = std::env::current_dir().unwrap_or_default();
+    let around = here.ancestors().chain(dirs.iter().map(PathBuf::as_path));
+    let mut found: Vec<PathBuf> = around.map(|dir| dir.join(".delta").join(STORE)).collect();
+    let searched = dirs
+        .iter()
+        .filter(|dir| dir.parent().is_some() && !is_system_path(dir));
+    let (mut pending, mut left): (VecDeque<PathBuf>, _) =
+        (searched.cloned().collect(), MOST_SEARCHED);
+    while let Some(dir) = pending.pop_front().filter(|_| left > 0) {
+        for entry in dir.read_dir().into_iter().flatten().flatten().take(left) {
+            left -= 1;
+            if entry.file_name() == ".delta" {
+                found.push(entry.path().join(STORE));
+            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                pending.push_back(entry.path());
+            }
+        }
+    }
+    found
+}
+
 /// The directory in which the command attaches pictures: a real, empty one of an execution, and no other.
 fn attach_dir() -> Option<PathBuf> {
-    let dir = PathBuf::from(std::env::var_os(attached::VARIABLE)?);
+    let dir = PathBuf::from(std::env::var_os(outbox::VARIABLE)?);
     let mut names = dir.components().rev().map(Component::as_os_str);
     let is_execution =
-        names.next()? == attached::DIR && names.nth(2)? == "io" && names.nth(1)? == ".delta";
+        names.next()? == outbox::DIR && names.nth(2)? == "io" && names.nth(1)? == ".delta";
     let is_real = dir.canonicalize().is_ok_and(|real| real == dir);
     let is_empty = || std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_none());
     (is_execution && is_real && is_empty()).then_some(dir)
@@ -161,8 +194,8 @@ fn mark_workspaces(writable: &[PathBuf]) {
         return;
     };
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let agents = person::search_dirs(AGENTS, "agents").unwrap_or_default();
-    let agents = agents.into_iter().map(|(dir, _)| dir);
+    let found = person::search_dirs(AGENTS, "agents").into_iter().flatten();
+    let agents = found.map(|(dir, _)| dir);
     let kept: Vec<PathBuf> = (agents.chain(home).chain(person::config_dir()))
         .filter(|dir| dir.is_absolute())
         .collect();
@@ -170,14 +203,14 @@ fn mark_workspaces(writable: &[PathBuf]) {
         .iter()
         .filter(|dir| dir.starts_with(&here))
         .collect();
-    dirs.sort_unstable();
+    order::sort(&mut dirs);
     for dir in dirs {
         let is_kept = kept.iter().any(|own| person::is_within(own, dir));
         if let Some(workspace) = Workspace::at(dir).ok().filter(|_| dir.is_dir() && !is_kept)
             && workspace.control.symlink_metadata().is_err()
             && workspace_around(&workspace).is_none()
         {
-            may_fail(workspace.create());
+            ignore(workspace.create());
         }
     }
 }
@@ -187,7 +220,7 @@ fn mark_workspaces(writable: &[PathBuf]) {
 fn own_dir(own: PathBuf, writable: &[PathBuf]) -> Option<PathBuf> {
     let is_inside = writable.iter().any(|dir| person::is_within(&own, dir));
     if is_inside && !own.exists() {
-        may_fail(files::make_dirs(&own));
+        ignore(files::make_dirs(&own));
     }
     is_inside.then_some(own)
 }
@@ -202,7 +235,7 @@ fn put_aside_new(absent: &[AbsentFile]) -> bool {
             Err(e) => format!("it could not be renamed: {}", reason(&e)),
         };
         is_any = true;
-        Screen::new(false, false).warn(&format!(
+        warn(&format!(
             "sandbox: {} was created, which can make git outside the sandbox execute programs; {outcome}",
             file.path().display()
         ));
@@ -285,7 +318,7 @@ fn execute(mut command: Command) -> Error {
     let error = command.exec();
     let program = Path::new(command.get_program());
     let name = program.display();
-    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = files::search_path();
     if error.kind() == ErrorKind::NotFound
         && let Some(why) = interpreter_fault(program, &path)
     {
@@ -302,7 +335,7 @@ fn execute(mut command: Command) -> Error {
     Error::new(exit, format!("sandbox: {name}: {}{hint}", reason(&error)))
 }
 
-/// Where TMPDIR is to point: it stays if it can be written, else it is in the first directory that can.
+/// The directory that TMPDIR is to name: it stays if it can be written, else it is in the first directory that can.
 fn temporary(wanted: &SandboxArgs) -> Result<Option<PathBuf>> {
     let Some(first) = wanted.rw.iter().find(|path| path.is_dir()) else {
         return Ok(None);
@@ -316,9 +349,9 @@ fn temporary(wanted: &SandboxArgs) -> Result<Option<PathBuf>> {
     let dir = first.join(TEMPORARY);
     if !dir.is_dir() {
         // Another tool may be making it at this moment.
-        let ignore = Path::new(TEMPORARY).join(".gitignore");
+        let gitignore = Path::new(TEMPORARY).join(".gitignore");
         files::make_dirs_below(&first, TEMPORARY.as_ref())?;
-        may_fail(files::replace_below(&first, &ignore, b"*\n"));
+        ignore(files::replace_below(&first, &gitignore, b"*\n"));
     }
     Ok(Some(dir))
 }
@@ -339,7 +372,7 @@ impl Note {
         let open = |dir| {
             let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
             let mut options = OpenOptions::new();
-            let options = options.read(true).append(true).create(true).mode(0o600);
+            options.read(true).append(true).create(true).mode(0o600);
             let path = PathBuf::from(dir).join(NOTE);
             let file = options
                 .custom_flags(flags.bits().cast_signed())
@@ -366,8 +399,9 @@ impl Note {
         };
         let never = format!("{NEVER_RESTRICTED}{sockets}");
         let screen = Screen::new(false, false);
-        let here = (!open.is_empty()).then(|| format!("{OPEN_HERE}{}\n", open.join(", ")));
-        let here = here.filter(|line| !self.written.contains(line));
+        let here = (!open.is_empty())
+            .then(|| format!("{OPEN_HERE}{}\n", open.join(", ")))
+            .filter(|line| !self.written.contains(line));
         let is_in_run = std::env::var_os("DELTA_RUN_DIR").is_some();
         if here.is_some() && (self.file.is_some() || !is_in_run) {
             let open = open.join(", ");
@@ -378,12 +412,13 @@ impl Note {
                 .into_iter()
                 .chain(here);
             let new: String = lines.filter(|line| !self.written.contains(line)).collect();
-            let title = match self.written.is_empty() {
-                true => "Not restricted by delta sandbox:\n",
-                false => "",
+            let title = if self.written.is_empty() {
+                "Not restricted by delta sandbox:\n"
+            } else {
+                ""
             };
             if !new.is_empty() {
-                may_fail(file.write_all(format!("{title}{new}").as_bytes()));
+                ignore(file.write_all(format!("{title}{new}").as_bytes()));
             }
         } else if io::stderr().is_terminal() {
             screen.warn(&format!("sandbox: not restricted by any kernel: {never}"));

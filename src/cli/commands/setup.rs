@@ -3,30 +3,30 @@
 
 use super::models::{LIST_TIME, error_of, table, warn_of_left_out};
 use crate::cli::agent_names::find_agent;
-use crate::cli::args::SetupArgs;
 use crate::cli::message::GivenAgent;
 use crate::config::agent::Llm;
 use crate::config::api::{API, Api};
 use crate::config::environment::{
-    Endpoint, Environment, MODEL, Secret, find_proxy, is_loopback, key_objection, url_objection,
-    without_secrets,
+    Endpoint, Environment, MODEL, Secret, find_proxy, is_loopback, key_names, key_objection,
+    url_objection, without_secrets,
 };
 use crate::config::person;
 use crate::config::settings_file::{Setting, save};
-use crate::engine::question::{Question, ask_here};
-use crate::error::{Error, Exit, Result, may_fail, reason};
+use crate::engine::question::ask_person;
+use crate::error::{Error, Exit, Result, reason};
 use crate::model::listing::{Listing, Unanswered, list_models, try_model};
 use crate::record::event::InputType;
 use crate::runs::preflight::{install_signals, load_agent, read_variables};
 use crate::text::amounts::counted;
 use crate::text::disguise::is_unseen;
 use crate::text::json::LONGEST_EXCERPT;
+use crate::text::options::parse::ParsedCommand;
 use crate::text::shorten::MOST_LISTED;
+use crate::text::suggestion::nearest;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone};
-use crate::unix::typed::Reply;
 use serde_json::Map;
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,10 +45,10 @@ const SERVICES: [(&str, &str); 8] = [
     ("openrouter", "https://openrouter.ai/api/v1"),
 ];
 
-/// Where servers on this machine usually listen: llama.cpp, with its router, Ollama, vLLM, LM Studio.
+/// Ports at which servers on this machine usually listen: llama.cpp, with its router, Ollama, vLLM, LM Studio.
 const PORTS: [u16; 5] = [8080, 9931, 11434, 8000, 1234];
 
-/// How long a server on this machine may take to list its models.
+/// The time that a server on this machine may take to list its models.
 const NEARBY_TIME: Duration = Duration::from_secs(1);
 
 // The variables that decide where requests go, and with which key.
@@ -56,8 +56,8 @@ const URL: &str = "DELTA_BASE_URL";
 const KEY: &str = "DELTA_API_KEY";
 
 struct Setup<'a> {
-    wanted: &'a SetupArgs,
-    /// That of the usual agent, whose requests the settings are for.
+    given: &'a ParsedCommand,
+    /// Settings of the model of `DELTA_AGENT` or `@coder`, whose requests the settings are for.
     llm: Llm,
     environment: Environment,
     signals: Arc<Signals>,
@@ -66,9 +66,9 @@ struct Setup<'a> {
     asks: bool,
 }
 
-pub(crate) fn set_up(wanted: &SetupArgs) -> Result<Exit> {
-    let asks = !wanted.yes && io::stdin().is_terminal() && io::stderr().is_terminal();
-    if !asks && wanted.base_url.is_none() {
+pub(crate) fn set_up(given: &ParsedCommand) -> Result<Exit> {
+    let asks = !given.has("--yes") && io::stdin().is_terminal() && io::stderr().is_terminal();
+    if !asks && !given.has("--base-url") {
         return Err(Error::usage(
             "setup asks its questions at a terminal; without one, or with -y: \
              delta setup --base-url URL --model NAME [--key-stdin]",
@@ -80,7 +80,7 @@ pub(crate) fn set_up(wanted: &SetupArgs) -> Result<Exit> {
     let home = find_agent(&GivenAgent::Usual)?.home;
     let mut agent = load_agent(&home, &Map::new(), quiet)?;
     let mut setup = Setup {
-        wanted,
+        given,
         environment: read_variables(&mut agent, None, quiet)?,
         llm: agent.llm,
         signals,
@@ -97,13 +97,17 @@ impl Setup<'_> {
     fn run(&mut self) -> Result<Exit> {
         let base_url = self.choose_url()?;
         let is_same = self.file_endpoint(KEY)? == base_url;
-        let in_force = self.environment.endpoint(self.llm.api, None, &[]).ok();
-        let in_force = in_force.filter(|now| now.base_url == base_url);
+        let in_force = self
+            .environment
+            .endpoint(self.llm.api, None, &[])
+            .ok()
+            .filter(|now| now.base_url == base_url);
         self.llm.base_url = Some(base_url.clone());
         // The file's word is for the file's endpoint.
-        match is_same {
-            true => self.environment.choose_api(&mut self.llm)?,
-            false => Environment::default().choose_api(&mut self.llm)?,
+        if is_same {
+            self.environment.choose_api(&mut self.llm)?;
+        } else {
+            Environment::default().choose_api(&mut self.llm)?;
         }
         let set = self.set_key(&base_url, in_force)?;
         let typed = self.choose_key(&base_url, set.as_ref().map(|(_, source)| source))?;
@@ -136,8 +140,8 @@ impl Setup<'_> {
     }
 
     fn choose_url(&self) -> Result<String> {
-        if let Some(given) = &self.wanted.base_url {
-            return url_of(given).map_err(Error::usage);
+        if let Some(url) = self.given.text("--base-url") {
+            return url_of(&url).map_err(Error::usage);
         }
         let mut choices: Vec<(String, String)> = Vec::new();
         for port in PORTS {
@@ -153,8 +157,7 @@ impl Setup<'_> {
         }
         loop {
             let answer = self.ask("which endpoint: number, name or URL?", false)?;
-            let chosen = answer.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-            let chosen = chosen.and_then(|at| choices.get(at));
+            let chosen = numbered(&answer, &choices);
             let url = chosen.map_or_else(|| url_of(&answer), |(url, _)| Ok(url.clone()));
             match url {
                 Ok(url) => return Ok(url),
@@ -163,7 +166,7 @@ impl Setup<'_> {
         }
     }
 
-    /// How many models a server on this machine lists, without a key; none if there is no such server.
+    /// The number of models that a server on this machine lists, without a key; absent if there is no such server.
     fn nearby(&self, base_url: &str) -> Result<Option<usize>> {
         let endpoint = Endpoint {
             api: self.llm.api,
@@ -187,13 +190,9 @@ impl Setup<'_> {
         let of_key = Api::ALL.into_iter().find(|(_, api)| api.key_name() == key);
         let api = of_key.map_or(Api::Chat, |(_, api)| api);
         let variables = person::variables()?;
-        let urls = api
-            .url_names()
-            .iter()
-            .filter_map(|name| value_of(variables, name));
-        let url = urls
-            .into_iter()
-            .next()
+        let mut names = api.url_names().iter();
+        let url = names
+            .find_map(|name| value_of(variables, name))
             .unwrap_or_else(|| api.public_endpoint());
         Ok(url.trim_end_matches('/').to_owned())
     }
@@ -204,7 +203,7 @@ impl Setup<'_> {
         base_url: &str,
         in_force: Option<Endpoint>,
     ) -> Result<Option<(Secret, String)>> {
-        let names = Environment::key_names(self.llm.api, base_url);
+        let names = key_names(self.llm.api, base_url);
         for name in names {
             let source = format!("{name} in the environment");
             let value = std::env::var(name).unwrap_or_default();
@@ -228,7 +227,7 @@ impl Setup<'_> {
 
     /// The keys in the file that runs would send to an endpoint, and that belong to another one, with that.
     fn foreign_keys(&self, base_url: &str, is_typed: bool) -> Result<Vec<(&'static str, String)>> {
-        let names = Environment::key_names(self.llm.api, base_url);
+        let names = key_names(self.llm.api, base_url);
         let mut foreign = Vec::new();
         for name in names {
             let of = self.file_endpoint(name)?;
@@ -247,7 +246,7 @@ impl Setup<'_> {
 
     /// A new key; none: the one that is in force, or no key at all.
     fn choose_key(&self, base_url: &str, source: Option<&String>) -> Result<Option<Secret>> {
-        let text = if self.wanted.key_stdin {
+        let text = if self.given.has("--key-stdin") {
             let mut text = String::new();
             let stdin = io::stdin().lock();
             let read = stdin.take(LONGEST_EXCERPT as u64).read_to_string(&mut text);
@@ -274,15 +273,15 @@ impl Setup<'_> {
     }
 
     fn choose_model(&self, endpoint: &Endpoint) -> Result<String> {
-        if let Some(model) = &self.wanted.model {
-            return match is_model(model) {
-                true => Ok(model.clone()),
-                false => Err(Error::usage("--model: that is no name of a model")),
-            };
+        let given = self.given.text("--model");
+        if given.as_deref().is_some_and(|model| !is_model(model)) {
+            return Err(Error::usage("--model: that is no name of a model"));
         }
         let limit = self.llm.timeout.min(LIST_TIME);
         let listing = match list_models(endpoint, &self.llm, limit, &self.signals) {
             Ok(listing) => listing,
+            // What the request says counts.
+            Err(Unanswered::Failed(_)) if given.is_some() => Listing::default(),
             Err(Unanswered::Failed(why)) if self.asks => {
                 let why = error_of(Unanswered::Failed(why)).message;
                 self.screen.warn(&format!("no list of models: {why}"));
@@ -290,6 +289,10 @@ impl Setup<'_> {
             }
             Err(unanswered) => return Err(error_of(unanswered)),
         };
+        if let Some(model) = given {
+            self.mention_unlisted(&model, &listing);
+            return Ok(model);
+        }
         warn_of_left_out(&listing, self.screen);
         match (self.asks, listing.models.as_slice()) {
             (true, _) => self.ask_model(&listing),
@@ -305,11 +308,13 @@ impl Setup<'_> {
     /// Lets a person choose a model by number or name; a part of a name shows those that have it.
     fn ask_model(&self, listing: &Listing) -> Result<String> {
         let mut part = String::new();
+        let has = |part: &str| {
+            let part = part.to_lowercase();
+            let all = listing.models.iter();
+            all.filter(move |it| it.name.to_lowercase().contains(&part))
+        };
         loop {
-            let lower = part.to_lowercase();
-            let shown = listing.models.iter();
-            let shown = shown.filter(|it| it.name.to_lowercase().contains(&lower));
-            let shown: Vec<_> = shown.collect();
+            let shown: Vec<_> = has(&part).collect();
             let table = table(shown.iter().take(MOST_LISTED).copied());
             for (at, line) in table.lines(None).lines().enumerate() {
                 self.remark(&format!("{:>3}  {line}", at + 1));
@@ -321,21 +326,33 @@ impl Setup<'_> {
                 ));
             }
             let answer = self.ask("which model: number or name?", false)?;
-            let number = answer.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
-            let by_number = number.and_then(|at| shown.get(at).filter(|_| at < MOST_LISTED));
+            let by_number = numbered(&answer, &shown[..shown.len().min(MOST_LISTED)]);
             let is_listed = listing.models.iter().any(|it| it.name == answer);
-            let is_part = listing.models.iter();
-            let is_part = !answer.is_empty()
-                && is_part
-                    .clone()
-                    .any(|it| it.name.to_lowercase().contains(&answer.to_lowercase()));
-            match by_number {
-                Some(model) => return Ok(model.name.clone()),
-                None if is_listed => return Ok(answer),
-                None if is_part || answer.is_empty() => part = answer,
-                None if is_model(&answer) => return Ok(answer),
-                None => self.screen.warn("that is no name of a model"),
+            if let Some(model) = by_number {
+                return Ok(model.name.clone());
             }
+            if is_listed {
+                return Ok(answer);
+            }
+            if answer.is_empty() || has(&answer).next().is_some() {
+                part = answer;
+            } else if is_model(&answer) {
+                self.mention_unlisted(&answer, listing);
+                return Ok(answer);
+            } else {
+                self.screen.warn("that is no name of a model");
+            }
+        }
+    }
+
+    /// Warns of a model that is not in the endpoint's list.
+    fn mention_unlisted(&self, model: &str, listing: &Listing) {
+        let names = || listing.models.iter().map(|it| it.name.as_str());
+        if names().next().is_some() && !names().any(|name| name == model) {
+            let near = nearest(model, names());
+            let near = near.map_or_else(String::new, |it| format!("; did you mean '{it}'?"));
+            let text = format!("warning: the endpoint lists no model '{model}'{near}");
+            self.screen.warn(&text);
         }
     }
 
@@ -345,7 +362,7 @@ impl Setup<'_> {
         let api = in_variable.then(|| self.llm.api.name());
         let mut settings: Vec<Setting<'_>> =
             vec![(URL, Some(base_url)), (MODEL, Some(model)), (API, api)];
-        let [first, _] = Environment::key_names(self.llm.api, base_url);
+        let [first, _] = key_names(self.llm.api, base_url);
         // At a vendor's own endpoint the vendor's variable wins.
         if let Some(key) = typed {
             settings.push((first, Some(key.expose())));
@@ -375,26 +392,7 @@ impl Setup<'_> {
 
     /// Asks a question. The answer has no blanks at its ends.
     fn ask(&self, prompt: &str, is_secret: bool) -> Result<String> {
-        let question = Question {
-            request_id: String::new(),
-            prompt: prompt.to_owned(),
-            input_type: InputType::Text,
-            sensitive: is_secret,
-            fingerprint: None,
-            announced: 0,
-        };
-        let reply = ask_here(&self.signals, &question);
-        match reply.map_err(|e| Error::usage(format!("cannot read from stdin: {}", reason(&e))))? {
-            Reply::Answer(answer) => Ok(answer.trim().to_owned()),
-            Reply::NobodyThere => {
-                may_fail(io::stderr().write_all(b"\n"));
-                Err(Error::failure("the input has ended"))
-            }
-            Reply::Stopped(stop) => {
-                may_fail(io::stderr().write_all(b"\n"));
-                Err(error_of(Unanswered::Stopped(stop)))
-            }
-        }
+        ask_person(&self.signals, prompt, InputType::Text, is_secret)
     }
 }
 
@@ -411,6 +409,12 @@ fn url_of(text: &str) -> std::result::Result<String, String> {
             Err(format!("the base URL '{shown}' cannot be used: {why}"))
         }
     }
+}
+
+/// The item that an answer names by its number, from 1.
+fn numbered<'i, T>(answer: &str, items: &'i [T]) -> Option<&'i T> {
+    let number: usize = answer.parse().ok()?;
+    items.get(number.checked_sub(1)?)
 }
 
 /// A variable among these, if it is not empty.

@@ -5,6 +5,8 @@ use crate::config::skill::{FILE, INTRODUCTION, read_skill};
 use crate::error::{Error, Exit, Result, reason};
 use crate::text::disguise::{disguises, escaped, printable_line};
 use crate::text::json::LONGEST_EXCERPT;
+use crate::text::options::parse::ParsedCommand;
+use crate::text::order;
 use crate::unix::files;
 use crate::unix::terminal::{Screen, print};
 use std::collections::{BTreeMap, HashSet};
@@ -13,16 +15,16 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How deep below a directory skills are searched for, and in how many directories.
+/// Levels below a directory in which skills are searched for, and directories in all.
 const MOST_LEVELS: usize = 6;
 const MOST_DIRECTORIES: usize = 2_000;
 
 /// Prints the catalogue, or puts it into a file. Without a skill there is neither.
-pub(crate) fn print_skills(dirs: &[PathBuf], output: Option<&Path>) -> Result<Exit> {
+pub(crate) fn print_skills(given: &ParsedCommand) -> Result<Exit> {
     let screen = Screen::new(false, false);
     let plain = |text: &str| printable_line(&escaped(text, disguises));
     let mut lines = BTreeMap::new();
-    for path in dirs.iter().flat_map(|dir| find_skills(dir, screen)) {
+    for path in (given.operands.iter()).flat_map(|dir| find_skills(Path::new(dir), screen)) {
         let shown = plain(&path.to_string_lossy());
         let dir = path.parent().and_then(Path::file_name).unwrap_or_default();
         let read = read_start(&path).map_err(|e| format!("cannot be read: {}", reason(&e)));
@@ -56,9 +58,9 @@ pub(crate) fn print_skills(dirs: &[PathBuf], output: Option<&Path>) -> Result<Ex
     if !catalogue.is_empty() {
         catalogue.insert_str(0, INTRODUCTION);
     }
-    match output {
-        None => print(catalogue.as_bytes())?,
-        Some(file) => write_catalogue(file, &catalogue)?,
+    match given.path("--output") {
+        None => print(catalogue)?,
+        Some(file) => write_catalogue(&file, &catalogue)?,
     }
     Ok(Exit::Success)
 }
@@ -128,7 +130,7 @@ fn find_skills(dir: &Path, screen: Screen) -> Vec<PathBuf> {
             let is_other =
                 |path: &PathBuf| path.ends_with(".git") || path.ends_with("node_modules");
             let mut dirs: Vec<PathBuf> = dirs.filter(|path| !is_other(path)).collect();
-            dirs.sort_unstable();
+            order::sort(&mut dirs);
             below.extend(dirs);
         }
         level = below;

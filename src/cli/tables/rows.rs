@@ -9,7 +9,8 @@ pub(super) const ENGINE: &[OptionRow] = &[
     valued("", "--max-iterations", "N", Number(1), "stop after N iterations"),
     valued("", "--budget", "KEY=N", Other, "replace the budget for this start: cost=3,tokens=500000"),
     valued("", "--deadline", "TIME", Other, "end before TIME: RFC 3339, epoch seconds, or +90m"),
-    flag("-i", "--interactive", "ask questions at the terminal"),
+    flag("-i", "--interactive", "ask questions at the terminal (default of a named agent there)"),
+    flag("", "--no-input", "ask no question at the terminal"),
     flag("-v", "--verbose", "show what the model and the tools say"),
     flag("-q", "--quiet", "print nothing but the result, warnings and errors"),
 ];
@@ -27,5 +28,5 @@ pub(super) const MODEL: OptionRow = valued("-M", "--model", "NAME", Text, "ask t
 pub(super) const FILE: OptionRow = valued("-f", "--file", "FILE", File, "put FILE into the message: text, a picture or a PDF").repeatable();
 pub(super) const ADOPT: OptionRow = flag("", "--adopt", "trust the records of a copied or cloned workspace");
 pub(super) const OPEN_HOST: OptionRow = valued("", "--allow-host", "NAME[:PORT]", Other, "open this host to tools that have no network").repeatable();
-pub(super) const AGENT_OF_RUN: OptionRow = valued("-a", "--agent", "AGENT", Directory, "run @NAME, or the agent in a directory (default: the run's own)");
+pub(super) const AGENT_OF_RUN: OptionRow = valued("-a", "--agent", "AGENT", Directory, "run @NAME, or the agent in a directory or a file NAME.md (default: the run's own)");
 pub(super) const WORK_DIR: OptionRow = valued("-w", "--work-dir", "DIR", Workspace, "the workspace (default: the current directory)");

@@ -35,8 +35,9 @@ impl Environment {
         if llm.command.is_some() {
             return Ok((Api::Chat, "llm.command".to_owned()));
         }
-        let named = self.locate(&[API], Trust::Workspace);
-        let named = named.map(|found| (found.value.trim().to_owned(), found.source));
+        let named = self
+            .locate(&[API], Trust::Workspace)
+            .map(|found| (found.value.trim().to_owned(), found.source));
         if let Some((value, source)) = named.filter(|(value, _)| value != API_WORDS[0]) {
             return match Api::parse(&value) {
                 Some(api) => Ok((api, source)),
@@ -89,8 +90,10 @@ impl Environment {
 
     /// The URL of an API as it is recorded; empty without one.
     fn shown_endpoint(&self, api: Api, llm: &Llm) -> String {
-        let url = self.base_url(api, llm.base_url.as_deref()).ok();
-        let url = url.filter(|_| llm.command.is_none());
+        let url = self
+            .base_url(api, llm.base_url.as_deref())
+            .ok()
+            .filter(|_| llm.command.is_none());
         url.map_or_else(String::new, |(url, _)| without_secrets(&url))
     }
 }

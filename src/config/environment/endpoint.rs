@@ -1,16 +1,16 @@
-//! Where requests go, and the key that may be sent there.
+//! The endpoint of requests, and the key that may be sent there.
 
 use super::key_command::key_of_command;
-use super::secret::{Secret, key_objection};
 use super::urls::{find_proxy, host_of, is_loopback, url_objection, without_secrets};
 use super::{DEPTH, Environment, KEY_NAMES, Located, Trust, WORKSPACE_FILE, given};
+use super::{Secret, key_objection};
 use crate::config::agent::{Fallback, Llm};
 use crate::config::api::{Api, Header, HeaderValue};
 use crate::config::person;
 use crate::error::{Error, Result};
 use crate::unix::doors::Upstream;
 
-/// Where requests go, and with which key.
+/// An endpoint and its key.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub api: Api,
@@ -54,18 +54,17 @@ impl Environment {
         // What is trusted less gets no key of the person, who comes before the workspace.
         let is_open = key.as_ref().is_none_or(|key| key.trust == Trust::Tools);
         if is_open && place.1 == Trust::Trusted && !headers.iter().any(Header::is_key) {
-            let printed = key_of_command(self.own_is_inside)?;
-            let printed = printed.map(|(value, source)| Located {
+            let printed = key_of_command(self.own_is_inside)?.map(|(value, source)| Located {
                 value,
                 trust: Trust::Trusted,
                 source,
             });
             key = printed.or(key);
         }
-        self.endpoint_with(api, place, from_agent.is_some(), key, headers)
+        self.endpoint_with(api, place.0, place.1, from_agent.is_some(), key, headers)
     }
 
-    /// The same for a model that is asked in place of the first, `main`. It gets the key that it names, that of the first at
+    /// An endpoint of a model asked in place of the first, `main`. It gets the key that it names, that of the first at
     /// the first's endpoint, and a vendor's key at the vendor's.
     pub(crate) fn fallback_endpoint(&self, entry: &Fallback, main: &Llm) -> Result<Endpoint> {
         let llm = &entry.llm;
@@ -86,7 +85,14 @@ impl Environment {
             let url = without_secrets(&place.0);
             return Err(Error::config(format!("no key for {url}; {way_out}")));
         }
-        self.endpoint_with(llm.api, place, true, key, &llm.headers)
+        self.endpoint_with(llm.api, place.0, place.1, true, key, &llm.headers)
+    }
+
+    /// The host of a model's endpoint, in lower case; none for a program, and for a URL that cannot be used.
+    pub(crate) fn host_of(&self, llm: &Llm) -> Option<String> {
+        let open = Some(llm).filter(|llm| llm.command.is_none())?;
+        let (url, _) = self.base_url(open.api, open.base_url.as_deref()).ok()?;
+        Some(host_of(&url).to_ascii_lowercase())
     }
 
     /// True if the environment chooses where the model is asked.
@@ -98,7 +104,8 @@ impl Environment {
     fn endpoint_with(
         &self,
         api: Api,
-        (base_url, url_origin): (String, Trust),
+        base_url: String,
+        url_origin: Trust,
         is_agents: bool,
         key: Option<Located>,
         headers: &[Header],
@@ -113,10 +120,8 @@ impl Environment {
         let is_too_far = all.any(|origin| url_origin < origin);
         let has_own = key_origin == Some(Trust::Workspace) || stands_in && key_origin.is_none();
         let names = api.url_names();
-        let is_in_files = self
-            .set
-            .iter()
-            .any(|(name, ..)| names.contains(&name.as_str()));
+        let mut set = self.set.iter();
+        let is_in_files = set.any(|(name, ..)| names.contains(&name.as_str()));
         // The person's own file may name a server that takes no key, wherever it lies.
         let needs_own = url_origin == Trust::Workspace && is_in_files;
         if needs_own && !has_own || is_too_far {
@@ -131,9 +136,11 @@ impl Environment {
             let source = &found.source;
             return Err(Error::config(format!("{source}: {why}")));
         }
-        let secret_headers = headers.iter().filter(|(.., origin)| origin.is_some());
-        let secret_headers = secret_headers.map(|(_, value, _)| value.clone());
-        let own_key = key.as_ref().map(|key| Secret(key.value.clone()));
+        let secret_headers = headers
+            .iter()
+            .filter(|(.., origin)| origin.is_some())
+            .map(|(_, value, _)| value.clone());
+        let own_key = key.as_ref().map(|key| Secret::of(key.value.clone()));
         Ok(Endpoint {
             api,
             proxy: find_proxy(&base_url)?.map(Box::new),
@@ -149,7 +156,7 @@ impl Environment {
         })
     }
 
-    /// Whether a model is asked at `OpenAI`'s own endpoint.
+    /// True if a model is asked at `OpenAI`'s own endpoint.
     pub(crate) fn is_openai(&self, llm: &Llm) -> bool {
         let url = self.base_url(llm.api, llm.base_url.as_deref());
         let is_own = url.is_ok_and(|(url, _)| is_openais(&url));
@@ -170,8 +177,10 @@ impl Environment {
         let Some(why) = url_objection(&url) else {
             return Ok((url, origin));
         };
-        let source = self.endpoint_source(api).filter(|_| from_agent.is_none());
-        let source = source.map_or_else(String::new, |source| format!(" ({source})"));
+        let source = self
+            .endpoint_source(api)
+            .filter(|_| from_agent.is_none())
+            .map_or_else(String::new, |source| format!(" ({source})"));
         Err(Error::config(format!(
             "the base URL '{}'{source} cannot be used: {why}",
             without_secrets(&url)
@@ -238,7 +247,7 @@ impl Environment {
                     "llm.headers: {name}: its value has characters that no header can have"
                 )));
             }
-            Ok((header.name.clone(), Secret(value), origin))
+            Ok((header.name.clone(), Secret::of(value), origin))
         });
         values.collect()
     }
@@ -246,8 +255,8 @@ impl Environment {
 
 /// True in a process that a tool of another run started.
 fn is_nested() -> bool {
-    let depth = std::env::var(DEPTH).ok();
-    depth.is_some_and(|depth| depth.trim().parse::<u32>().is_ok_and(|depth| depth > 0))
+    let depth = std::env::var(DEPTH).unwrap_or_default();
+    depth.trim().parse::<u32>().is_ok_and(|depth| depth > 0)
 }
 
 /// True for a URL at `OpenAI`, whose regions have hosts of their own.
@@ -257,8 +266,10 @@ fn is_openais(url: &str) -> bool {
 
 /// The variable for the key of a vendor, at a public endpoint of it.
 fn vendors_key(url: &str) -> Option<&'static str> {
-    let host = url.strip_prefix("https://").map(host_of)?;
-    let host = host.to_ascii_lowercase();
+    let host = url
+        .strip_prefix("https://")
+        .map(host_of)?
+        .to_ascii_lowercase();
     let vendors = [Api::Responses, Api::Messages];
     let is_vendors = |api: &Api| {
         let own = host_of(api.public_endpoint());
@@ -268,14 +279,8 @@ fn vendors_key(url: &str) -> Option<&'static str> {
     vendors.into_iter().find(is_vendors).map(Api::key_name)
 }
 
-impl Environment {
-    /// The variables for the key of an endpoint, the one that wins first.
-    pub(crate) fn key_names(api: Api, base_url: &str) -> [&'static str; 2] {
-        key_names(api, base_url)
-    }
-}
-
-fn key_names(api: Api, base_url: &str) -> [&'static str; 2] {
+/// The variables for the key of an endpoint, the one that wins first.
+pub(crate) fn key_names(api: Api, base_url: &str) -> [&'static str; 2] {
     let (own, vendors) = (KEY_NAMES[0], api.key_name());
     if base_url == api.public_endpoint() {
         [vendors, own]
@@ -315,9 +320,10 @@ pub(crate) const SETUP: &str = "delta setup";
 
 fn no_key(api: Api, base_url: &str, is_agents: bool) -> Error {
     let [name, other] = key_names(api, base_url);
-    let any = match base_url == api.public_endpoint() {
-        true => "",
-        false => " (to any word if the server asks for none)",
+    let any = if base_url == api.public_endpoint() {
+        ""
+    } else {
+        " (to any word if the server asks for none)"
     };
     let way_out = if is_nested() {
         "say pass_api_key: true of the tool that starts this run, so that it gets the key"

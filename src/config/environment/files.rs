@@ -11,7 +11,7 @@ use crate::config::api::{Api, Header};
 use crate::config::{dotenv, person};
 use crate::error::{At, Error, Result, is_passing, reason};
 use crate::unix::{file_or_pipe, files, writers};
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::Path;
 
 /// The largest `.env`.
@@ -79,15 +79,20 @@ impl Environment {
             own_is_inside: workspace.is_some_and(person::lies_in),
             ..Self::default()
         };
-        let by_person = environment.find_trusted(&[WORKSPACE_ENV], Trust::Trusted);
-        let by_person = by_person.map(|(names, _)| names).unwrap_or_default();
+        let by_person = environment
+            .find_trusted(&[WORKSPACE_ENV], Trust::Trusted)
+            .map(|(names, _)| names)
+            .unwrap_or_default();
         let allowed = Allowed {
             by_agent: workspace_env,
             is_outside: workspace.is_some_and(|root| !agent_home.starts_with(root)),
             by_person: by_person.split_whitespace().map(str::to_owned).collect(),
         };
         let mut warnings = Vec::new();
-        let project = agent_home.ancestors().find(|dir| dir.join(".git").exists());
+        // An agent that is one file has none.
+        let own = Some(agent_home).filter(|home| person::visible_home(home) == *home);
+        let mut above = own.into_iter().flat_map(Path::ancestors);
+        let project = above.find(|dir| dir.join(".git").exists());
         let of_project = match (project, workspace) {
             // Tools can write there.
             (Some(dir), Some(root)) if dir.starts_with(root) => Trust::Workspace,
@@ -95,7 +100,7 @@ impl Environment {
         };
         let files = [
             (workspace, Trust::Workspace),
-            (Some(agent_home), Trust::Trusted),
+            (own, Trust::Trusted),
             (project, of_project),
         ];
         let mut seen = Vec::new();
@@ -108,16 +113,13 @@ impl Environment {
                 continue;
             }
             seen.push(path.clone());
-            let text = match read_file(&path, origin, agent_home, workspace) {
-                Ok(Some(text)) => text,
-                Ok(None) => continue,
-                Err(Unread::Ignored(why)) => {
-                    warnings.push(format!("{} is ignored: {why}", path.display()));
-                    continue;
+            match read_file(&path, origin, agent_home, workspace)? {
+                Ok(Some(text)) => {
+                    environment.add_file(&path, &text, origin, &allowed, &mut warnings);
                 }
-                Err(Unread::Fatal(error)) => return Err(error),
-            };
-            environment.add_file(&path, &text, origin, &allowed, &mut warnings);
+                Ok(None) => {}
+                Err(why) => warnings.push(format!("{} is ignored: {why}", path.display())),
+            }
         }
         Ok((environment, warnings))
     }
@@ -202,23 +204,17 @@ fn is_named(entry: &str, name: &str) -> bool {
     }
 }
 
-/// The reason why a file was not read.
-enum Unread {
-    Ignored(String),
-    Fatal(Error),
-}
-
-/// The text of a `.env`; none if it is not there.
+/// The text of a `.env`, none if it is not there; or the reason why it is ignored.
 fn read_file(
     path: &Path,
     origin: Trust,
     agent_home: &Path,
     workspace: Option<&Path>,
-) -> std::result::Result<Option<String>, Unread> {
+) -> Result<std::result::Result<Option<String>, String>> {
     if origin == Trust::Project
         && let Some(why) = objection(path, agent_home, workspace)
     {
-        return Err(Unread::Ignored(why));
+        return Ok(Err(why));
     }
     let read = match (origin, workspace) {
         (Trust::Workspace, Some(root)) => {
@@ -228,15 +224,13 @@ fn read_file(
         }
         _ => file_or_pipe::read_once(path, LARGEST),
     };
-    match read {
-        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) if is_passing(&e) => Err(e).at("read", path).map_err(Unread::Fatal),
-        Err(e) if origin != Trust::Trusted => Err(Unread::Ignored(reason(&e))),
-        Err(e) => {
-            let message = Error::io("read", path, &e).message;
-            Err(Unread::Fatal(Error::config(message)))
-        }
+    match read.if_there() {
+        Ok(bytes) => Ok(Ok(
+            bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        )),
+        Err(e) if is_passing(&e) => Err(e).at("read", path),
+        Err(e) if origin != Trust::Trusted => Ok(Err(reason(&e))),
+        Err(e) => Err(Error::config(Error::io("read", path, &e).message)),
     }
 }
 
@@ -247,9 +241,6 @@ fn objection(path: &Path, agent_home: &Path, workspace: Option<&Path>) -> Option
     let git = dir.join(".git");
     let on_way = agent_home.ancestors().take_while(|at| at.starts_with(dir));
     let all = [path, &git].into_iter().chain(on_way);
-    match writers::objection(all, &trusted) {
-        Ok(why) => why,
-        Err(e) if e.kind() == ErrorKind::NotFound => None,
-        Err(e) => Some(reason(&e)),
-    }
+    let found = writers::objection(all, &trusted).if_there();
+    found.map_or_else(|e| Some(reason(&e)), Option::flatten)
 }

@@ -3,21 +3,26 @@
 //! Unaware of where the key goes. The command runs once per start, in `/`, so that no file of a workspace takes part.
 
 use crate::config::person;
-use crate::error::{Error, Result, may_fail, reason};
+use crate::error::{Error, Result, ignore, reason};
 use crate::text::disguise::visible;
 use crate::text::redaction::KEY_COMMAND;
+use crate::unix::files;
 use crate::unix::procfs::descendants;
+use crate::unix::signals::asked_to_end;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
-use std::io::{self, IsTerminal, Read, Seek};
+use std::io::{self, IsTerminal};
 use std::iter;
 use std::process::{Command, ExitStatus};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The longest output, and the part of an error's text that is shown.
-const LIMITS: [u64; 2] = [64 * 1024, 500];
+/// The longest output.
+const OUTPUT_BYTES: usize = 64 * 1024;
+
+/// The part of an error's text that is shown.
+const SHOWN_BYTES: usize = 500;
 
 static LOOKS_ONLY: AtomicBool = AtomicBool::new(false);
 
@@ -43,7 +48,7 @@ pub(super) fn printed_key() -> Option<&'static str> {
 /// The key that the command prints, and the command's place; None without a command.
 ///
 /// # Errors
-/// It fails, prints no key, or takes too long.
+/// It fails, prints no key, or takes too long; or a signal asks to end.
 pub(super) fn key_of_command(own_is_inside: bool) -> Result<Option<person::Placed>> {
     let Some((command, place)) = key_command(own_is_inside) else {
         return Ok(None);
@@ -53,41 +58,41 @@ pub(super) fn key_of_command(own_is_inside: bool) -> Result<Option<person::Place
     }
     match PRINTED.get_or_init(|| print_key(&command)) {
         Ok(key) => Ok(Some((key.clone(), place))),
-        Err(why) => Err(Error::config(format!("{place}: {why}"))),
+        Err(why) => {
+            Err(asked_to_end()
+                .map_or_else(|| Error::config(format!("{place}: {why}")), Error::from))
+        }
     }
 }
 
 fn print_key(command: &str) -> std::result::Result<String, String> {
     let seconds = if io::stdin().is_terminal() { 120 } else { 30 };
-    let outputs = ["key", "errors"].map(|name| {
-        let file = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC);
-        file.map(File::from).map_err(io::Error::from)
-    });
-    let [printed, errors] = outputs;
     let failed = |error: io::Error| format!("the command cannot be run: {}", reason(&error));
-    let (mut printed, mut errors) = (printed.map_err(failed)?, errors.map_err(failed)?);
+    // Files without a name, so that no secret stays.
+    let printed = files::in_memory(b"").map_err(failed)?;
+    let errors = files::in_memory(b"").map_err(failed)?;
     let ended = run(command, seconds, [&printed, &errors]).map_err(failed)?;
-    let said = read_from_start(&mut errors, LIMITS[1]).map_err(failed)?;
-    let said = visible(said.trim());
-    let said = if said.is_empty() {
-        said
-    } else {
-        format!(": {said}")
+    let text = files::read_head(&printed, OUTPUT_BYTES).map_err(failed)?;
+    let first = text.lines().next().unwrap_or("");
+    let why = match ended {
+        Err(why) => format!("the command {why}"),
+        Ok(status) if !status.success() => format!("the command fails ({status})"),
+        Ok(_) if first.trim().is_empty() => {
+            "the first line that the command prints is empty".to_owned()
+        }
+        Ok(_) => return Ok(first.to_owned()),
     };
-    let text = read_from_start(&mut printed, LIMITS[0]).map_err(failed)?;
-    let first = text.lines().next().unwrap_or_default();
-    match ended {
-        Err(why) => Err(format!("the command {why}{said}")),
-        Ok(status) if !status.success() => Err(format!("the command fails ({status}){said}")),
-        Ok(_) if first.trim().is_empty() => Err(format!(
-            "the first line that the command prints is empty{said}"
-        )),
-        Ok(_) => Ok(first.to_owned()),
-    }
+    let said = visible(
+        files::read_head(&errors, SHOWN_BYTES)
+            .map_err(failed)?
+            .trim(),
+    );
+    let colon = if said.is_empty() { "" } else { ": " };
+    Err(format!("{why}{colon}{said}"))
 }
 
-/// Runs the command with the terminal that this process has. If it does not end in time, or prints too much, it is ended
-/// with what it has started, and this is why.
+/// Runs the command with the terminal that this process has. If it does not end in time or before a signal asks to end, or
+/// prints too much, it is ended with what it has started, and this is why.
 fn run(
     command: &str,
     seconds: u64,
@@ -104,11 +109,12 @@ fn run(
         if let Some(status) = child.try_wait()? {
             return Ok(Ok(status));
         }
-        let is_too_long = printed.metadata()?.len() + errors.metadata()?.len() > LIMITS[0];
-        if is_too_long || Instant::now() >= until {
+        let is_too_long =
+            printed.metadata()?.len() + errors.metadata()?.len() > OUTPUT_BYTES as u64;
+        if is_too_long || asked_to_end().is_some() || Instant::now() >= until {
             let started = Pid::from_child(&child);
             for pid in iter::once(started).chain(descendants(started)) {
-                may_fail(kill_process(pid, Signal::KILL));
+                ignore(kill_process(pid, Signal::KILL));
             }
             child.wait()?;
             return Ok(Err(if is_too_long {
@@ -119,11 +125,4 @@ fn run(
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-fn read_from_start(file: &mut File, most: u64) -> io::Result<String> {
-    file.rewind()?;
-    let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

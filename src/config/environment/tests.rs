@@ -66,11 +66,11 @@ fn this_machine_is_told_from_others() {
 #[test]
 fn a_key_is_redacted_wherever_it_stands() {
     let mut bytes = b"sk-12345 x sk-12345sk-12345".to_vec();
-    Secret("sk-12345".to_owned()).redact(&mut bytes);
+    Secret::of("sk-12345".to_owned()).redact(&mut bytes);
     assert_eq!(bytes, b"[redacted] x [redacted][redacted]");
     let mut bytes = b"I run on ollama".to_vec();
-    Secret("ollama".to_owned()).redact(&mut bytes);
+    Secret::of("ollama".to_owned()).redact(&mut bytes);
     assert_eq!(bytes, b"I run on ollama");
-    let shown = format!("{:?}", Secret("sk-1".to_owned()));
+    let shown = format!("{:?}", Secret::of("sk-1".to_owned()));
     assert!(!shown.contains("sk-1"));
 }

@@ -4,7 +4,7 @@ use crate::config::api::appended_path;
 use crate::error::{Error, Result};
 use crate::unix::doors::{Host, Upstream, Upstreams};
 
-/// Why a base URL cannot be used, if it cannot.
+/// The reason why a base URL cannot be used, if there is one.
 pub(crate) fn url_objection(url: &str) -> Option<String> {
     if ["http:", "https:"].contains(&url.trim_end_matches('/')) {
         return Some("it names no host".to_owned());
@@ -17,7 +17,7 @@ pub(crate) fn url_objection(url: &str) -> Option<String> {
     scheme_objection(url).or_else(|| form_objection(url).map(str::to_owned))
 }
 
-/// Why a base URL cannot be used that does not begin as one.
+/// The reason why a base URL cannot be used that does not begin as one.
 pub(crate) fn scheme_objection(url: &str) -> Option<String> {
     const LACKS: &str = "it does not begin with http:// or https://";
     if ["http://", "https://"].iter().any(|it| url.starts_with(it)) {
@@ -27,9 +27,10 @@ pub(crate) fn scheme_objection(url: &str) -> Option<String> {
     if !is_host || url.contains("//") || url.starts_with("http") {
         return Some(LACKS.to_owned());
     }
-    let scheme = match url.contains(':') || is_loopback(url) {
-        true => "http",
-        false => "https",
+    let scheme = if url.contains(':') || is_loopback(url) {
+        "http"
+    } else {
+        "https"
     };
     Some(format!("{LACKS}; did you mean {scheme}://{url}?"))
 }

@@ -11,7 +11,7 @@ use crate::text::suggestion::nearest;
 use crate::unix::doors::{Door, shared_warning};
 use serde_json::Value;
 
-/// What a nested run is shut off from behind the wrapper of a sandbox.
+/// The fault of a nested run in the wrapper of a sandbox.
 const SANDBOXED: &str = "runs delta behind `delta sandbox`, where it can write neither its own records nor the \
     ledger of this run; say subagent: true, or wrapper: [] and give its own tools a sandbox";
 
@@ -22,6 +22,7 @@ pub(super) fn advise_on(
     item: &Value,
     wrapper: &[String],
 ) -> Vec<(&'static str, String)> {
+    let form = form_of(item);
     let mut advice = Vec::new();
     advice.extend(contradiction(tool, item).map(|message| ("effect", message.to_owned())));
     if tool.description.is_none() {
@@ -30,7 +31,7 @@ pub(super) fn advise_on(
     }
     advice.extend(about_display(tool));
     let script = item.get("shell").and_then(Value::as_str);
-    for name in script.map(raw_names).unwrap_or_default() {
+    for name in script.into_iter().flat_map(raw_names) {
         let message = format!(
             "${{{name}:raw}} is split into words and its patterns are expanded, and each word can be an \
              option; write ${{{name}}} unless that is what it is for"
@@ -46,7 +47,7 @@ pub(super) fn advise_on(
     }
     if let Some((name, word)) = bare_variable(tool) {
         let message = format!("{word}: no shell replaces ${name} here; write ${{{name}}}");
-        advice.push((form_of(item), message));
+        advice.push((form, message));
     }
     let commands = commands_of(tool, script);
     let is_only = commands
@@ -60,29 +61,34 @@ pub(super) fn advise_on(
                 "{program} also reads .delta, where its own output is captured, and fails; add \
                  --exclude-dir=.delta"
             );
-            advice.push((form_of(item), message));
+            advice.push((form, message));
         }
-        let is_old = |word: &String| word == "--task" || word.starts_with("--task=");
-        if runs_delta(&command) && command.iter().take_while(|it| *it != "--").any(is_old) {
-            let message = "runs delta with --task, which is called -m (--message) now";
-            advice.push((form_of(item), message.to_owned()));
-        }
-        if runs_delta(&command) && item.get("pass_api_key").is_none() {
-            let message = "runs delta, which gets no API key; say pass_api_key: true, or false if it needs none";
-            advice.push((form_of(item), message.to_owned()));
-        }
-        if !runs_delta(&command) || tool.subagent.is_some() {
+        if !runs_delta(&command) {
             continue;
         }
-        let own = tool.wrapper.as_ref();
-        let own = own.map(|words| words.iter().map(|word| word.written(|_| "")).collect());
+        let is_old = |word: &String| word == "--task" || word.starts_with("--task=");
+        if command.iter().take_while(|it| *it != "--").any(is_old) {
+            let message = "runs delta with --task, which is called -m (--message) now";
+            advice.push((form, message.to_owned()));
+        }
+        if item.get("pass_api_key").is_none() {
+            let message = "runs delta, which gets no API key; say pass_api_key: true, or false if it needs none";
+            advice.push((form, message.to_owned()));
+        }
+        if tool.subagent.is_some() {
+            continue;
+        }
+        let own = tool
+            .wrapper
+            .as_ref()
+            .map(|words| words.iter().map(|word| word.written(|_| "")).collect());
         if is_sandbox(own.as_ref().map_or(wrapper, |words: &Vec<String>| words)) {
-            advice.push((form_of(item), SANDBOXED.to_owned()));
+            advice.push((form, SANDBOXED.to_owned()));
         } else if is_only && item.get("subagent").is_none() {
             let message = "runs delta; with exec: or command: and subagent: true its run is named after the \
                  call and resumed with it, and a question or a limit there suspends this run, too, instead \
                  of being read by the model; say subagent: false if that is not what it is for";
-            advice.push((form_of(item), message.to_owned()));
+            advice.push((form, message.to_owned()));
         }
     }
     advice
@@ -107,7 +113,7 @@ fn about_display(tool: &Tool) -> Vec<(&'static str, String)> {
     advice
 }
 
-/// What an `on_resume` says against `effect: none`.
+/// The contradiction between `on_resume` and `effect: none`.
 fn contradiction(tool: &Tool, item: &Value) -> Option<&'static str> {
     item.get("on_resume").filter(|_| !tool.has_effect)?;
     match tool.on_resume {
@@ -126,9 +132,12 @@ fn contradiction(tool: &Tool, item: &Value) -> Option<&'static str> {
 /// A directory's variable without braces, and the word that has it. What follows `-c`, or has a blank in it, may be a
 /// script, in which the variable is set.
 fn bare_variable(tool: &Tool) -> Option<(&'static str, String)> {
-    let words = tool.command.iter().map(|word| word.written(|_| ""));
-    let words = words.take_while(|word| !word.starts_with('-') || !word.ends_with('c'));
-    let mut words = words.filter(|word| !word.contains(char::is_whitespace));
+    let mut words = tool
+        .command
+        .iter()
+        .map(|word| word.written(|_| ""))
+        .take_while(|word| !word.starts_with('-') || !word.ends_with('c'))
+        .filter(|word| !word.contains(char::is_whitespace));
     words.find_map(|word| {
         let has = |name: &&str| {
             let ends = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');

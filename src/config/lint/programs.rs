@@ -8,8 +8,8 @@ use std::path::Path;
 
 /// Programs whose first operand is the program that really runs.
 pub(super) const INTERPRETERS: [&str; 14] = [
-    "sh", "bash", "dash", "ash", "ksh", "zsh", "python", "python3", "section", "perl", "ruby",
-    "php", "lua", "Rscript",
+    "sh", "bash", "dash", "ash", "ksh", "zsh", "python", "python3", "node", "perl", "ruby", "php",
+    "lua", "Rscript",
 ];
 
 /// The thing that a command lacks, as far as can be known before there is a workspace.

@@ -3,7 +3,7 @@
 //! Unaware of the rest of a tool, and of any shell's grammar beyond its quotes.
 
 use crate::config::keys::{Key, KeyValue};
-use crate::config::section::{Diagnostics, Section};
+use crate::config::section::Section;
 use crate::config::tool::definition::{AGENT_HOME, CWD, Piece, Word};
 use serde_json::Value;
 
@@ -35,8 +35,7 @@ pub(crate) fn is_reserved(name: &str) -> bool {
 /// # Errors
 /// Operators of a shell, `#` at the start of a word, invalid placeholders, open quotes.
 pub(crate) fn split_template(line: &str) -> Result<ArgvTemplate, Vec<String>> {
-    let mut reader = TemplateReader::default();
-    reader.read(line);
+    let reader = TemplateReader::of(line);
     if !reader.problems.is_empty() {
         return Err(reader.problems);
     }
@@ -57,16 +56,12 @@ pub(crate) fn split_template(line: &str) -> Result<ArgvTemplate, Vec<String>> {
 
 /// A command line holds something that a shell would act upon, outside of quotes.
 pub(crate) fn has_operator(line: &str) -> bool {
-    let mut reader = TemplateReader::default();
-    reader.read(line);
-    reader.has_operator
+    TemplateReader::of(line).has_operator
 }
 
 /// The names of the placeholders in the line of an `exec:`, also where the line cannot be split.
 pub(crate) fn placeholder_names(line: &str) -> Vec<String> {
-    let mut reader = TemplateReader::default();
-    reader.read(line);
-    reader.names
+    TemplateReader::of(line).names
 }
 
 /// A word of a `command:` list: `${NAME}` is a place for the parameter or the engine's variable of
@@ -97,8 +92,8 @@ pub(crate) fn parse_fixed_word(text: &str) -> Word {
 
 /// Words with the engine's variables, and no parameters, in them.
 impl KeyValue for Option<Vec<Word>> {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
-        let texts = section.read_texts(key.name, out)?;
+    fn read(section: &Section, key: &Key) -> Self {
+        let texts = section.read_texts(key.name)?;
         Some(texts.into_iter().map(parse_fixed_word).collect())
     }
 
@@ -108,8 +103,8 @@ impl KeyValue for Option<Vec<Word>> {
 }
 
 impl KeyValue for Vec<Word> {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
-        Option::<Self>::read(section, key, out).unwrap_or_default()
+    fn read(section: &Section, key: &Key) -> Self {
+        Option::<Self>::read(section, key).unwrap_or_default()
     }
 
     fn record(&self) -> Value {
@@ -156,7 +151,7 @@ pub(crate) fn is_shell(program: &str) -> bool {
     .contains(&name)
 }
 
-/// The first operand behind a shell's options, if `-c` is among them.
+/// The first operand after a shell's options, if `-c` is among them.
 fn script_of(arguments: &[Word]) -> Option<&Word> {
     let mut is_script = false;
     let mut words = arguments.iter();
@@ -210,6 +205,12 @@ struct TemplateReader {
 }
 
 impl TemplateReader {
+    fn of(line: &str) -> Self {
+        let mut reader = Self::default();
+        reader.read(line);
+        reader
+    }
+
     fn read(&mut self, line: &str) {
         let mut rest = line;
         let mut word_begins = true;

@@ -6,7 +6,7 @@
 use crate::config::tool::definition::{
     Inject, InputForm, Parameter, ParameterType, Piece, Tool, Word, is_script, text_of,
 };
-use crate::text::json::{compact, parser_message, parser_words};
+use crate::text::json::{minified, parser_message, parser_words};
 use crate::text::suggestion::nearest;
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -66,8 +66,9 @@ pub(crate) fn bind_arguments(
     if tool.input == InputForm::Json {
         let is_absent = |p: &&Parameter| entries.get(&p.name).is_none_or(|v| v.get() == "null");
         let absent = tool.parameters.iter().filter(is_absent);
-        let defaults = absent.filter_map(|p| Some((p.name.clone(), p.default.clone()?)));
-        let defaults: Map<String, Value> = defaults.collect();
+        let defaults: Map<String, Value> = absent
+            .filter_map(|p| Some((p.name.clone(), p.default.clone()?)))
+            .collect();
         entries.0.retain(|(name, _)| !defaults.contains_key(name));
         return Ok(entries.into_call(tool, &defaults, places));
     }
@@ -75,8 +76,8 @@ pub(crate) fn bind_arguments(
     let stdin = tool
         .parameters
         .iter()
-        .position(|p| p.inject == Inject::Stdin);
-    let stdin = stdin.and_then(|index| values.into_iter().nth(index).flatten());
+        .position(|p| p.inject == Inject::Stdin)
+        .and_then(|index| values.into_iter().nth(index).flatten());
     Ok(BoundCall {
         argv,
         stdin: stdin.map(String::into_bytes),
@@ -131,17 +132,17 @@ impl Entries<'_> {
         }
     }
 
-    /// One JSON object, each value as it was written but for white space; behind them the defaults.
+    /// One JSON object, each value as it was written but for white space; after them the defaults.
     fn object(&self, defaults: &Map<String, Value>) -> String {
         let given = self
             .0
             .iter()
-            .map(|(name, value)| (name, compact(value.get())));
+            .map(|(name, value)| (name, minified(value.get())));
         let defaults = defaults
             .iter()
             .map(|(name, value)| (name, value.to_string()));
-        let entries = given.chain(defaults);
-        let entries: Vec<String> = entries
+        let entries: Vec<String> = given
+            .chain(defaults)
             .map(|(name, value)| format!("{}:{value}", Value::from(name.as_str())))
             .collect();
         format!("{{{}}}", entries.join(","))
@@ -223,8 +224,8 @@ fn value(parameter: &Parameter, entries: &Entries, problems: &mut Vec<String>) -
     };
     match &given {
         Some(text) if !parameter.admits(text) => {
-            let choices: Vec<String> = parameter.choices.iter().map(Value::to_string).collect();
-            let choices = choices.join(", ");
+            let values: Vec<String> = parameter.choices.iter().map(Value::to_string).collect();
+            let choices = values.join(", ");
             let text = Value::from(cut(text, 200));
             problems.push(format!(
                 "parameter '{name}' must be one of {choices}, not {text}"
@@ -252,7 +253,7 @@ fn written(value: &RawValue) -> Result<Option<String>, serde_json::Error> {
     Ok(match text.as_bytes() {
         [b'"', ..] => Some(serde_json::from_str(text)?),
         [b'n', ..] => None,
-        _ => Some(compact(text)),
+        _ => Some(minified(text)),
     })
 }
 

@@ -6,7 +6,7 @@
 
 mod settle;
 
-use crate::config::section::{Diagnostics, Section, describe_value};
+use crate::config::section::{Section, describe_value};
 use crate::config::tool::argv_template::{self, is_reserved, parse_word, split_template};
 use crate::config::tool::definition::{Inject, Parameter, Word, one_line};
 use crate::config::tool::parameters::{DeclaredParameter, check_name};
@@ -20,41 +20,35 @@ use settle::{order_appended, settle_command};
 /// The keys of a tool that its command depends on.
 struct CommandSource<'g> {
     section: &'g Section<'g>,
-    declared: &'g [DeclaredParameter],
+    declared: &'g [DeclaredParameter<'g>],
     /// The name of the parameter that goes to stdin.
     stdin: Option<&'g str>,
 }
 
 /// Reads the one of `exec:`, `shell:` and `command:` that a tool has, and its `stdin:`.
-pub(crate) fn read(
-    section: &Section,
-    declared: &[DeclaredParameter],
-    out: &mut Diagnostics,
-) -> Option<SettledCommand> {
+pub(crate) fn read(section: &Section, declared: &[DeclaredParameter]) -> Option<SettledCommand> {
     let mut forms = vec!["exec", "shell", "command"];
-    forms.retain(|form| section.map.contains_key(*form));
-    let stdin = section.read_text("stdin", out);
+    forms.retain(|form| section.has(form));
+    let stdin = section.read_text("stdin");
     let given = CommandSource {
         section,
         declared,
-        stdin: stdin.filter(|name| check_name(name, section.path_to("stdin"), out)),
+        stdin: stdin.filter(|name| check_name(section, "stdin", name)),
     };
     match forms.as_slice() {
-        ["exec"] => exec(&given, out),
-        ["shell"] => shell(&given, out),
-        ["command"] => command(&given, out),
+        ["exec"] => exec(&given),
+        ["shell"] => shell(&given),
+        ["command"] => command(&given),
         [] => {
             let message = "has no command; needs one of exec:, shell: and command:";
-            out.error(section.path_to(""), message);
-            None
+            section.refuse("", message)
         }
         [.., last] => {
             let message = format!(
                 "exec:, shell: and command: are mutually exclusive, found {}:; keep one",
                 forms.join(": and ")
             );
-            out.error(section.path_to(last), message);
-            None
+            section.refuse(last, message)
         }
     }
 }
@@ -64,28 +58,26 @@ pub(crate) fn read(
 pub(crate) fn read_fixed(
     section: &Section,
     declared: &[DeclaredParameter],
-    out: &mut Diagnostics,
 ) -> Option<SettledCommand> {
-    if section.map.contains_key("stdin") {
+    if section.has("stdin") {
         let message = "stdin: cannot be used with input: json, which sends all arguments there";
-        out.error(section.path_to("stdin"), message);
-        return None;
+        return section.refuse("stdin", message);
     }
     for one in declared {
         for key in ["inject_as", "option_name", "position", "raw"] {
-            if one.has_key(key) {
+            if one.section.has(key) {
                 let message = format!("{key}: cannot be used with input: json; remove it");
-                out.error(one.path_to(key), message);
+                one.section.error(key, message);
             }
         }
     }
-    let mut usage = read(section, &[], out)?;
+    let mut usage = read(section, &[])?;
     for parameter in &usage.parameters {
         let message = format!(
             "${{{}}} cannot be used with input: json, which sends all arguments to stdin as one object",
             parameter.name
         );
-        out.error(section.path_to(""), message);
+        section.error("", message);
     }
     let all = declared.iter().map(|one| Parameter {
         inject: Inject::Stdin,
@@ -95,44 +87,35 @@ pub(crate) fn read_fixed(
     Some(usage)
 }
 
-fn exec(given: &CommandSource, out: &mut Diagnostics) -> Option<SettledCommand> {
-    let text = given.template("exec", out)?;
-    let Some(line) = given.accepted("exec", split_template(text), out) else {
-        given.infer(&argv_template::placeholder_names(text), None, out);
+fn exec(given: &CommandSource) -> Option<SettledCommand> {
+    let text = given.template("exec")?;
+    let Some(line) = given.accepted("exec", split_template(text)) else {
+        given.infer(&argv_template::placeholder_names(text), None);
         return None;
     };
     for name in &line.names {
-        let is_variable = !name.contains(|c: char| c.is_ascii_lowercase());
-        given.suspect("exec", name, is_variable, out);
+        given.suspect("exec", name, false);
     }
-    let parameters = given.infer(&line.names, None, out);
-    let mut usage = settle_command(
-        "exec",
-        line.words,
-        Vec::new(),
-        parameters,
-        given.section,
-        out,
-    );
+    let parameters = given.infer(&line.names, None);
+    let section = given.section;
+    let mut usage = settle_command("exec", line.words, Vec::new(), parameters, section);
     text.trim().clone_into(&mut usage.template);
     Some(usage)
 }
 
-fn shell(given: &CommandSource, out: &mut Diagnostics) -> Option<SettledCommand> {
-    let text = given.template("shell", out)?;
+fn shell(given: &CommandSource) -> Option<SettledCommand> {
+    let text = given.template("shell")?;
     if text.trim().is_empty() {
         let message = "shell: is empty; write a script";
-        out.error(given.section.path_to("shell"), message);
-        return None;
+        return given.section.refuse("shell", message);
     }
-    let Some(script) = given.accepted("shell", shell_template::expand(text), out) else {
+    let Some(script) = given.accepted("shell", shell_template::expand(text)) else {
         let (names, raw) = shell_template::names(text);
-        given.infer(&names, Some(&raw), out);
+        given.infer(&names, Some(&raw));
         return None;
     };
     for name in &script.names {
-        let is_variable = !name.contains(|c: char| c.is_ascii_lowercase()) || assigns(text, name);
-        given.suspect("shell", name, is_variable, out);
+        given.suspect("shell", name, assigns(text, name));
     }
     let unseen = |m: &&Placeholder| is_reserved(m.name) && m.place == QuoteContext::Single;
     if let Some(Placeholder { name, .. }) = find_placeholders(text).iter().find(unseen) {
@@ -140,9 +123,9 @@ fn shell(given: &CommandSource, out: &mut Diagnostics) -> Option<SettledCommand>
             "${{{name}}} in single quotes is left as it is; use double quotes, or write ${name} if \
              that is what you want"
         );
-        out.warn(given.section.path_to("shell"), message);
+        given.section.warn("shell", message);
     }
-    let parameters = given.infer(&script.names, Some(&script.raw), out);
+    let parameters = given.infer(&script.names, Some(&script.raw));
     Some(SettledCommand {
         template: text.trim().to_owned(),
         command: ["sh", "-c", &script.text, "--"].map(Word::fixed).into(),
@@ -151,22 +134,20 @@ fn shell(given: &CommandSource, out: &mut Diagnostics) -> Option<SettledCommand>
     })
 }
 
-fn command(given: &CommandSource, out: &mut Diagnostics) -> Option<SettledCommand> {
-    let at = given.section.path_to("command");
+fn command(given: &CommandSource) -> Option<SettledCommand> {
     if let Some(line @ Value::String(_)) = given.section.map.get("command") {
         let found = describe_value(line);
         let message = format!(
             "command: expected a list of strings, found {found}; use exec: for a command line"
         );
-        out.error(at, message);
-        return None;
+        return given.section.refuse("command", message);
     }
-    let texts = given.section.read_texts("command", out)?;
+    let texts = given.section.read_texts("command")?;
     if texts.is_empty() {
-        out.error(at, "command: is empty; name a program");
-        return None;
+        let message = "command: is empty; name a program";
+        return given.section.refuse("command", message);
     }
-    let parameters = given.own(out);
+    let parameters = given.own();
     let names: Vec<&str> = parameters.iter().map(|p| p.name.as_str()).collect();
     let is_placeholder = |text: &str| names.iter().any(|name| text == format!("${{{name}}}"));
     let words: Vec<Word> = match texts.as_slice() {
@@ -176,69 +157,61 @@ fn command(given: &CommandSource, out: &mut Diagnostics) -> Option<SettledComman
         }
         _ => texts.iter().map(|text| parse_word(text, &names)).collect(),
     };
-    let appended = order_appended(given.declared, &parameters, &words, out);
-    let mut usage = settle_command("command", words, appended, parameters, given.section, out);
+    let appended = order_appended(given.declared, &parameters, &words);
+    let mut usage = settle_command("command", words, appended, parameters, given.section);
     usage.template = one_line(&usage.command, &usage.appended, &usage.parameters);
     Some(usage)
 }
 
 impl<'g> CommandSource<'g> {
-    fn template(&self, key: &str, out: &mut Diagnostics) -> Option<&'g str> {
-        let text = self.section.read_text(key, out)?;
+    fn template(&self, key: &str) -> Option<&'g str> {
+        let text = self.section.read_text(key)?;
         if text.contains('\0') {
             let message = format!("{key}: no program argument can hold a NUL byte");
-            out.error(self.section.path_to(key), message);
-            return None;
+            return self.section.refuse(key, message);
         }
         Some(text)
     }
 
-    fn accepted<T>(
-        &self,
-        key: &str,
-        result: Result<T, Vec<String>>,
-        out: &mut Diagnostics,
-    ) -> Option<T> {
-        let complain = |problems| {
-            for problem in problems {
-                out.error(self.section.path_to(key), problem);
-            }
+    fn accepted<T>(&self, key: &str, result: Result<T, Vec<String>>) -> Option<T> {
+        let problems = match result {
+            Ok(accepted) => return Some(accepted),
+            Err(problems) => problems,
         };
-        result.map_err(complain).ok()
+        for problem in problems {
+            self.section.error(key, problem);
+        }
+        None
     }
 
     /// Warns of a placeholder that is probably meant to be a variable.
-    fn suspect(&self, key: &str, name: &str, is_variable: bool, out: &mut Diagnostics) {
+    fn suspect(&self, key: &str, name: &str, is_assigned: bool) {
+        let is_variable = is_assigned || !name.contains(|c: char| c.is_ascii_lowercase());
         if is_variable && self.find(name).is_none() {
             let message = format!(
                 "${{{name}}} is a parameter that the model must give; write ${name} in shell: for \
                  a variable, or declare it in parameters:"
             );
-            out.warn(self.section.path_to(key), message);
+            self.section.warn(key, message);
         }
     }
 
-    fn find(&self, name: &str) -> Option<&DeclaredParameter> {
+    fn find(&self, name: &str) -> Option<&DeclaredParameter<'g>> {
         self.declared.iter().find(|d| d.parameter.name == name)
     }
 
     /// The parameters that a template names, with what is declared about them.
     ///
     /// `raw` is missing where the modifier is not allowed.
-    fn infer(
-        &self,
-        names: &[String],
-        raw: Option<&[bool]>,
-        out: &mut Diagnostics,
-    ) -> Vec<Parameter> {
+    fn infer(&self, names: &[String], raw: Option<&[bool]>) -> Vec<Parameter> {
         let mut parameters = Vec::with_capacity(names.len() + 1);
         for (position, name) in names.iter().enumerate() {
             let Some(declared) = self.find(name) else {
                 parameters.push(Parameter::new(name, Inject::Argument));
                 continue;
             };
-            agree(declared, &Inject::Argument, Some(position), out);
-            agree_on_raw(declared, raw.map(|raw| raw[position]), out);
+            agree(declared, &Inject::Argument, Some(position));
+            agree_on_raw(declared, raw.map(|raw| raw[position]));
             parameters.push(Parameter {
                 inject: Inject::Argument,
                 ..declared.parameter.clone()
@@ -250,20 +223,20 @@ impl<'g> CommandSource<'g> {
                     "parameter '{name}' is in the template and in stdin:, and can go one way only; \
                      remove one"
                 );
-                out.error(self.section.path_to("stdin"), message);
+                self.section.error("stdin", message);
             }
-            Some(name) => parameters.push(standard_input(name, self.find(name), out)),
+            Some(name) => parameters.push(standard_input(name, self.find(name))),
             None => {}
         }
         for declared in self.declared {
             if !parameters.iter().any(|p| p.name == declared.parameter.name) {
-                self.not_found(declared, &parameters, out);
+                self.not_found(declared, &parameters);
             }
         }
         parameters
     }
 
-    fn not_found(&self, declared: &DeclaredParameter, known: &[Parameter], out: &mut Diagnostics) {
+    fn not_found(&self, declared: &DeclaredParameter, known: &[Parameter]) {
         let Parameter { name, inject, .. } = &declared.parameter;
         let meant = nearest(name, known.iter().map(|p| p.name.as_str()));
         let way_out = match (inject, self.stdin, meant) {
@@ -275,25 +248,25 @@ impl<'g> CommandSource<'g> {
             (_, _, None) => format!("write ${{{name}}} where it goes"),
         };
         let message = format!("Parameter '{name}' not found in template; {way_out}");
-        out.error(declared.path_to("name"), message);
+        declared.section.error("name", message);
     }
 
     /// The parameters of a `command:` list, which are the declared ones.
-    fn own(&self, out: &mut Diagnostics) -> Vec<Parameter> {
+    fn own(&self) -> Vec<Parameter> {
         let mut parameters: Vec<Parameter> = Vec::with_capacity(self.declared.len() + 1);
         for declared in self.declared {
             let name = &declared.parameter.name;
             parameters.push(if self.stdin == Some(name) {
-                standard_input(name, Some(declared), out)
+                standard_input(name, Some(declared))
             } else {
-                agree_on_raw(declared, None, out);
+                agree_on_raw(declared, None);
                 declared.parameter.clone()
             });
         }
         if let Some(name) = self.stdin
             && self.find(name).is_none()
         {
-            parameters.push(standard_input(name, None, out));
+            parameters.push(standard_input(name, None));
         }
         let mut to_stdin = parameters.iter().filter(|p| p.inject == Inject::Stdin);
         if let (Some(first), Some(second)) = (to_stdin.next(), to_stdin.next()) {
@@ -301,22 +274,18 @@ impl<'g> CommandSource<'g> {
                 "only one parameter can go to stdin, found '{}' and '{}'",
                 first.name, second.name
             );
-            out.error(self.section.path_to("parameters"), message);
+            self.section.error("parameters", message);
         }
         parameters
     }
 }
 
-fn standard_input(
-    name: &str,
-    declared: Option<&DeclaredParameter>,
-    out: &mut Diagnostics,
-) -> Parameter {
+fn standard_input(name: &str, declared: Option<&DeclaredParameter>) -> Parameter {
     let Some(declared) = declared else {
         return Parameter::new(name, Inject::Stdin);
     };
-    agree(declared, &Inject::Stdin, None, out);
-    agree_on_raw(declared, None, out);
+    agree(declared, &Inject::Stdin, None);
+    agree_on_raw(declared, None);
     Parameter {
         inject: Inject::Stdin,
         ..declared.parameter.clone()
@@ -324,12 +293,7 @@ fn standard_input(
 }
 
 /// Complains where a declaration contradicts what follows from the template.
-fn agree(
-    declared: &DeclaredParameter,
-    inject: &Inject,
-    position: Option<usize>,
-    out: &mut Diagnostics,
-) {
+fn agree(declared: &DeclaredParameter, inject: &Inject, position: Option<usize>) {
     let name = &declared.parameter.name;
     let explicit = &declared.parameter.inject;
     if declared.injected && explicit != inject {
@@ -338,7 +302,7 @@ fn agree(
             inject.name(),
             explicit.name()
         );
-        out.error(declared.path_to("inject_as"), message);
+        declared.section.error("inject_as", message);
     }
     if declared.position.is_some() && declared.position != position {
         let message = format!(
@@ -346,11 +310,11 @@ fn agree(
             position.map_or_else(|| "none".to_owned(), |at| at.to_string()),
             declared.position.unwrap_or_default()
         );
-        out.error(declared.path_to("position"), message);
+        declared.section.error("position", message);
     }
 }
 
-fn agree_on_raw(declared: &DeclaredParameter, template: Option<bool>, out: &mut Diagnostics) {
+fn agree_on_raw(declared: &DeclaredParameter, template: Option<bool>) {
     let name = &declared.parameter.name;
     let message = match (declared.raw, template) {
         (Some(true), None) => {
@@ -366,7 +330,7 @@ fn agree_on_raw(declared: &DeclaredParameter, template: Option<bool>, out: &mut 
         }
         _ => return,
     };
-    out.error(declared.path_to("raw"), message);
+    declared.section.error("raw", message);
 }
 
 /// True if a script sets a variable of this name, as far as can be seen without running it. One that

@@ -3,8 +3,8 @@
 //! Data only. Unaware of how a tool is written in YAML and of how it is executed.
 
 use crate::config::keys::Kind::{Count, Flag, Own, Text, Texts, Words};
-use crate::config::keys::{key, keys};
-use crate::text::json::is_same_number;
+use crate::config::keys::{KeyValue, key, keys};
+use crate::text::json::{is_same_number, without_nulls};
 use crate::text::names::named_enum;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -29,7 +29,7 @@ keys! {
     fields {
         /// Matches `[A-Za-z0-9_-]{1,64}`.
         name: String,
-        /// How the command was written, which describes a tool that has no description.
+        /// The command as it was written, which describes a tool that has no description.
         template: String,
         /// The program and its first arguments. Not empty; the first word is never dropped.
         command: Vec<Word>,
@@ -37,7 +37,7 @@ keys! {
         appended: Vec<usize>,
         /// In the order in which the model sees them; no two have the same name.
         parameters: Vec<Parameter>,
-        /// How the arguments reach the command.
+        /// The form in which the arguments reach the command.
         input: InputForm,
         on_resume: OnResume,
         /// False if repeating a call is harmless.
@@ -47,7 +47,7 @@ keys! {
         /// The command is a `delta run` whose run is named after the call; its name is an option before the word
         /// of this index.
         subagent: Option<usize>,
-        /// How a call is looked at that has begun something which ends without it.
+        /// Rule for looking at a call that has begun something which ends without it.
         later: Option<LaterRule>,
     }
     keys {
@@ -133,7 +133,7 @@ pub(crate) struct Parameter {
     pub required: bool,
     /// The value if it is absent and not required. Not null.
     pub default: Option<Value>,
-    /// How its value reaches the command.
+    /// The way its value reaches the command.
     pub inject: Inject,
     /// Keys the engine does not know, for the JSON schema.
     pub extra: Map<String, Value>,
@@ -153,18 +153,18 @@ named_enum! {
     }
 }
 
-/// How a value reaches the command.
+/// The way a value reaches the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Inject {
     /// In the argv.
     Argument,
-    /// In the argv, behind this word, which is dropped with it.
+    /// In the argv, after this word, which is dropped with it.
     Option(String),
     /// On the standard input. At most one parameter of a tool.
     Stdin,
 }
 
-/// How a call's arguments reach the command.
+/// The form in which a call's arguments reach the command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum InputForm {
     /// Each parameter in its own way.
@@ -172,7 +172,7 @@ pub(crate) enum InputForm {
     Parameters,
     /// All of them as one JSON object on the standard input; the argv is always the same.
     Json,
-    /// As `Json`, with any object that the model gives: this JSON Schema of one is only shown to it.
+    /// Like `Json`, with any object that the model gives: this JSON Schema of one is only shown to it.
     Schema(Map<String, Value>),
 }
 
@@ -184,16 +184,24 @@ pub(crate) enum OnResume {
     Report,
     Retry,
     /// A command finds out whether the call has happened.
-    Check(EffectCheck),
+    Check(TimedCommand),
 }
 
-/// A command that finds out whether a call has happened.
+/// A command that checks something, with a time limit of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EffectCheck {
+pub(crate) struct TimedCommand {
     /// Not empty; without parameters.
     pub command: Vec<Word>,
-    /// 0 is no limit; none is the tool's.
+    /// 0 is no limit; none is the one that the agent or the tool has.
     pub timeout_ms: Option<u64>,
+}
+
+impl TimedCommand {
+    /// The mapping in which it is written, with the command under this key.
+    pub(crate) fn record(&self, key: &str) -> Value {
+        let command = self.command.record();
+        without_nulls(json!({key: command, "timeout_ms": self.timeout_ms})).into()
+    }
 }
 
 /// The longest time, in seconds, that a call may be waited for: a hundred years.
@@ -202,7 +210,7 @@ pub(crate) const LONGEST_WAIT: u64 = 3_155_760_000;
 /// The most bytes of the handle of such a call.
 pub(crate) const HANDLE_BYTES: usize = 1024;
 
-/// How a call is looked at that has begun something which ends without it.
+/// Rule for looking at a call that has begun something which ends without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LaterRule {
     /// Not empty; without parameters.
@@ -213,7 +221,7 @@ pub(crate) struct LaterRule {
     pub expires: Duration,
 }
 
-/// Whether a person is asked before a call runs.
+/// Confirmation by a person before a call runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Confirm {
     #[default]
@@ -224,7 +232,7 @@ pub(crate) enum Confirm {
 }
 
 impl Inject {
-    /// How it is written in YAML.
+    /// The word for it in YAML.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Argument => "argument",
@@ -247,6 +255,11 @@ impl Parameter {
             inject,
             extra: Map::new(),
         }
+    }
+
+    /// The choices; none if every value is one.
+    pub(crate) fn given_choices(&self) -> Option<&[Value]> {
+        Some(&*self.choices).filter(|choices| !choices.is_empty())
     }
 
     /// True if a value, as the command would get it, is one of the choices.
@@ -311,6 +324,11 @@ impl Word {
     }
 }
 
+/// Words without parameters, as they are written.
+pub(crate) fn written_words(words: &[Word]) -> Vec<String> {
+    words.iter().map(|word| word.written(|_| "")).collect()
+}
+
 /// True for the form that `shell:` expands to, `sh -c SCRIPT --`, also if it was written so.
 ///
 /// The script finds the appended parameters by their positions, so that one that is absent is an
@@ -326,13 +344,13 @@ pub(crate) fn is_script(command: &[Word]) -> bool {
 /// A command with its appended parameters on one line, for a person or a model to read.
 pub(crate) fn one_line(command: &[Word], appended: &[usize], parameters: &[Parameter]) -> String {
     let name = |index: usize| parameters[index].name.as_str();
-    let mut words: Vec<String> = Vec::new();
-    for word in command {
-        let word = word.written(name);
-        let spaced = word.is_empty() || word.contains([' ', '\t', '\n', '\'', '"', '\\']);
-        let quoted = shlex::try_quote(&word).ok().filter(|_| spaced);
-        words.push(quoted.map_or_else(|| word.clone(), Into::into));
-    }
+    let word = |word: &Word| {
+        let written = word.written(name);
+        let spaced = written.is_empty() || written.contains([' ', '\t', '\n', '\'', '"', '\\']);
+        let quoted = shlex::try_quote(&written).ok().filter(|_| spaced);
+        quoted.map_or_else(|| written.clone(), Into::into)
+    };
+    let mut words: Vec<String> = command.iter().map(word).collect();
     for &index in appended {
         if let Inject::Option(option) = &parameters[index].inject {
             words.push(option.clone());
@@ -360,29 +378,23 @@ fn arguments_schema(tool: &Tool) -> Value {
     if let InputForm::Schema(schema) = &tool.input {
         return schema.clone().into();
     }
-    let mut properties = Map::new();
-    let mut required = Vec::new();
-    for parameter in &tool.parameters {
-        properties.insert(parameter.name.clone(), property(parameter));
-        if parameter.required {
-            required.push(parameter.name.as_str());
-        }
-    }
+    let all = tool.parameters.iter();
+    let required: Vec<&str> = all
+        .clone()
+        .filter(|it| it.required)
+        .map(|it| &*it.name)
+        .collect();
+    let properties: Map<String, Value> = all.map(|it| (it.name.clone(), property(it))).collect();
     json!({"type": "object", "properties": properties, "required": required})
 }
 
 fn property(parameter: &Parameter) -> Value {
-    let mut property = Map::new();
-    property.insert("type".to_owned(), parameter.kind.name().into());
-    if let Some(description) = &parameter.description {
-        property.insert("description".to_owned(), description.as_str().into());
-    }
-    if !parameter.choices.is_empty() {
-        property.insert("enum".to_owned(), parameter.choices.clone().into());
-    }
-    if let Some(default) = &parameter.default {
-        property.insert("default".to_owned(), default.clone());
-    }
+    let mut property = without_nulls(json!({
+        "type": parameter.kind.name(),
+        "description": parameter.description,
+        "enum": parameter.given_choices(),
+        "default": parameter.default,
+    }));
     property.extend(parameter.extra.clone());
     property.into()
 }

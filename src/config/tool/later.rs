@@ -2,28 +2,27 @@
 //!
 //! Unaware of how a call is looked at.
 
-use crate::config::section::{Diagnostics, Section};
+use crate::config::keys::KeyValue;
+use crate::config::section::Section;
 use crate::config::tool::definition::{LONGEST_WAIT, LaterRule};
 use crate::config::tool::effect::read_check_words;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Reads `later`.
-pub(crate) fn read_later(section: &Section, out: &mut Diagnostics) -> Option<LaterRule> {
-    if section.map.contains_key("later") && section.map.get("subagent") == Some(&Value::Bool(true))
-    {
+pub(crate) fn read_later(section: &Section) -> Option<LaterRule> {
+    if section.has("later") && section.map.get("subagent") == Some(&Value::Bool(true)) {
         let message = "later: a sub-agent's run waits by itself; remove later";
-        out.error(section.path_to("later"), message);
-        return None;
+        return section.refuse("later", message);
     }
-    let section = section.read_section("later", out)?;
-    section.refuse_unknown_keys(&["check", "every_s", "expires_s"], out);
-    let check = read_check_words(&section, "later", out);
-    let mut seconds = |key: &str, default: u64| {
-        let count = section.at_least_one(key, out).unwrap_or(default);
+    let section = section.read_section("later")?;
+    section.refuse_unknown_keys(&["check", "every_s", "expires_s"]);
+    let check = read_check_words(&section, "later");
+    let seconds = |key: &str, default: u64| {
+        let count = section.at_least_one(key).unwrap_or(default);
         if count > LONGEST_WAIT {
             let message = format!("later: {key}: expected at most {LONGEST_WAIT}, found {count}");
-            out.error(section.path_to(key), message);
+            section.error(key, message);
         }
         Duration::from_secs(count.min(LONGEST_WAIT))
     };
@@ -37,10 +36,9 @@ pub(crate) fn read_later(section: &Section, out: &mut Diagnostics) -> Option<Lat
 
 /// The value of `later` in a tool's expanded form.
 pub(super) fn render_later(later: &LaterRule) -> Value {
-    let words = later.check.iter().map(|word| word.written(|_| ""));
-    let mut map = Map::new();
-    map.insert("check".to_owned(), words.collect::<Vec<_>>().into());
-    map.insert("every_s".to_owned(), later.every.as_secs().into());
-    map.insert("expires_s".to_owned(), later.expires.as_secs().into());
-    map.into()
+    json!({
+        "check": later.check.record(),
+        "every_s": later.every.as_secs(),
+        "expires_s": later.expires.as_secs(),
+    })
 }

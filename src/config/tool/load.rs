@@ -5,7 +5,7 @@
 pub(crate) use crate::config::section::Diagnostic;
 
 use crate::config::keys::{Key, KeyValue, names};
-use crate::config::section::{Diagnostics, Section, describe_value};
+use crate::config::section::{Section, describe_value};
 use crate::config::tool::command;
 use crate::config::tool::definition::{
     Confirm, Inject, InputForm, Parameter, TOOL, Tool, one_line,
@@ -13,26 +13,28 @@ use crate::config::tool::definition::{
 use crate::config::tool::effect;
 use crate::config::tool::later::{read_later, render_later};
 use crate::config::tool::parameters;
+use crate::text::json::without_nulls;
 use serde_json::{Map, Value, json};
 
 /// Reads one item of a `tools:` list. The paths of diagnostics begin at that item.
 ///
 /// # Errors
 /// All that is wrong with it, and among that what is merely doubtful.
-pub(crate) fn load(section: &Value) -> Result<(Tool, Vec<Diagnostic>), Vec<Diagnostic>> {
-    let name = section.get("name").and_then(Value::as_str);
+pub(crate) fn load(given: &Value) -> Result<(Tool, Vec<Diagnostic>), Vec<Diagnostic>> {
+    let name = given.get("name").and_then(Value::as_str);
     let subject = name.map_or_else(|| "tool".to_owned(), |name| format!("tool \"{name}\""));
-    let mut out = Diagnostics::about(subject);
-    let tool = if let Some(map) = section.as_object() {
-        read(&Section::new(map, Vec::new()), &mut out)
+    let nothing = Map::new();
+    let map = given.as_object().unwrap_or(&nothing);
+    let section = Section::new(map, Vec::new()).about(&subject);
+    let tool = if given.is_object() {
+        read(&section)
     } else {
-        let found = describe_value(section);
-        out.error(Vec::new(), format!("expected a mapping, found {found}"));
-        None
+        let found = describe_value(given);
+        section.refuse("", format!("expected a mapping, found {found}"))
     };
     match tool {
-        Some(tool) if !out.has_errors() => Ok((tool, out.into_list())),
-        _ => Err(out.into_list()),
+        Some(tool) if !section.has_errors() => Ok((tool, section.take_diagnostics())),
+        _ => Err(section.take_diagnostics()),
     }
 }
 
@@ -41,23 +43,25 @@ pub(crate) fn render(tools: &[Tool]) -> Value {
     json!({"tools": tools.iter().map(render_tool).collect::<Vec<_>>()})
 }
 
-fn read(section: &Section, out: &mut Diagnostics) -> Option<Tool> {
-    section.warn_of_unknown_keys(&names(TOOL), out);
-    let name = name(section, out);
-    let declared = parameters::read(section, out);
-    let input = input(section, out);
+fn read(section: &Section) -> Option<Tool> {
+    section.warn_of_unknown_keys(&names(TOOL));
+    let name = name(section);
+    let declared = parameters::read(section);
+    let input = input(section);
     let usage = match input {
-        InputForm::Parameters => command::read(section, &declared, out),
-        InputForm::Json | InputForm::Schema(_) => command::read_fixed(section, &declared, out),
+        InputForm::Parameters => command::read(section, &declared),
+        InputForm::Json | InputForm::Schema(_) => command::read_fixed(section, &declared),
     };
     let mut tool = Tool::default();
-    tool.read_keys(section, out);
-    let has_effect = effect::read_effect(section, out);
-    let on_resume = effect::read_on_resume(section, has_effect, out);
-    let later = read_later(section, out);
+    tool.read_keys(section);
+    let has_effect = section
+        .read_choice("effect", &[("none", false)])
+        .unwrap_or(true);
+    let on_resume = effect::read_on_resume(section, has_effect);
+    let later = read_later(section);
     let usage = usage?;
-    let is_nested = section.read_flag("subagent", out).unwrap_or(false);
-    let subagent = is_nested.then(|| effect::read_subagent(section, &usage, out));
+    let is_nested = section.read_flag("subagent").unwrap_or(false);
+    let subagent = is_nested.then(|| effect::read_subagent(section, &usage));
     Some(Tool {
         name: name?,
         template: usage.template,
@@ -73,57 +77,55 @@ fn read(section: &Section, out: &mut Diagnostics) -> Option<Tool> {
     })
 }
 
-fn name(section: &Section, out: &mut Diagnostics) -> Option<String> {
-    let Some(_) = section.map.get("name") else {
-        out.error(section.path_to("name"), "has no name; give it one");
-        return None;
-    };
-    let name = section.read_text("name", out)?;
+fn name(section: &Section) -> Option<String> {
+    if !section.has("name") {
+        section.error("name", "has no name; give it one");
+    }
+    let name = section.read_text("name")?;
     let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || name.len() > 64 || !name.chars().all(is_good) {
         let message = "invalid name: 1 to 64 letters, digits, '_' and '-' make a name";
-        out.error(section.path_to("name"), message);
-        return None;
+        return section.refuse("name", message);
     }
     Some(name.to_owned())
 }
 
-/// How the arguments reach the command: `input:` and `input_schema:`.
-fn input(section: &Section, out: &mut Diagnostics) -> InputForm {
-    let json = section.read_choice("input", &[("json", ())], out);
-    let Some(schema) = section.read_mapping("input_schema", out) else {
+/// The form of the arguments: `input:` and `input_schema:`.
+fn input(section: &Section) -> InputForm {
+    let json = section.read_choice("input", &[("json", ())]);
+    let Some(schema) = section.read_mapping("input_schema") else {
         return json.map_or(InputForm::Parameters, |()| InputForm::Json);
     };
-    let at = section.path_to("input_schema");
-    if json.is_none() && !section.map.contains_key("input") {
-        out.error(at, "input_schema: needs input: json");
-    } else if section.map.contains_key("parameters") {
-        let message = "input_schema: takes the place of parameters:; keep one";
-        out.error(at, message);
+    let refuse = |why: &str| {
+        section.error("input_schema", format!("input_schema: {why}"));
+    };
+    if json.is_none() && !section.has("input") {
+        refuse("needs input: json");
+    } else if section.has("parameters") {
+        refuse("takes the place of parameters:; keep one");
     } else if schema.get("type") != Some(&"object".into()) {
-        let message = "input_schema: its type must be object, because arguments are one";
-        out.error(at, message);
+        refuse("its type must be object, because arguments are one");
     }
     InputForm::Schema(schema.clone())
 }
 
 impl KeyValue for Vec<(String, String)> {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+    fn read(section: &Section, key: &Key) -> Self {
         let mut env = Self::new();
-        for (name, value) in section.read_mapping(key.name, out).into_iter().flatten() {
+        for (name, value) in section.read_mapping(key.name).into_iter().flatten() {
             let text = match value {
                 Value::String(text) => text.clone(),
                 Value::Number(_) | Value::Bool(_) => value.to_string(),
                 _ => {
                     let found = describe_value(value);
                     let message = format!("env: expected a string for {name}, found {found}");
-                    out.error(section.path_to("env"), message);
+                    section.error("env", message);
                     continue;
                 }
             };
             if name.is_empty() || name.contains(['=', '\0']) || text.contains('\0') {
                 let message = format!("env: no variable can be named {name:?} or hold a NUL byte");
-                out.error(section.path_to("env"), message);
+                section.error("env", message);
             }
             env.push((name.clone(), text));
         }
@@ -131,16 +133,15 @@ impl KeyValue for Vec<(String, String)> {
     }
 
     fn record(&self) -> Value {
-        let env = self
-            .iter()
-            .map(|(name, value)| (name.clone(), value.as_str().into()));
-        let env = Value::Object(env.collect());
-        if self.is_empty() { Value::Null } else { env }
+        if self.is_empty() {
+            return Value::Null;
+        }
+        self.iter().cloned().collect()
     }
 }
 
 impl KeyValue for Confirm {
-    fn read(section: &Section<'_>, key: &Key, out: &mut Diagnostics) -> Self {
+    fn read(section: &Section, key: &Key) -> Self {
         // A single word may be meant as a flag: yes, no, none.
         let is_sentence = |text: &str| text.contains(|c: char| !c.is_ascii_alphabetic());
         match section.map.get(key.name) {
@@ -149,11 +150,8 @@ impl KeyValue for Confirm {
             Some(Value::String(text)) if !text.trim().is_empty() && is_sentence(text) => {
                 Self::Sentence(text.clone())
             }
-            Some(other) => {
-                let found = describe_value(other);
-                let message =
-                    format!("confirm: expected true, false or a sentence to ask, found {found}");
-                out.error(section.path_to("confirm"), message);
+            Some(_) => {
+                section.mismatch("confirm", "true, false or a sentence to ask");
                 Self::Yes
             }
         }
@@ -169,52 +167,37 @@ impl KeyValue for Confirm {
 }
 
 fn render_tool(tool: &Tool) -> Value {
-    let mut map = Map::new();
-    let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
-    put("name", tool.name.as_str().into());
     let name = |index: usize| tool.parameters[index].name.as_str();
     let command = tool.command.iter().map(|word| word.written(name));
     // The model gets the same description of the expanded form, also where that would be described by
     // another template.
     let template = one_line(&tool.command, &tool.appended, &tool.parameters);
     let template = Some(&tool.template).filter(|original| **original != template);
-    if let Some(description) = tool.description.as_ref().or(template) {
-        put("description", description.as_str().into());
-    }
-    put("command", command.collect());
-    if !tool.parameters.is_empty() {
-        let render = |(index, parameter)| {
-            let position = tool.appended.iter().position(|appended| *appended == index);
-            render_parameter(parameter, position, &tool.input)
-        };
-        put(
-            "parameters",
-            tool.parameters.iter().enumerate().map(render).collect(),
-        );
-    }
-    match &tool.input {
-        InputForm::Parameters => {}
-        InputForm::Json => drop(put("input", "json".into())),
-        InputForm::Schema(schema) => {
-            put("input", "json".into());
-            put("input_schema", schema.clone().into());
-        }
-    }
+    let render = |(index, parameter)| {
+        let position = tool.appended.iter().position(|appended| *appended == index);
+        render_parameter(parameter, position, &tool.input)
+    };
+    let parameters: Vec<Value> = tool.parameters.iter().enumerate().map(render).collect();
+    let schema = match &tool.input {
+        InputForm::Schema(schema) => Some(schema),
+        InputForm::Parameters | InputForm::Json => None,
+    };
+    let mut map = without_nulls(json!({
+        "name": tool.name,
+        "description": tool.description.as_ref().or(template),
+        "command": command.collect::<Vec<_>>(),
+        "parameters": Some(parameters).filter(|parameters| !parameters.is_empty()),
+        "input": (tool.input != InputForm::Parameters).then_some("json"),
+        "input_schema": schema,
+    }));
     let keys = tool.record_keys().into_iter();
     map.extend(keys.filter(|(_, value)| *value != Value::Bool(false)));
-    let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
-    if let Some(value) = effect::render_on_resume(tool) {
-        put("on_resume", value);
-    }
-    if !tool.has_effect {
-        put("effect", "none".into());
-    }
-    if tool.subagent.is_some() {
-        put("subagent", true.into());
-    }
-    if let Some(later) = &tool.later {
-        put("later", render_later(later));
-    }
+    map.extend(without_nulls(json!({
+        "on_resume": effect::render_on_resume(tool),
+        "effect": (!tool.has_effect).then_some("none"),
+        "subagent": tool.subagent.map(|_| true),
+        "later": tool.later.as_ref().map(render_later),
+    })));
     // As in the manual, these come last.
     for key in ["confirm", "pass_api_key"] {
         if let Some(value) = map.shift_remove(key) {
@@ -225,31 +208,23 @@ fn render_tool(tool: &Tool) -> Value {
 }
 
 fn render_parameter(parameter: &Parameter, position: Option<usize>, input: &InputForm) -> Value {
-    let mut map = Map::new();
-    let mut put = |key: &str, value: Value| map.insert(key.to_owned(), value);
-    put("name", parameter.name.as_str().into());
-    put("type", parameter.kind.name().into());
-    if let Some(description) = &parameter.description {
-        put("description", description.as_str().into());
-    }
-    if !parameter.choices.is_empty() {
-        put("enum", parameter.choices.clone().into());
-    }
-    if parameter.required == parameter.default.is_some() {
-        put("required", parameter.required.into());
-    }
-    if let Some(default) = &parameter.default {
-        put("default", default.clone());
-    }
-    if *input == InputForm::Parameters {
-        put("inject_as", parameter.inject.name().into());
-    }
-    if let Inject::Option(option) = &parameter.inject {
-        put("option_name", option.as_str().into());
-    }
-    if let Some(position) = position {
-        put("position", position.into());
-    }
+    let is_usual = parameter.required != parameter.default.is_some();
+    let way = (*input == InputForm::Parameters).then(|| parameter.inject.name());
+    let option = match &parameter.inject {
+        Inject::Option(option) => Some(option),
+        _ => None,
+    };
+    let mut map = without_nulls(json!({
+        "name": parameter.name,
+        "type": parameter.kind.name(),
+        "description": parameter.description,
+        "enum": parameter.given_choices(),
+        "required": Some(parameter.required).filter(|_| !is_usual),
+        "default": parameter.default,
+        "inject_as": way,
+        "option_name": option,
+        "position": position,
+    }));
     map.extend(parameter.extra.clone());
     map.into()
 }

@@ -4,18 +4,17 @@
 
 use crate::config::keys::Kind::{Count, Flag, Own, Text, Words};
 use crate::config::keys::{Key, key, names};
-use crate::config::section::{Diagnostics, Section, describe_value};
+use crate::config::section::Section;
 use crate::config::tool::argv_template::is_reserved;
 use crate::config::tool::definition::{Inject, Parameter, ParameterType, text_of};
 use crate::text::options::table::words;
 use crate::text::suggestion::nearest;
-use crate::text::yaml::Step;
 use serde_json::{Map, Value};
 
 /// One item of a tool's `parameters:`.
 #[derive(Debug)]
-pub(crate) struct DeclaredParameter {
-    /// With the way its value reaches the command as declared, or as an argument.
+pub(crate) struct DeclaredParameter<'n> {
+    /// The parameter, with the way its value reaches the command as declared, or as an argument.
     pub parameter: Parameter,
     /// `inject_as` was given.
     pub injected: bool,
@@ -23,30 +22,14 @@ pub(crate) struct DeclaredParameter {
     pub position: Option<usize>,
     /// The modifier that only a template can have, if it was given here.
     pub raw: Option<bool>,
-    at: Vec<Step>,
-    keys: Vec<String>,
-}
-
-impl DeclaredParameter {
-    pub(crate) fn has_key(&self, key: &str) -> bool {
-        self.keys.iter().any(|k| k == key)
-    }
-
-    /// The path of one of its keys.
-    pub(crate) fn path_to(&self, key: &str) -> Vec<Step> {
-        let mut at = self.at.clone();
-        if self.has_key(key) {
-            at.push(Step::Key(key.to_owned()));
-        }
-        at
-    }
+    pub section: Section<'n>,
 }
 
 /// The keys of a parameter.
 #[rustfmt::skip]
 pub(crate) static PARAMETER: &[Key] = &[
     key("name", Text, "The parameter's name, as in ${name}.").required(),
-    key("type", Words(&words(&KINDS), Some("string")), "The type that the model sees. Values are not converted."),
+    key("type", Words(&words(&ParameterType::ALL), Some("string")), "The type that the model sees. Values are not converted."),
     key("description", Text, "The description that the model sees."),
     key("enum", Own, "The allowed values."),
     key("required", Flag(None), "True if a call without it is refused. Default: true without a default, false with one."),
@@ -60,39 +43,17 @@ pub(crate) static PARAMETER: &[Key] = &[
 
 const WAYS: [(&str, u8); 3] = [("argument", 0), ("option", 1), ("stdin", 2)];
 
-const KINDS: [(&str, ParameterType); 4] = [
-    ("string", ParameterType::String),
-    ("integer", ParameterType::Integer),
-    ("number", ParameterType::Number),
-    ("boolean", ParameterType::Boolean),
-];
-
 /// Reads a tool's `parameters:`, leaving out those that cannot be used.
-pub(crate) fn read(tool: &Section, out: &mut Diagnostics) -> Vec<DeclaredParameter> {
+pub(crate) fn read<'n>(tool: &Section<'n>) -> Vec<DeclaredParameter<'n>> {
     let mut all: Vec<DeclaredParameter> = Vec::new();
-    let items = tool
-        .read_list("parameters", out)
-        .map_or(&[][..], Vec::as_slice);
-    for (index, item) in items.iter().enumerate() {
-        let mut at = tool.path_to("parameters");
-        at.push(Step::Item(index));
-        let Some(map) = item.as_object() else {
-            out.error(
-                at,
-                format!(
-                    "parameters: expected a mapping, found {}",
-                    describe_value(item)
-                ),
-            );
-            continue;
-        };
-        let Some(declared) = read_one(Section::new(map, at.clone()), at, out) else {
+    for (_, section) in tool.read_sections("parameters") {
+        let Some(declared) = read_one(section) else {
             continue;
         };
         let name = &declared.parameter.name;
         if all.iter().any(|other| other.parameter.name == *name) {
             let message = format!("parameter '{name}' is declared twice; remove one");
-            out.error(declared.path_to("name"), message);
+            declared.section.error("name", message);
         } else {
             all.push(declared);
         }
@@ -101,90 +62,82 @@ pub(crate) fn read(tool: &Section, out: &mut Diagnostics) -> Vec<DeclaredParamet
 }
 
 /// True if a parameter can have this name; reports it if not.
-pub(crate) fn check_name(name: &str, at: Vec<Step>, out: &mut Diagnostics) -> bool {
+pub(crate) fn check_name(section: &Section, key: &str, name: &str) -> bool {
     let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if is_reserved(name) {
-        let message = format!("no parameter can be named {name}, which is the engine's; rename it");
-        out.error(at, message);
-        false
+    let message = if is_reserved(name) {
+        format!("no parameter can be named {name}, which is the engine's; rename it")
     } else if name.is_empty() || name.len() > 64 || !name.chars().all(is_good) {
-        let message = format!(
+        format!(
             "invalid parameter name '{name}': 1 to 64 letters, digits, '_', '-' and '.' make a name"
-        );
-        out.error(at, message);
-        false
+        )
     } else {
-        true
-    }
+        return true;
+    };
+    section.error(key, message);
+    false
 }
 
-fn read_one(section: Section, at: Vec<Step>, out: &mut Diagnostics) -> Option<DeclaredParameter> {
-    if !section.map.contains_key("name") {
-        out.error(at, "parameters: this one has no name; give it one");
+fn read_one(section: Section<'_>) -> Option<DeclaredParameter<'_>> {
+    if !section.has("name") {
+        return section.refuse("", "parameters: this one has no name; give it one");
+    }
+    let name = section.read_text("name")?;
+    if !check_name(&section, "name", name) {
         return None;
     }
-    let name = section.read_text("name", out)?;
-    if !check_name(name, section.path_to("name"), out) {
-        return None;
-    }
-    let section = &section.of(&format!("parameter '{name}'"));
-    let inject = inject(name, section, out);
+    let section = section.of(&format!("parameter '{name}'"));
+    let inject = inject(name, &section);
     let default = section.map.get("default");
-    let required = section.read_flag("required", out);
+    let required = section.read_flag("required");
     let mut parameter = Parameter {
         kind: section
-            .read_choice("type", &KINDS, out)
+            .read_choice("type", &ParameterType::ALL)
             .unwrap_or(ParameterType::String),
-        description: section.read_text("description", out).map(str::to_owned),
-        choices: choices(name, section, out),
+        description: section.read_text("description").map(str::to_owned),
+        choices: choices(name, &section),
         required: required.unwrap_or(default.is_none()),
         default: default.filter(|value| !value.is_null()).cloned(),
-        extra: extra(name, section, out),
+        extra: extra(name, &section),
         ..Parameter::new(name, Inject::Argument)
     };
     if let Some(value) = &parameter.default
         && !parameter.admits(&text_of(value))
     {
         let message = format!("default {value} of parameter '{name}' is not in its enum");
-        out.error(section.path_to("default"), message);
+        section.error("default", message);
     }
     let injected = inject.is_some();
     parameter.inject = inject.unwrap_or(Inject::Argument);
     Some(DeclaredParameter {
         parameter,
         injected,
-        position: section
-            .read_count("position", out)
-            .map(|position| position as usize),
-        raw: section.read_flag("raw", out),
-        at,
-        keys: section.map.keys().cloned().collect(),
+        position: section.read_count("position").map(|it| it as usize),
+        raw: section.read_flag("raw"),
+        section,
     })
 }
 
-fn inject(name: &str, section: &Section, out: &mut Diagnostics) -> Option<Inject> {
-    let way = section.read_choice("inject_as", &WAYS, out);
-    let option = section.read_text("option_name", out);
+fn inject(name: &str, section: &Section) -> Option<Inject> {
+    let way = section.read_choice("inject_as", &WAYS);
+    let option = section.read_text("option_name");
     match (way, option) {
         (Some(1), Some(option)) if option.is_empty() || option.contains('\0') => {
             let message = format!("option_name of parameter '{name}' cannot be an argument");
-            out.error(section.path_to("option_name"), message);
-            None
+            section.refuse("option_name", message)
         }
         (Some(1), Some(option)) => Some(Inject::Option(option.to_owned())),
         (Some(1), None) => {
-            if !section.map.contains_key("option_name") {
+            if !section.has("option_name") {
                 let message = format!(
                     "parameter '{name}' is injected as an option and needs option_name:, such as --{name}"
                 );
-                out.error(section.path_to("inject_as"), message);
+                section.error("inject_as", message);
             }
             None
         }
         (_, Some(_)) => {
             let message = format!("option_name of parameter '{name}' needs inject_as: option");
-            out.error(section.path_to("option_name"), message);
-            None
+            section.refuse("option_name", message)
         }
         (Some(0), None) => Some(Inject::Argument),
         (Some(_), None) => Some(Inject::Stdin),
@@ -192,17 +145,17 @@ fn inject(name: &str, section: &Section, out: &mut Diagnostics) -> Option<Inject
     }
 }
 
-fn choices(name: &str, section: &Section, out: &mut Diagnostics) -> Vec<Value> {
-    let choices = section.read_list("enum", out).cloned().unwrap_or_default();
+fn choices(name: &str, section: &Section) -> Vec<Value> {
+    let choices = section.read_list("enum").cloned().unwrap_or_default();
     if choices.is_empty() && section.map.get("enum").is_some_and(Value::is_array) {
         let message = format!("enum of parameter '{name}' is empty: nothing could be given");
-        out.error(section.path_to("enum"), message);
+        section.error("enum", message);
     }
     choices
 }
 
 /// The keys that go into the schema as they are.
-fn extra(name: &str, section: &Section, out: &mut Diagnostics) -> Map<String, Value> {
+fn extra(name: &str, section: &Section) -> Map<String, Value> {
     let mut extra = section.map.clone();
     let known = names(PARAMETER);
     extra.retain(|key, _| !known.contains(&key.as_str()));
@@ -211,7 +164,7 @@ fn extra(name: &str, section: &Section, out: &mut Diagnostics) -> Map<String, Va
             let message = format!(
                 "parameter '{name}': '{key}' is passed to the model as it is; did you mean '{meant}'?"
             );
-            out.warn(section.path_to(key), message);
+            section.warn(key, message);
         }
     }
     extra

@@ -18,7 +18,7 @@ pub(crate) struct Placeholder<'s> {
     pub range: Range<usize>,
     /// The name in it; mostly an identifier.
     pub name: &'s str,
-    /// With the modifier that leaves out the quotes.
+    /// True with the modifier that leaves out the quotes.
     pub raw: bool,
     pub place: QuoteContext,
 }
@@ -43,7 +43,7 @@ pub(crate) enum QuoteContext {
     Test,
     /// The body of a function, which has positional parameters of its own.
     Function,
-    /// Behind `shift` or `set --`, which change the positional parameters.
+    /// After `shift` or `set --`, which change the positional parameters.
     Shifted,
     /// Backquotes with backslashes in them, which change what is quoted.
     Backquotes,
@@ -73,11 +73,11 @@ struct Scanner<'s> {
     /// The end of the part that is being read.
     end: usize,
     placeholders: Vec<Placeholder<'s>>,
-    /// Their bodies begin behind the next newline.
+    /// Their bodies begin after the next newline.
     documents: Vec<HereDocument>,
-    /// How many function bodies are open.
+    /// The number of open function bodies.
     functions: usize,
-    /// How many `[[` are open.
+    /// The number of open `[[`.
     tests: usize,
     shifted: bool,
     /// Inside backquotes that hold backslashes.
@@ -162,13 +162,9 @@ impl<'s> Scanner<'s> {
         let found = braced(self.rest())
             .and_then(|inner| Some((inner, mentioned(inner).or_else(|| misspelt(inner))?)));
         if let Some((inner, (name, raw))) = found {
-            self.placeholder(
-                name,
-                raw,
-                place,
-                self.at..self.at + inner.len() + "${}".len(),
-            );
-            return self.skip(inner.len() + "${}".len());
+            let length = inner.len() + "${}".len();
+            self.placeholder(name, raw, place, self.at..self.at + length);
+            return self.skip(length);
         }
         self.skip(2);
         if matches!(
@@ -258,17 +254,19 @@ impl<'s> Scanner<'s> {
     }
 
     fn placeholder(&mut self, name: &'s str, raw: bool, place: QuoteContext, range: Range<usize>) {
-        let place = match place {
-            QuoteContext::Bare | QuoteContext::Quoted if is_reserved(name) => place,
-            QuoteContext::Bare | QuoteContext::Quoted if self.backquotes => {
-                QuoteContext::Backquotes
-            }
-            QuoteContext::Bare | QuoteContext::Quoted if self.functions > 0 => {
-                QuoteContext::Function
-            }
-            QuoteContext::Bare | QuoteContext::Quoted if self.shifted => QuoteContext::Shifted,
-            QuoteContext::Bare | QuoteContext::Quoted if self.tests > 0 => QuoteContext::Test,
-            _ => place,
+        let is_open = matches!(place, QuoteContext::Bare | QuoteContext::Quoted);
+        let place = if !is_open || is_reserved(name) {
+            place
+        } else if self.backquotes {
+            QuoteContext::Backquotes
+        } else if self.functions > 0 {
+            QuoteContext::Function
+        } else if self.shifted {
+            QuoteContext::Shifted
+        } else if self.tests > 0 {
+            QuoteContext::Test
+        } else {
+            place
         };
         self.placeholders.push(Placeholder {
             range,

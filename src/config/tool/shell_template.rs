@@ -81,7 +81,7 @@ fn problem(placeholder: &Placeholder) -> Option<String> {
     Some(format!("placeholder ${{{name}{modifier}}} {objection}"))
 }
 
-/// Why a value is not allowed at a place, and the way out; None if it is allowed.
+/// The reason why a value is not allowed at a place, and the way out; None if it is allowed.
 fn objection(place: QuoteContext) -> Option<&'static str> {
     Some(match place {
         QuoteContext::Bare | QuoteContext::Quoted => return None,

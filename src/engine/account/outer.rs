@@ -21,10 +21,10 @@ pub(super) struct OuterLedger {
     pub(super) cost: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tokens: Option<u64>,
-    /// When that run's seconds are over, for processes of other machines.
+    /// End of that run's seconds, for processes of other machines.
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<String>,
-    /// The same by a monotonic clock: its name, and milliseconds.
+    /// The same end by a monotonic clock: its name, and milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     clock: Option<(String, u64)>,
 }
@@ -74,7 +74,7 @@ pub(super) fn outer_ledgers() -> Result<Vec<OuterLedger>> {
         })
 }
 
-/// When the seconds are over of the budget that is the last in a value of [`LEDGERS`].
+/// End of the seconds of the last budget in a value of [`LEDGERS`].
 pub(crate) fn end_of_last(ledgers: &str) -> Option<Instant> {
     let ledgers: Vec<OuterLedger> = serde_json::from_str(ledgers).ok()?;
     ledgers.last()?.until()
@@ -96,8 +96,9 @@ pub(super) fn ledgers_variable(
     until: Option<Instant>,
 ) -> String {
     let binds = budget.per == BudgetScope::Tree;
-    let until = until.filter(|_| binds);
-    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    let left = until
+        .filter(|_| binds)
+        .map(|until| until.saturating_duration_since(Instant::now()));
     let clock = procfs::monotonic_clock().zip(left);
     let own = OuterLedger {
         ledger: run.path.join(spending::FILE),

@@ -4,14 +4,13 @@
 //! has. While an answer is looked for, nothing that the run has started is alive.
 
 use super::Engine;
-use super::open_call::OpenCall;
-use super::outcome::{Step, halt_on};
+use super::open_call::{OpenCall, Planned};
+use super::outcome::Step;
 use super::questions::{
     find_answer, put_answer_aside, record_question, record_reply, withdraw_question,
 };
-use super::results::{record_refusal, replay_result};
-use crate::config::tool::bind::BoundCall;
-use crate::config::tool::definition::{Confirm, Tool};
+use super::results::{record_known, record_refusal};
+use crate::config::tool::definition::Confirm;
 use crate::engine::confirmation::{PlannedCall, is_yes, refusal};
 use crate::engine::question::{self, Question};
 use crate::engine::tool_call::wrapper_argv;
@@ -26,21 +25,22 @@ use crate::unix::procfs::{CALL_ID, calls_around};
 
 /// Asks a person about a call that is about to run, if the tool wants it, a guard with these words, or if a
 /// person has been asked before: then that person decides, also if the agent now asks for less. Returns
-/// whether it may run; if not, it has its result. Stops while there is no answer.
-pub(super) fn consent(
-    engine: &mut Engine<'_>,
-    call: &OpenCall,
-    (tool, bound): (&Tool, &BoundCall),
-    of_guards: &[String],
-) -> Step<bool> {
+/// whether it may run; if not, it has its result, which is the one known beforehand if there is one. Stops while
+/// there is no answer.
+pub(super) fn consent(engine: &mut Engine<'_>, planned: &Planned<'_>) -> Step<bool> {
+    let Planned {
+        call,
+        tool,
+        bound,
+        questions: of_guards,
+        ..
+    } = planned;
     if tool.confirm == Confirm::No && of_guards.is_empty() && call.asked.is_none() {
         return Ok(true);
     }
-    if let Some(playback) = engine.talk.model.playback()
-        && let Some(outcome) = playback.result(&call.id, true)
-    {
-        // The yes was for the recorded run.
-        replay_result(engine, call, outcome)?;
+    if let Some(known) = engine.known(call) {
+        let done = known.result.clone();
+        record_known(engine, call, done)?;
         return Ok(false);
     }
     let wrapper = wrapper_argv(engine.ctx, tool);
@@ -50,23 +50,28 @@ pub(super) fn consent(
         bound,
     };
     let fingerprint = planned.fingerprint();
-    let asked = call.asked.as_ref();
-    let asked = asked.filter(|(asked, _)| asked.fingerprint.as_ref() == Some(&fingerprint));
+    if call.asked.is_none() && engine.always.contains(&fingerprint) {
+        return Ok(true);
+    }
+    let asked = call
+        .asked
+        .as_ref()
+        .filter(|(asked, _)| asked.fingerprint.as_ref() == Some(&fingerprint));
     let (question, answer) = match asked {
         Some((question, Some(answer))) => (question.clone(), answer.clone()),
         _ => {
             end_background(engine)?;
-            halt_on(engine.must_end())?;
+            engine.go_on()?;
             let question = match asked {
                 Some((question, _)) => question.clone(),
                 None => ask_about(engine, call, planned.question(of_guards), fingerprint)?,
             };
-            let answer = find_answer(engine, &question)?;
+            let answer = find_answer(engine, &question, Some(&planned))?;
             (question, answer)
         }
     };
     keep_answer(engine, call, &question, &answer)?;
-    halt_on(engine.must_end())?;
+    engine.go_on()?;
     if is_yes(&answer) {
         return Ok(true);
     }
@@ -124,14 +129,8 @@ fn keep_answer(
 
 /// Ends what the run has left running in the background, which could answer in a person's place.
 fn end_background(engine: &mut Engine<'_>) -> Result<()> {
-    engine.log.journal.flush()?;
-    let mut journal = Vec::new();
-    engine.log.journal.read_into(&mut journal)?;
-    let mut ids = started_calls(
-        &journal,
-        engine.ctx.run.id.as_str(),
-        !engine.options.is_ours,
-    );
+    let journal = engine.log.whole_journal()?;
+    let mut ids = started_calls(&journal, engine.ctx.run.id.as_str(), !engine.start.is_ours);
     // A record that names a call around this engine would have its relatives killed.
     let around = std::env::var(CALL_ID).unwrap_or_default();
     ids.retain(|id| !calls_around(around.as_bytes()).any(|outer| outer == id.as_bytes()));

@@ -5,20 +5,22 @@
 //! none is made twice.
 
 use super::open_call::OpenCall;
-use super::outcome::{Ending, Step, halt_on};
+use super::outcome::{Ending, Step};
 use super::results::{record_observation, record_refusal, record_result};
-use super::{DeferralMode, Engine, from_journal, tool_named};
+use super::{Engine, from_journal, tool_named};
 use crate::config::tool::definition::{LaterRule, Tool};
+use crate::engine::due::not_registered;
 use crate::engine::later::{self, ChosenTimes, ENDED_BADLY, LookInput, NOT_YET};
+use crate::engine::start_options::WaitMode;
 use crate::engine::tool_call::{self, Done};
 use crate::error::Result;
-use crate::record::due::not_registered;
 use crate::record::engine_log::Level;
-use crate::record::event::{ActionStatus, DeferralEvent, Event, LookEvent};
+use crate::record::event::{ActionStatus, DeferralEvent, LookEvent};
 use crate::record::state::{Deferred, Wait};
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::format_duration;
 use crate::text::shorten::in_short;
+use crate::text::shorten::last_line;
 use crate::text::timestamp::{Timestamp, date_and_time};
 use crate::unix::process;
 use crate::unix::terminal::Tone;
@@ -27,63 +29,59 @@ use std::time::{Duration, Instant};
 /// The wall clock may be set forward while the engine waits; one that is set back does not make it wait longer.
 const NAP: Duration = Duration::from_secs(20);
 
-/// True for a call whose program says that it ends later.
-pub(super) fn is_deferral(tool: &Tool, done: &Done) -> bool {
-    tool.later.is_some() && done.exit_code == Some(NOT_YET) && !done.is_interrupted
-}
-
-/// Records that a call ends later, as the execution of a reference has said. Without a handle it has failed.
+/// Records that a call ends later, if the execution of a reference has said so; else returns its end. Without a handle it
+/// has failed.
 pub(super) fn defer(
     engine: &mut Engine<'_>,
     call: &OpenCall,
-    (tool, call_id): (&Tool, &str),
+    tool: &Tool,
+    call_id: &str,
     mut done: Done,
     reference: &str,
-) -> Result<()> {
+) -> Step<Option<Done>> {
+    let says_so = done.exit_code == Some(NOT_YET) && !done.is_interrupted;
+    let Some(later) = tool.later.as_ref().filter(|_| says_so) else {
+        return Ok(Some(done));
+    };
     let dir = engine.ctx.run.path.join(reference);
-    let (handle, later) = match (
-        later::handle_in(&engine.ctx.environment.secrets(), &dir),
-        &tool.later,
-    ) {
-        (Ok(handle), Some(later)) => (handle, later),
-        (Err(why), _) => {
+    let handle = match later::handle_in(&engine.ctx.environment.secrets(), &dir) {
+        Ok(handle) => handle,
+        Err(why) => {
             done.observation = tool_call::show_output(
                 engine.ctx,
                 tool,
                 reference,
                 &["[exit code: 75]".to_owned(), format!("[{why}]")],
             )?;
-            return record_observation(engine, call, done, "exit code 75, no handle", reference);
+            record_observation(engine, call, done, "exit code 75, no handle", reference)?;
+            return Ok(None);
         }
-        (Ok(_), None) => return Ok(()),
     };
     let chosen = chosen_times(engine, &call.name, &dir)?;
     let (due_at, expires_at) = later::first_times(later, chosen);
-    engine.ctx.workspace.raise_layout()?;
-    engine.log.add(&Event::ActionDeferred(DeferralEvent {
+    engine.log.add_durably(&DeferralEvent {
         action_id: &call.id,
         handle: &handle,
         due_at: &due_at.to_string(),
         expires_at: &expires_at.to_string(),
         execution_ref: reference,
-    }));
-    engine.log.make_durable()?;
+    })?;
     register(engine, due_at);
     // It goes on without the processes of the call.
     process::end_leftovers(call_id);
     let line = format!("  ends later: {}", in_short(&handle, 100));
     engine.log.print_progress(&[(Tone::Dim, &line)]);
-    Ok(())
+    Ok(None)
 }
 
 /// Puts the run into the registry of those that wait.
 fn register(engine: &mut Engine<'_>, due_at: Timestamp) {
-    let Some(registration) = &engine.options.registration else {
+    let Some(registration) = &engine.start.registration else {
         return;
     };
     if let Err(why) = registration.put(due_at) {
         engine.log.warn(&not_registered(&why));
-        engine.options.registration = None;
+        engine.start.registration = None;
     }
 }
 
@@ -99,11 +97,8 @@ pub(super) fn settle(engine: &mut Engine<'_>, calls: &[OpenCall]) -> Step<()> {
     let mut reached = Timestamp::from_millis(0);
     loop {
         for call in &waiting(engine)? {
-            if let Some(ending) = engine.must_end().or_else(|| engine.limits.time_is_over()) {
-                engine.log.journal.flush()?;
-                return Err(ending.into());
-            }
-            if engine.options.patience == DeferralMode::GiveUp {
+            engine.may_run()?;
+            if engine.options.patience == WaitMode::GiveUp {
                 give_up(engine, call)?;
             } else if let Some(deferred) = &call.deferred
                 && deferred.is_due(Timestamp::now().max(reached))
@@ -112,8 +107,9 @@ pub(super) fn settle(engine: &mut Engine<'_>, calls: &[OpenCall]) -> Step<()> {
             }
         }
         let left = waiting(engine)?;
-        let each = left.iter();
-        let each = each.filter_map(|call| Some((&*call.name, call.deferred.as_ref()?)));
+        let each = left
+            .iter()
+            .filter_map(|call| Some((&*call.name, call.deferred.as_ref()?)));
         let wait = Wait::of(each);
         engine.log.metadata.due_at = wait.as_ref().map(|wait| wait.due_at.to_string());
         let Some(wait) = wait else {
@@ -121,11 +117,11 @@ pub(super) fn settle(engine: &mut Engine<'_>, calls: &[OpenCall]) -> Step<()> {
         };
         register(engine, wait.due_at);
         match engine.options.patience {
-            DeferralMode::Wait => {
+            WaitMode::Wait => {
                 wait_for(engine, &wait)?;
                 reached = wait.due_at;
             }
-            DeferralMode::End | DeferralMode::GiveUp => {
+            WaitMode::End | WaitMode::GiveUp => {
                 return Err(Ending::new(StopReason::Deferred, wait.text).into());
             }
         }
@@ -151,25 +147,22 @@ fn wait_for(engine: &mut Engine<'_>, wait: &Wait) -> Step<()> {
     let began = Instant::now();
     let line = engine.log.wait_for(&format!("a look at {until}"));
     let longest = wait.due_at.since(Timestamp::now());
-    let ended = loop {
-        let left = wait.due_at.since(Timestamp::now());
-        let left = left.min(longest.saturating_sub(began.elapsed()));
-        if left.is_zero() || engine.must_end().is_some() {
-            break Ok(());
+    loop {
+        let left = wait
+            .due_at
+            .since(Timestamp::now())
+            .min(longest.saturating_sub(began.elapsed()));
+        let is_over = left.is_zero() || engine.must_end().is_some();
+        if is_over || engine.ctx.signals.sleep(left.min(NAP)).is_err() {
+            break;
         }
-        if engine.ctx.signals.sleep(left.min(NAP)).is_err() {
-            break Err(());
-        }
-    };
+    }
     drop(line);
     engine.limits.leave_out(began.elapsed());
-    match ended {
-        Ok(()) => halt_on(engine.must_end()),
-        Err(()) => halt_on(engine.ctx.signals.stop().map(Ending::stopped)),
-    }
+    engine.go_on()
 }
 
-fn give_up(engine: &mut Engine<'_>, call: &OpenCall) -> Result<()> {
+fn give_up(engine: &mut Engine<'_>, call: &OpenCall) -> Step<()> {
     engine
         .log
         .print_progress(&[(Tone::Command, &call.name), (Tone::Bad, " is given up")]);
@@ -189,7 +182,7 @@ fn look(engine: &mut Engine<'_>, call: &OpenCall, deferred: &Deferred) -> Step<(
             "what became of {} is not known: the agent has no tool {} with later: any more",
             deferred.handle, call.name
         );
-        return Ok(record_refusal(engine, call, &text)?);
+        return record_refusal(engine, call, &text);
     };
     let is_last = Timestamp::now() >= deferred.expires_at;
     let look = LookInput {
@@ -198,7 +191,8 @@ fn look(engine: &mut Engine<'_>, call: &OpenCall, deferred: &Deferred) -> Step<(
     };
     let call_id = started.call_id.as_deref().unwrap_or_default();
     let arguments = started.arguments.as_deref().unwrap_or("{}");
-    let prepared = tool_call::prepare_look(engine.ctx, (tool, later), look, arguments.as_bytes())?;
+    let prepared =
+        tool_call::prepare_look(engine.ctx, tool, &later.check, look, arguments.as_bytes())?;
     let handle = in_short(&deferred.handle, 100);
     engine.log.print_progress(&[
         (Tone::Dim, "? "),
@@ -209,11 +203,11 @@ fn look(engine: &mut Engine<'_>, call: &OpenCall, deferred: &Deferred) -> Step<(
     let line = engine.log.wait_for(&format!("a look at {}", call.name));
     let mut done = tool_call::run_look(engine.ctx, tool, prepared, call_id)?;
     drop(line);
-    if engine.options.is_ours {
+    if engine.start.is_ours {
         process::end_leftovers(call_id);
     }
     // A look that was cut short is made again.
-    halt_on(engine.must_end())?;
+    engine.go_on()?;
     let took = format_duration(done.duration);
     let outcome = match done.exit_code {
         Some(0) => format!("ended, {took}"),
@@ -226,51 +220,53 @@ fn look(engine: &mut Engine<'_>, call: &OpenCall, deferred: &Deferred) -> Step<(
             };
             "nothing known, and its time is over".to_owned()
         }
-        _ => return Ok(not_yet(engine, (call, deferred), later, &done, &reference)?),
+        _ => return not_yet(engine, call, deferred, later, &done, &reference),
     };
-    Ok(record_observation(
-        engine, call, done, &outcome, &reference,
-    )?)
+    record_observation(engine, call, done, &outcome, &reference)
 }
 
 /// Records a look at a call that has not ended.
 fn not_yet(
     engine: &mut Engine<'_>,
-    (call, deferred): (&OpenCall, &Deferred),
+    call: &OpenCall,
+    deferred: &Deferred,
     later: &LaterRule,
     done: &Done,
     reference: &str,
-) -> Result<()> {
+) -> Step<()> {
     let name = &call.name;
     let is_known = done.exit_code == Some(NOT_YET);
     if !is_known && !deferred.has_failed_look {
-        let said = done.observation.lines().last().unwrap_or_default();
+        let said = last_line(&done.observation);
         let said = in_short(said.trim_matches(['[', ']']), 200);
-        let check = later.check.first().map(|word| word.written(|_| ""));
-        let check = check.unwrap_or_default();
+        let check = later
+            .check
+            .first()
+            .map(|word| word.written(|_| ""))
+            .unwrap_or_default();
         let text = format!("{name}: {check} could not say whether it has ended: {said}");
         engine.log.record_note(Level::Warn, &text)?;
     }
     let dir = engine.ctx.run.path.join(reference);
-    let chosen = match is_known {
-        true => chosen_times(engine, name, &dir)?,
-        false => ChosenTimes::default(),
+    let chosen = if is_known {
+        chosen_times(engine, name, &dir)?
+    } else {
+        ChosenTimes::default()
     };
     let (due_at, expires_at) = later::next_times(deferred, chosen);
-    engine.log.add(&Event::DeferredLook(LookEvent {
+    engine.log.add_durably(&LookEvent {
         action_id: &call.id,
         exit_code: done.exit_code,
         due_at: &due_at.to_string(),
         expires_at: &expires_at.to_string(),
-    }));
-    engine.log.make_durable()?;
+    })?;
     let line = format!("  {name}: not yet");
     engine.log.print_progress(&[(Tone::Dim, &line)]);
     Ok(())
 }
 
 /// The times that the program of an execution has chosen; with a warning, none.
-fn chosen_times(engine: &mut Engine<'_>, name: &str, dir: &std::path::Path) -> Result<ChosenTimes> {
+fn chosen_times(engine: &mut Engine<'_>, name: &str, dir: &std::path::Path) -> Step<ChosenTimes> {
     match later::times_in(dir) {
         Ok(times) => Ok(times),
         Err(why) => {

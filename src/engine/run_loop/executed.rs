@@ -1,4 +1,4 @@
-//! What a run changed that other programs execute: remembered before its first tool runs, compared at the
+//! Changes to files that other programs execute: remembered before the first tool of a run, compared at the
 //! end of each start of the engine.
 
 use super::Engine;
@@ -8,7 +8,6 @@ use crate::text::json;
 use crate::text::shorten::list_names;
 use crate::unix::executed_files::{ExecutedFiles, changed_at};
 use crate::unix::files;
-use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// The largest state that is read: the search has a limit of its own.
@@ -28,8 +27,7 @@ pub(super) fn remember_executed_files(engine: &mut Engine<'_>) -> Result<()> {
         return Ok(());
     }
     let found = ExecutedFiles::find(&engine.ctx.workspace.root);
-    let state = json!({"complete": found.is_complete, "files": found.prints});
-    files::replace(&path, format!("{}\n", json::text(&state)).as_bytes())
+    files::replace(&path, format!("{}\n", json::text(&found)).as_bytes())
 }
 
 /// Names what has changed since then.
@@ -38,11 +36,12 @@ pub(super) fn report_executed_files(engine: &mut Engine<'_>) -> Result<()> {
     let Ok(meta) = path.symlink_metadata() else {
         return Ok(());
     };
-    let text = files::read_regular_limited(&path, LARGEST);
-    let Some(before) = text.ok().and_then(|text| remembered(&text)) else {
-        let path = path.display();
-        let text =
-            format!("{path} is damaged: what changed that other programs execute is not known");
+    let text = files::read_regular_limited(&path, LARGEST).unwrap_or_default();
+    let Ok(before) = serde_json::from_slice::<ExecutedFiles>(&text) else {
+        let text = format!(
+            "{} is damaged: what changed that other programs execute is not known",
+            path.display()
+        );
         return engine.log.record_note(Level::Warn, &text);
     };
     let changes = before.changes(&engine.ctx.workspace.root, changed_at(&meta));
@@ -58,14 +57,4 @@ pub(super) fn report_executed_files(engine: &mut Engine<'_>) -> Result<()> {
     }
     let text = format!("changed what other programs execute: {named}");
     engine.log.record_note(Level::Warn, &text)
-}
-
-fn remembered(text: &[u8]) -> Option<ExecutedFiles> {
-    let state: Value = serde_json::from_slice(text).ok()?;
-    let prints = state.get("files")?.as_object()?.iter();
-    let prints = prints.map(|(path, print)| Some((path.clone(), print.as_str()?.to_owned())));
-    Some(ExecutedFiles {
-        prints: prints.collect::<Option<_>>()?,
-        is_complete: state.get("complete")?.as_bool()?,
-    })
 }

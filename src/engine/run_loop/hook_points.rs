@@ -7,9 +7,9 @@ use crate::config::agent::{Hook, HookEvent};
 use crate::config::api::Api;
 use crate::config::tool::bind::{BoundCall, bind_arguments};
 use crate::config::tool::definition::Tool;
-use crate::engine::attached::Store;
 use crate::engine::hooks::{self, Execution, Input};
 use crate::engine::observation::read_ends_below;
+use crate::engine::outbox::Store;
 use crate::engine::question;
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
@@ -18,45 +18,23 @@ use crate::model::response::{Answer, parse};
 use crate::model::usage::read_usage;
 use crate::model::wire::Neutral;
 use crate::record::engine_log::Level;
-use crate::record::event::{Event, HookStatus};
+use crate::record::event::{HookAuditEvent, HookStatus};
 use crate::record::stop_reason::StopReason;
-use crate::text::json::{self, Object};
+use crate::text::json;
 use crate::text::shell::shell_quoted;
 use crate::unix::files;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::Path;
 
-/// A guard's verdict on a call.
-pub(super) enum GuardVerdict {
-    /// The call may run, with these arguments, which need not be the model's; if guards want a person to be
-    /// asked, with their words, after a yes.
-    Go(BoundCall, Vec<String>),
-    /// The call may not run, and why.
-    Denied(String),
-}
+/// A call that its guards let through, with arguments that need not be the model's, and the words of those that want a
+/// person to be asked; or the reason why it may not run.
+type GuardVerdict = std::result::Result<(BoundCall, Vec<String>), String>;
 
 /// The input of the hooks of one event, each seeing what the one before it left.
-struct HookInput<'a> {
+#[derive(Default)]
+struct HookInput {
     payload: Vec<u8>,
-    variables: Vec<(&'a str, String)>,
-}
-
-impl<'a> HookInput<'a> {
-    fn new(payload: Vec<u8>, variables: &[(&'a str, &str)]) -> Self {
-        let owned = |(name, value): &(&'a str, &str)| (*name, (*value).to_owned());
-        Self {
-            payload,
-            variables: variables.iter().map(owned).collect(),
-        }
-    }
-
-    fn set(&mut self, name: &str, value: &str) {
-        for (known, old) in &mut self.variables {
-            if *known == name {
-                value.clone_into(old);
-            }
-        }
-    }
+    variables: Vec<(&'static str, String)>,
 }
 
 /// The number of the next hook, and the end that one of them wants.
@@ -87,14 +65,14 @@ pub(super) fn has_hook(ctx: &RunContext<'_>, event: HookEvent) -> bool {
     ctx.agent.hooks.iter().any(|hook| hook.event == event)
 }
 
-/// Runs the hooks of one moment in order. `look` sees each execution, may change what the next one
-/// is given, and ends the list by returning false.
+/// Runs the hooks of one moment in order. `look` sees each execution that has not failed, and each of a guard; it may
+/// change what the next one is given, and ends the list by returning false.
 fn run_each(
     engine: &mut Engine<'_>,
     event: HookEvent,
     names: &[&str],
-    mut given: HookInput<'_>,
-    mut look: impl FnMut(&mut Engine<'_>, &Execution, &mut HookInput<'_>) -> Result<bool>,
+    mut given: HookInput,
+    mut look: impl FnMut(&mut Engine<'_>, &Execution, &mut HookInput) -> Result<bool>,
 ) -> Result<()> {
     let agent = engine.ctx.agent;
     let begins = matches!(
@@ -106,7 +84,7 @@ fn run_each(
         // Nothing begins any more once the engine is to end; the time that is left is for what ends.
         if ended || begins && engine.ctx.signals.stop().is_some() {
             let (hook_name, status, io_path_ref) = (event.name(), HookStatus::Skipped, "");
-            engine.log.add(&Event::HookAudit {
+            engine.log.add(&HookAuditEvent {
                 hook_name,
                 status,
                 io_path_ref,
@@ -114,21 +92,18 @@ fn run_each(
             });
             continue;
         }
-        let recorded =
-            engine.talk.model.playback().and_then(|playback| {
-                playback.hook(event.name(), event == HookEvent::PostLlmResponse)
-            });
-        let execution = match recorded {
-            Some(None) => continue,
-            Some(Some(dir)) => hooks::read_recorded(&dir, event, &engine.ctx.environment.secrets()),
-            None => execute_hook(engine, hook, names, &given)?,
-        };
+        let execution = execute_hook(engine, hook, names, &given)?;
         let may_stop = !matches!(event, HookEvent::OnError | HookEvent::OnRunEnd);
         if may_stop && execution.control.stops {
             let message = execution.control.message();
             engine.hooks.stop_wanted = Some(format!("{} ended the run: {message}", event.name()));
         }
-        ended = !look(engine, &execution, &mut given)?;
+        match &execution.failure {
+            Some(failure) if event != HookEvent::PreToolExecution => {
+                warn_of(engine, event, failure)?;
+            }
+            _ => ended = !look(engine, &execution, &mut given)?,
+        }
     }
     Ok(())
 }
@@ -138,7 +113,7 @@ fn execute_hook(
     engine: &mut Engine<'_>,
     hook: &Hook,
     names: &[&str],
-    given: &HookInput<'_>,
+    given: &HookInput,
 ) -> Result<Execution> {
     engine.log.journal.flush()?;
     let input = Input {
@@ -159,7 +134,7 @@ fn execute_hook(
     } else {
         HookStatus::Success
     };
-    engine.log.add(&Event::HookAudit {
+    engine.log.add(&HookAuditEvent {
         hook_name: hook.event.name(),
         status,
         io_path_ref: &execution.reference,
@@ -176,15 +151,15 @@ fn execute_hook(
 
 /// Runs the hooks of a moment at which nothing can be changed.
 pub(super) fn run_hooks(engine: &mut Engine<'_>, event: HookEvent) -> Result<()> {
-    run_with(engine, event, b"{}", &[])
+    run_with(engine, event, &json!({}), Vec::new())
 }
 
-/// The same with a payload.
+/// Runs them with a payload.
 pub(super) fn run_with(
     engine: &mut Engine<'_>,
     event: HookEvent,
-    payload: &[u8],
-    variables: &[(&str, &str)],
+    value: &Value,
+    variables: Vec<(&'static str, String)>,
 ) -> Result<()> {
     if !has_hook(engine.ctx, event) {
         return Ok(());
@@ -193,13 +168,11 @@ pub(super) fn run_with(
         engine,
         event,
         &["payload.json"],
-        HookInput::new(payload.to_vec(), variables),
-        |engine, execution, _| {
-            if let Some(failure) = &execution.failure {
-                warn_of(engine, event, failure)?;
-            }
-            Ok(true)
+        HookInput {
+            payload: payload(value),
+            variables,
         },
+        |_, _, _| Ok(true),
     )
 }
 
@@ -211,22 +184,18 @@ fn transform_payload(
     payload: Vec<u8>,
 ) -> Result<Option<Vec<u8>>> {
     let mut changed = None;
-    let given = HookInput::new(payload, &[]);
-    run_each(engine, event, names, given, |engine, execution, given| {
-        if let Some(failure) = &execution.failure {
-            warn_of(engine, event, failure)?;
-        } else if let Some(new) = &execution.payload {
+    let given = HookInput {
+        payload,
+        ..HookInput::default()
+    };
+    run_each(engine, event, names, given, |_, execution, given| {
+        if let Some(new) = &execution.payload {
             given.payload.clone_from(new);
             changed = Some(new.clone());
         }
         Ok(true)
     })?;
     Ok(changed)
-}
-
-/// True if hooks also see requests for summaries.
-pub(super) fn see_compactions(ctx: &RunContext<'_>) -> bool {
-    ctx.agent.hooks.iter().any(|hook| hook.sees_compactions)
 }
 
 /// The request after the hooks have seen it.
@@ -239,7 +208,7 @@ pub(super) fn before_request(engine: &mut Engine<'_>, request: Neutral) -> Resul
     let Some(changed) = transform_payload(engine, EVENT, &names, request.bytes.clone())? else {
         return Ok(request);
     };
-    match Neutral::changed(engine.talk.wire.api(), changed) {
+    match Neutral::changed(engine.wire.api(), changed) {
         Ok(changed) => Ok(changed),
         Err(why) => {
             warn_of(engine, EVENT, &why)?;
@@ -258,7 +227,7 @@ pub(super) fn after_response(
     if !has_hook(engine.ctx, EVENT) {
         return Ok(answer);
     }
-    let raw = match engine.talk.wire.api() {
+    let raw = match engine.wire.api() {
         Api::Chat => {
             let dir = engine.ctx.run.path.join(invocation);
             let response = dir.join("response.json");
@@ -274,8 +243,8 @@ pub(super) fn after_response(
     match parse(&payload) {
         // The usage stays: the hook changes the text, not what it has cost.
         Ok(mut changed) => {
-            engine.talk.model.redact_joined(&mut changed);
-            if engine.talk.wire.api() != Api::Chat {
+            engine.model.finish(&mut changed);
+            if engine.wire.api() != Api::Chat {
                 changed.items = answer.items;
                 changed.view = answer.view;
             }
@@ -306,7 +275,7 @@ pub(super) fn before_tool(
 ) -> Result<GuardVerdict> {
     const EVENT: HookEvent = HookEvent::PreToolExecution;
     if !has_hook(engine.ctx, EVENT) {
-        return Ok(GuardVerdict::Go(bound, Vec::new()));
+        return Ok(Ok((bound, Vec::new())));
     }
     let ctx = engine.ctx;
     let payload = call_payload(ctx, name, tool, &bound);
@@ -317,7 +286,10 @@ pub(super) fn before_tool(
         engine,
         EVENT,
         &["payload.json"],
-        HookInput::new(payload, &[("TOOL_NAME", name)]),
+        HookInput {
+            payload,
+            variables: vec![("TOOL_NAME", name.to_owned())],
+        },
         |_, execution, given| {
             if let Some(failure) = &execution.failure {
                 verdict = Err(format!("the guard failed ({failure})"));
@@ -333,7 +305,7 @@ pub(super) fn before_tool(
             let Some(new) = &execution.payload else {
                 return Ok(true);
             };
-            let new: Value = serde_json::from_slice(new).unwrap_or_default();
+            let new: Value = json::read_or_default(new);
             if let Some(other) = new.get("tool_name").filter(|other| *other != name) {
                 verdict = Err(format!(
                     "the guard failed (it named another tool, {other}; only tool_args can be changed)"
@@ -356,10 +328,7 @@ pub(super) fn before_tool(
             }
         },
     )?;
-    Ok(match verdict {
-        Ok(bound) => GuardVerdict::Go(bound, questions),
-        Err(why) => GuardVerdict::Denied(why),
-    })
+    Ok(verdict.map(|bound| (bound, questions)))
 }
 
 /// Lets hooks change what a call brought. True if one has written the observation.
@@ -381,36 +350,34 @@ pub(super) fn after_tool(
         (run.join(path), ends.unwrap_or_default().text())
     });
     let observed = |done: &Done| {
-        let mut out = Vec::new();
-        let mut object = Object::begin(&mut out);
-        object
-            .put("tool_name", name)
-            .put("exit_code", &done.exit_code)
-            .put("observation", &done.observation)
-            .put("attachments", &done.attachments)
-            .put("stdout", &stdout.1)
-            .put("stderr", &stderr.1)
-            .put("stdout_path", &stdout.0)
-            .put("stderr_path", &stderr.0);
-        object.end();
-        out
+        payload(&json!({
+            "tool_name": name,
+            "exit_code": done.exit_code,
+            "observation": done.observation,
+            "attachments": done.handed.attachments,
+            "stdout": stdout.1,
+            "stderr": stderr.1,
+            "stdout_path": stdout.0,
+            "stderr_path": stderr.0,
+        }))
     };
-    let observation = done.observation.clone();
-    let variables = [("TOOL_NAME", name), ("TOOL_RESULT", observation.as_str())];
+    let variables = |done: &Done| {
+        let result = ("TOOL_RESULT", done.observation.clone());
+        vec![("TOOL_NAME", name.to_owned()), result]
+    };
     let mut has_written = false;
-    let given = HookInput::new(observed(done), &variables);
+    let given = HookInput {
+        payload: observed(done),
+        variables: variables(done),
+    };
     run_each(
         engine,
         EVENT,
         &["payload.json"],
         given,
         |engine, execution, given| {
-            if let Some(failure) = &execution.failure {
-                warn_of(engine, EVENT, failure)?;
-                return Ok(true);
-            }
             let new = execution.payload.as_deref().unwrap_or(b"{}");
-            let new: Value = serde_json::from_slice(new).unwrap_or_default();
+            let new: Value = json::read_or_default(new);
             has_written |= new["observation"].is_string();
             let dir = engine.ctx.run.path.join(&execution.reference);
             let store = Store {
@@ -418,9 +385,10 @@ pub(super) fn after_tool(
                 syncs: engine.ctx.agent.sync,
                 secrets: &secrets,
             };
-            done.change(&new, (&dir, store))?;
+            done.handed
+                .change(&mut done.observation, &new, &dir, store)?;
             given.payload = observed(done);
-            given.set("TOOL_RESULT", &done.observation);
+            given.variables = variables(done);
             Ok(true)
         },
     )?;
@@ -431,32 +399,27 @@ pub(super) fn on_error(engine: &mut Engine<'_>, message: &str) -> Result<()> {
     if !has_hook(engine.ctx, HookEvent::OnError) {
         return Ok(());
     }
-    let mut payload = Vec::new();
-    let mut object = Object::begin(&mut payload);
-    object.put("error_message", message);
-    object.end();
-    run_with(
-        engine,
-        HookEvent::OnError,
-        &payload,
-        &[("ERROR_MESSAGE", message)],
-    )
+    let variables = vec![("ERROR_MESSAGE", message.to_owned())];
+    let payload = json!({"error_message": message});
+    run_with(engine, HookEvent::OnError, &payload, variables)
 }
 
 pub(super) fn on_run_end(engine: &mut Engine<'_>, ending: &Ending) -> Result<()> {
     if !has_hook(engine.ctx, HookEvent::OnRunEnd) {
         return Ok(());
     }
-    let mut payload = Vec::new();
-    let mut object = Object::begin(&mut payload);
-    object
-        .put("status", ending.status.name())
-        .put("stop_reason", &ending.stop_reason)
-        .put("exit_code", &ending.exit.code())
-        .put("text", &ending.text)
-        .put("iterations", &engine.log.iteration);
-    object.end();
-    run_with(engine, HookEvent::OnRunEnd, &payload, &[])
+    let payload = json!({
+        "status": ending.status.name(),
+        "stop_reason": ending.stop_reason,
+        "exit_code": ending.exit.code(),
+        "text": ending.text,
+        "iterations": engine.log.iteration,
+    });
+    run_with(engine, HookEvent::OnRunEnd, &payload, Vec::new())
+}
+
+fn payload(value: &Value) -> Vec<u8> {
+    json::text(value).into_bytes()
 }
 
 fn warn_of(engine: &mut Engine<'_>, event: HookEvent, failure: &str) -> Result<()> {
@@ -480,12 +443,9 @@ fn call_payload(
         Some(tool) => shell_quoted(&tool_call::full_argv(ctx, tool, bound)),
         None => name.to_owned(),
     };
-    let mut out = Vec::new();
-    let mut object = Object::begin(&mut out);
-    object
-        .put("tool_name", name)
-        .raw("tool_args", json::text(&bound.arguments).as_bytes())
-        .put("resolved_command", &command);
-    object.end();
-    out
+    payload(&json!({
+        "tool_name": name,
+        "tool_args": bound.arguments,
+        "resolved_command": command,
+    }))
 }

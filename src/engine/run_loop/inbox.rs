@@ -3,14 +3,14 @@
 use super::{Engine, from_journal};
 use crate::engine::inbox::{self, ArrivedMessage};
 use crate::error::Result;
-use crate::record::event::{Event, InboxEvent};
+use crate::record::event::MessageEvent;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
 
 /// Takes what lies in the inbox. Returns whether there was a new message.
 pub(super) fn take_messages(engine: &mut Engine<'_>) -> Result<bool> {
     let arrived = inbox::arrived(&engine.ctx.run)?;
-    if arrived.is_empty() || engine.talk.model.playback().is_some() {
+    if arrived.is_empty() {
         return Ok(false);
     }
     let known: Vec<String> =
@@ -18,11 +18,12 @@ pub(super) fn take_messages(engine: &mut Engine<'_>) -> Result<bool> {
     let is_new = |message: &&ArrivedMessage| !known.contains(&message.id);
     let mut is_any = false;
     for message in arrived.iter().filter(is_new) {
-        engine.log.add(&Event::InboxMessage(InboxEvent {
+        engine.log.add(&MessageEvent {
             content: &message.text,
-            source: "inbox",
-            id: &message.id,
-        }));
+            source: Some("inbox"),
+            id: Some(&message.id),
+            ..MessageEvent::default()
+        });
         let shown = in_short(&message.text, 160);
         engine
             .log
@@ -35,12 +36,9 @@ pub(super) fn take_messages(engine: &mut Engine<'_>) -> Result<bool> {
     Ok(is_any)
 }
 
-/// The same for the last time before the run is complete: from then on no message can arrive any more, unless this has
+/// Takes messages for the last time before the run is complete: from then on none can arrive any more, unless this has
 /// found one.
 pub(super) fn take_last_messages(engine: &mut Engine<'_>) -> Result<bool> {
-    if engine.talk.model.playback().is_some() {
-        return Ok(false);
-    }
     engine.log.inbox = inbox::hold(&engine.ctx.run)?;
     let is_any = take_messages(engine)?;
     if is_any {

@@ -1,4 +1,4 @@
-//! Whether a final answer counts: its checks in order, each recorded before anything follows from it.
+//! The checks of a final answer, in order, each recorded before anything follows from it.
 //!
 //! What has been checked is read from the journal each time, so that no check is repeated for the same
 //! answer and no repair is counted twice, however often the engine was killed.
@@ -9,9 +9,8 @@ use super::{Engine, from_journal};
 use crate::engine::acceptance::{self, Check, CheckVerdict, Checked};
 use crate::error::Result;
 use crate::record::engine_log::Level;
-use crate::record::event::{Event, RawJson};
-use crate::record::recording::RecordedCheck;
-use crate::record::state::{self, CALL_AS_TEXT, Run, Turn};
+use crate::record::event::{AcceptanceEvent, RawJson, decoded};
+use crate::record::state::{CALL_AS_TEXT, Run, Turn};
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::{counted, format_duration};
 use crate::text::answers::after_thoughts;
@@ -30,11 +29,11 @@ struct FinalAnswer {
     content: String,
     /// The value that its schema has accepted, if that is not the whole content: JSON.
     value: Option<String>,
-    /// The model was told since a person spoke that it wrote a call as text.
+    /// True if a call written as text has been sent back since a person spoke.
     was_told: bool,
     /// The checks that have accepted it.
     accepted_by: Vec<String>,
-    /// How many answers have been refused since a person spoke.
+    /// Number of answers that have been refused since a person spoke.
     repair: u64,
 }
 
@@ -54,7 +53,7 @@ impl FinalAnswer {
         };
         Some(Self {
             seq: thought.seq,
-            content: state::decoded(thought.content).into_owned(),
+            content: decoded(thought.content).into_owned(),
             value: thought.value.map(str::to_owned),
             was_told: run.has_written_call(),
             accepted_by: thought
@@ -78,7 +77,7 @@ impl FinalAnswer {
 
 /// True if a final answer must be checked before it counts.
 fn has_checks(engine: &Engine<'_>) -> bool {
-    engine.options.checks_answers && engine.ctx.agent.acceptance.has_checks()
+    !engine.options.is_chat && engine.ctx.agent.acceptance.has_checks()
 }
 
 /// The end of a run whose last answer was refused, if it may not be sent back again.
@@ -90,7 +89,7 @@ pub(super) fn refused_for_good(engine: &Engine<'_>, run: &Run<'_>) -> Option<End
         return None;
     }
     let answer = run.last_thought().map_or("", |thought| thought.content);
-    let answer = state::decoded(answer);
+    let answer = decoded(answer);
     let last = LastRefusal {
         what: &refusal.what,
         exit_code: refusal.exit_code.unwrap_or(1),
@@ -104,7 +103,7 @@ pub(super) fn refused_for_good(engine: &Engine<'_>, run: &Run<'_>) -> Option<End
 /// again.
 pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String>> {
     let called = written_call(engine, &text);
-    if let Some(name) = called.as_ref().filter(|_| !engine.options.checks_answers) {
+    if let Some(name) = called.as_ref().filter(|_| engine.options.is_chat) {
         let note = format!("the answer is {}; {LOOK}", described(name));
         engine.log.record_note(Level::Warn, &note)?;
         return Ok(Some(text));
@@ -116,16 +115,13 @@ pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String
     engine.log.make_durable()?;
     let Some(mut answer) = from_journal(engine, FinalAnswer::of)? else {
         // Another program has changed the journal.
-        halt_on(engine.must_end())?;
+        engine.go_on()?;
         return Ok(None);
     };
     if let Some(name) = called.as_ref().filter(|_| answer.was_told) {
         let written = described(name);
         let why = format!("the answer is again {written}, and the model was told; {LOOK}");
         return Err(Ending::new(StopReason::CallAsText, why).into());
-    }
-    if let Some(recorded) = recorded_checks(engine) {
-        return repeat_checks(engine, answer, &recorded);
     }
     if let Some(name) = called {
         return refuse_written_call(engine, &answer, &name);
@@ -137,10 +133,7 @@ pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String
             accepted_by.swap_remove(at);
             continue;
         }
-        if let Some(ending) = engine.must_end().or_else(|| engine.limits.time_is_over()) {
-            engine.log.journal.flush()?;
-            return Err(ending.into());
-        }
+        engine.may_run()?;
         let checked = run_check(engine, &check, &mut answer, &result)?;
         match checked.verdict {
             CheckVerdict::Accepted => result = answer.result(engine),
@@ -148,7 +141,7 @@ pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String
                 let last = LastRefusal {
                     what: &check.what,
                     exit_code: checked.exit_code.into(),
-                    execution_ref: Some(&checked.reference),
+                    execution_ref: checked.reference.as_deref(),
                     answer: answer.text(),
                 };
                 halt_on(after_refusal(engine, &last, answer.repair))?;
@@ -157,7 +150,7 @@ pub(super) fn judge(engine: &mut Engine<'_>, text: String) -> Step<Option<String
             CheckVerdict::Unable(why) => {
                 return Err(Ending::new(StopReason::AcceptUnable, why).into());
             }
-            CheckVerdict::Later(why) => {
+            CheckVerdict::NotNow(why) => {
                 return Err(Ending::new(StopReason::AcceptLater, why).into());
             }
             CheckVerdict::Interrupted => {
@@ -202,14 +195,17 @@ fn refuse_written_call(
     engine
         .log
         .print_outcome(false, &format!("the answer is {}", described(name)), "");
-    let check = RecordedCheck {
-        what: CALL_AS_TEXT.to_owned(),
+    engine.log.add(&AcceptanceEvent {
+        thought_seq: answer.seq,
+        what: CALL_AS_TEXT,
         exit_code: 1,
         duration_ms: 0,
-        content: Some(content),
+        execution_ref: None,
+        repair: answer.repair,
+        content: Some(&content),
         value: None,
-    };
-    record_check(engine, answer, &check, None)?;
+    });
+    engine.log.journal.flush()?;
     Ok(None)
 }
 
@@ -227,88 +223,37 @@ fn run_check(
     let checked = acceptance::run_check(engine.ctx, check, answer.text(), result)?;
     let content = match &checked.verdict {
         CheckVerdict::Interrupted => return Ok(checked),
-        CheckVerdict::Refused(message) => Some(message.clone()),
-        CheckVerdict::Accepted | CheckVerdict::Unable(_) | CheckVerdict::Later(_) => None,
+        CheckVerdict::Refused(message) => Some(message.as_str()),
+        CheckVerdict::Accepted | CheckVerdict::Unable(_) | CheckVerdict::NotNow(_) => None,
     };
-    let record = RecordedCheck {
-        what: check.what.clone(),
+    let value = checked
+        .value
+        .as_deref()
+        .filter(|value| *value != json::minified(answer.content.trim()));
+    engine.log.add(&AcceptanceEvent {
+        thought_seq: answer.seq,
+        what: &check.what,
         exit_code: checked.exit_code,
         duration_ms: checked.duration.as_millis() as u64,
+        execution_ref: checked.reference.as_deref(),
+        repair: answer.repair,
         content,
-        value: checked
-            .value
-            .clone()
-            .filter(|value| *value != json::compact(answer.content.trim())),
-    };
-    if record.value.is_some() {
-        answer.value.clone_from(&record.value);
+        value: value.map(|value| RawJson(value.as_bytes())),
+    });
+    engine.log.journal.flush()?;
+    if let Some(value) = value {
+        answer.value = Some(value.to_owned());
     }
-    record_check(engine, answer, &record, Some(&checked.reference))?;
     let took = format_duration(checked.duration);
     let outcome = match checked.exit_code {
         0 => format!("ok, {took}"),
         code => format!("exit code {code}, {took}"),
     };
-    let said = record.content.unwrap_or_default();
+    let is_good = checked.exit_code == 0;
     engine
         .log
-        .print_outcome(checked.exit_code == 0, &outcome, &said);
+        .print_outcome(is_good, &outcome, content.unwrap_or_default());
     Ok(checked)
-}
-
-fn record_check(
-    engine: &mut Engine<'_>,
-    answer: &FinalAnswer,
-    check: &RecordedCheck,
-    execution_ref: Option<&str>,
-) -> Result<()> {
-    engine.log.add(&Event::Acceptance {
-        thought_seq: answer.seq,
-        what: &check.what,
-        exit_code: check.exit_code,
-        duration_ms: check.duration_ms,
-        execution_ref,
-        repair: answer.repair,
-        content: check.content.as_deref(),
-        value: check
-            .value
-            .as_deref()
-            .map(|value| RawJson(value.as_bytes())),
-    });
-    engine.log.journal.flush()
-}
-
-/// The checks of the newest answer in the recorded run, if nothing is executed.
-fn recorded_checks(engine: &mut Engine<'_>) -> Option<Vec<RecordedCheck>> {
-    engine.talk.model.playback()?.checks()
-}
-
-/// Gives an answer the verdicts that it had in the recorded run.
-fn repeat_checks(
-    engine: &mut Engine<'_>,
-    mut answer: FinalAnswer,
-    recorded: &[RecordedCheck],
-) -> Step<Option<String>> {
-    for check in recorded {
-        record_check(engine, &answer, check, None)?;
-        if check.value.is_some() {
-            answer.value.clone_from(&check.value);
-        }
-        if check.what == CALL_AS_TEXT {
-            return Ok(None);
-        }
-        if check.content.is_some() {
-            let last = LastRefusal {
-                what: &check.what,
-                exit_code: check.exit_code.into(),
-                execution_ref: None,
-                answer: answer.text(),
-            };
-            halt_on(after_refusal(engine, &last, answer.repair))?;
-            return Ok(None);
-        }
-    }
-    Ok(Some(answer.result(engine)))
 }
 
 /// The end of the run, if an answer that was refused after `refused_before` others may not be sent back.

@@ -1,4 +1,4 @@
-//! What a start may still spend: iterations, time, tokens and money; and repeated calls.
+//! The limits of a start: iterations, time, tokens and money; and repeated calls.
 
 use super::Ending;
 use super::run_log::RunLog;
@@ -24,7 +24,7 @@ pub(super) struct Limits<'a> {
     max_iterations: u64,
     iterations: u64,
     tokens: u64,
-    /// When the limit of this start's time is reached.
+    /// End of this start's time.
     start_limit: Option<Instant>,
     account: Option<Account>,
     /// The calls that the model repeats, if the agent limits that.
@@ -35,20 +35,23 @@ impl<'a> Limits<'a> {
     /// Opens the account, unless nothing is spent, and names its ledgers to the run's programs.
     pub(super) fn new(
         ctx: &'a RunContext<'a>,
-        (log, record): (&RunLog<'_>, &[u8]),
+        log: &RunLog<'_>,
+        record: &[u8],
         max_iterations: u64,
         rules: Option<SpendingRules>,
     ) -> Self {
         let (iterations, tokens, time) = match std::env::var_os(LASTING_LIMITS) {
             Some(_) => {
                 let time = engine_time(record, &ctx.run.id);
-                let tokens = log.metadata.usage.tokens.total_tokens;
+                let tokens = log.metadata.usage.total_tokens;
                 (log.metadata.iterations, tokens, time)
             }
             None => (0, 0, Duration::ZERO),
         };
-        let left = ctx.agent.longest_start();
-        let left = left.map(|limit| limit.saturating_sub(time));
+        let left = ctx
+            .agent
+            .longest_start()
+            .map(|limit| limit.saturating_sub(time));
         let start_limit = left.map(|left| Instant::now() + left);
         let account = rules.map(|rules| Account::new(rules, &ctx.run, record, start_limit));
         let ledgers = account.as_ref().map(|account| account.variable(&ctx.run));
@@ -69,8 +72,10 @@ impl<'a> Limits<'a> {
         let limit = self.ctx.agent.same_call;
         let tools = self.ctx.agent.tools.iter();
         // Asking such a tool again may be the model's way to wait.
-        let late = tools.filter(|tool| tool.later.is_some());
-        let late = late.map(|tool| tool.name.clone()).collect();
+        let late = tools
+            .filter(|tool| tool.later.is_some())
+            .map(|tool| tool.name.clone())
+            .collect();
         self.same_calls = (limit > 0).then(|| SameCalls::of(run, limit, late));
     }
 
@@ -124,7 +129,7 @@ impl<'a> Limits<'a> {
         (Instant::now() >= deadline).then(|| self.out_of_time())
     }
 
-    /// When the limits of time end the waiting for the model.
+    /// End of the wait for the model, by the limits of time.
     pub(super) fn time_limit(&self) -> Option<Instant> {
         let budget = self.budget_limit().map(|(until, _)| until);
         self.start_limit.into_iter().chain(budget).min()
@@ -156,15 +161,19 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// Books an attempt of an invocation, which is its name and the length of its request.
+    /// Books an attempt of an invocation, by its name and the length of its request.
     pub(super) fn book(
         &mut self,
-        invocation: (&str, usize),
+        invocation: &str,
+        request_bytes: usize,
         attempt: u64,
         expense: &Expense,
     ) -> std::result::Result<(), Denial> {
         match &mut self.account {
-            Some(account) => account.book(&self.ctx.signals, invocation, attempt, expense),
+            Some(account) => {
+                let signals = &self.ctx.signals;
+                account.book(signals, invocation, request_bytes, attempt, expense)
+            }
             None => Ok(()),
         }
     }
@@ -194,9 +203,10 @@ impl<'a> Limits<'a> {
     /// Mentions once that a limit is kept by estimates.
     pub(super) fn mention_uncounted(&mut self, log: &mut RunLog<'_>) -> Result<()> {
         let account = self.account.as_mut();
-        match account.is_some_and(Account::has_uncounted_answer) {
-            true => log.record_note(Level::Warn, UNCOUNTED),
-            false => Ok(()),
+        if account.is_some_and(Account::has_uncounted_answer) {
+            log.record_note(Level::Warn, UNCOUNTED)
+        } else {
+            Ok(())
         }
     }
 
@@ -214,12 +224,12 @@ impl<'a> Limits<'a> {
         }
     }
 
-    /// How long the engine has worked on the run.
+    /// The engine's working time on the run.
     pub(super) fn worked_ms(&self) -> Option<u64> {
         self.account.as_ref()?.worked_ms()
     }
 
-    /// What the run and those below it have spent.
+    /// Spending of the run and those below it.
     pub(super) fn spent(&mut self) -> Option<(Amount, bool)> {
         self.account.as_mut()?.spent(&self.ctx.signals)
     }

@@ -3,12 +3,11 @@
 //! Architecture invariant: nothing that the hook has started is alive when the question can be answered.
 
 use super::Engine;
-use super::hook_points::{has_hook, run_with};
-use super::outcome::{Step, halt_on};
+use super::hook_points::run_with;
+use super::outcome::Step;
 use crate::config::agent::HookEvent;
 use crate::engine::question::Question;
 use crate::engine::run_context::RunContext;
-use crate::text::json;
 use crate::text::shell::shell_quoted;
 use crate::unix::process;
 use serde_json::json;
@@ -16,9 +15,14 @@ use serde_json::json;
 /// Reports a question, unless that has been done before.
 pub(super) fn announce(engine: &mut Engine<'_>, question: &Question) -> Step<()> {
     const EVENT: HookEvent = HookEvent::OnQuestion;
-    let hooks = engine.ctx.agent.hooks.iter();
-    let hooks = hooks.filter(|hook| hook.event == EVENT).count();
-    if !has_hook(engine.ctx, EVENT) || question.announced >= hooks {
+    let hooks = engine
+        .ctx
+        .agent
+        .hooks
+        .iter()
+        .filter(|hook| hook.event == EVENT)
+        .count();
+    if question.announced >= hooks {
         return Ok(());
     }
     let mut payload = json!({
@@ -30,19 +34,27 @@ pub(super) fn announce(engine: &mut Engine<'_>, question: &Question) -> Step<()>
         payload["prompt"] = question.prompt.as_str().into();
     }
     engine.hooks.request_id = Some(question.request_id.clone());
-    let ran = run_with(engine, EVENT, json::text(&payload).as_bytes(), &[]);
+    let ran = run_with(engine, EVENT, &payload, Vec::new());
     engine.hooks.request_id = None;
     process::end_leftovers(RunContext::engine_call());
     ran?;
-    halt_on(engine.must_end())
+    engine.go_on()
 }
 
 /// The command that answers a question.
 fn answer_command(engine: &Engine<'_>, question: &Question) -> String {
-    let words = ["delta", "continue", "-w", engine.ctx.cwd(), "--run-id"];
-    let mut words = words.map(str::to_owned).to_vec();
-    words.push(engine.ctx.run.id.to_string());
-    words.extend(engine.options.resume_words.iter().cloned());
+    let run_id = engine.ctx.run.id.as_str();
+    let mut words = [
+        "delta",
+        "continue",
+        "-w",
+        engine.ctx.cwd(),
+        "--run-id",
+        run_id,
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    words.extend(engine.start.resume_words.iter().cloned());
     words.extend(["--question", &question.request_id, "-m"].map(str::to_owned));
     words.extend(question.fingerprint.as_ref().map(|_| "yes".to_owned()));
     let answer = if question.fingerprint.is_some() {

@@ -19,17 +19,17 @@ pub(super) struct OpenCall {
     pub(super) name: String,
     arguments: String,
     pub(super) invalid: Option<String>,
-    /// Why it must never run, with any tool.
+    /// Reason why it must never run, with any tool.
     pub(super) barred: Option<Barred>,
     /// An earlier process started it.
     pub(super) started: Option<StartedCall>,
-    /// It has begun something that ends without it.
+    /// State of what it has begun and ends without it.
     pub(super) deferred: Option<Deferred>,
     /// A person has been asked, and has perhaps answered.
     pub(super) asked: Option<(Question, Option<String>)>,
 }
 
-/// Why a call is not run, with any tool.
+/// Reason why a call is not run, with any tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Barred {
     /// The message that it is in was cut off.
@@ -59,7 +59,22 @@ pub(super) struct StartedCall {
     pub(super) is_suspended: bool,
 }
 
+/// A call that may start.
+pub(super) struct Planned<'c> {
+    pub(super) call: &'c OpenCall,
+    pub(super) tool: &'c Tool,
+    pub(super) bound: BoundCall,
+    pub(super) call_id: String,
+    /// The words of guards that want a person to be asked first.
+    pub(super) questions: Vec<String>,
+}
+
 impl OpenCall {
+    /// The arguments as the model sent them.
+    pub(super) fn arguments(&self) -> &str {
+        &self.arguments
+    }
+
     pub(super) fn new(call: &NewCall, cut_off: bool, before: usize) -> Self {
         Self {
             id: call.id.clone(),
@@ -95,6 +110,11 @@ impl OpenCall {
                 (asked, text(&question.response))
             }),
         }
+    }
+
+    /// True if it has begun something that ends without it: it is looked at after the others.
+    pub(super) fn is_set_aside(&self) -> bool {
+        self.deferred.is_some()
     }
 
     /// The call with its arguments in place; else why they do not fit, for the model.

@@ -1,7 +1,7 @@
-//! How a start of the engine ended.
+//! The end of a start of the engine.
 
-use crate::error::{Error, Exit, may_fail};
-use crate::record::due::Registration;
+use crate::engine::due::Registration;
+use crate::error::{Error, Exit, ignore};
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
@@ -9,12 +9,12 @@ use crate::record::spending::{Amount, Denial};
 use crate::record::stop_reason::StopReason;
 use crate::unix::signals::Stop;
 
-/// How a start of the engine ended.
+/// The end of a start of the engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
     /// The run's status from now on.
     pub status: Status,
-    /// Why, in one word.
+    /// The reason in one word.
     pub stop_reason: String,
     /// The exit code.
     pub exit: Exit,
@@ -36,7 +36,7 @@ impl Ending {
         Self::new(StopReason::FinalAnswer, text)
     }
 
-    pub(super) fn stopped(stop: Stop) -> Self {
+    pub(crate) fn stopped(stop: Stop) -> Self {
         if stop == Stop::Deadline {
             let text = "the deadline is near: nothing more is begun";
             return Self::new(StopReason::Deadline, text);
@@ -64,9 +64,10 @@ impl Ending {
     pub(super) fn waiting(prompt: &str) -> Self {
         Self::new(
             StopReason::AskHuman,
-            match prompt.contains('\n') {
-                true => format!("waiting for an answer:\n{prompt}"),
-                false => format!("waiting for an answer: {prompt}"),
+            if prompt.contains('\n') {
+                format!("waiting for an answer:\n{prompt}")
+            } else {
+                format!("waiting for an answer: {prompt}")
             },
         )
     }
@@ -80,7 +81,7 @@ impl Ending {
     }
 }
 
-/// Why the work stops before its next step.
+/// Reason to stop the work before its next step.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// This start ends here.
@@ -89,7 +90,7 @@ pub(super) enum Halt {
     Failed(Error),
 }
 
-/// What a step of the work brings, unless the work stops.
+/// Result of a step of the work, unless the work stops.
 pub(super) type Step<T> = std::result::Result<T, Halt>;
 
 impl From<Ending> for Halt {
@@ -111,14 +112,18 @@ pub(super) fn halt_on(ending: Option<Ending>) -> Step<()> {
 
 /// A start of the engine that is over.
 pub(crate) struct EndedRun {
-    /// How.
+    /// The end itself.
     pub ending: Ending,
     /// The run's summary.
     pub metadata: Metadata,
     /// The run's directory.
     pub run: RunDir,
-    /// What it and the runs below it have spent over their whole lives, and whether that has a price.
+    /// Spending of the run and the runs below it over their whole lives, and whether that has a price.
     pub spent: Option<(Amount, bool)>,
+    /// The part of the model's window that the last request and its answer take, if both are known.
+    pub window_share: Option<f64>,
+    /// The files that tools have reported as changed in this start, in words.
+    pub changed: String,
     /// The run's place in the registry of those that wait.
     pub registration: Option<Registration>,
     /// The terminal shows the result already.
@@ -133,7 +138,7 @@ impl EndedRun {
     /// process's until that is dropped.
     pub(crate) fn seal(self) -> (Metadata, Journal) {
         if self.journal.is_in_place() {
-            may_fail(self.metadata.write(&self.run.path));
+            ignore(self.metadata.write(&self.run.path));
         }
         (self.metadata, self.journal)
     }

@@ -1,17 +1,19 @@
 //! Questions to a person: asked once, answered at the terminal or through files, recorded both ways.
 
 use super::Engine;
+use super::changed_files::preview_change;
 use super::on_question::announce;
 use super::open_call::OpenCall;
-use super::outcome::{Ending, Step, halt_on};
+use super::outcome::{Ending, Step};
+use super::points::before_question;
 use super::results::{past_guard, record_refusal, record_result};
 use crate::config::tool::bind::BoundCall;
-use crate::engine::confirmation::asked_by_model;
+use crate::engine::confirmation::{PlannedCall, asked_by_model, is_always};
 use crate::engine::question::{self, HumanAnswer, Question};
 use crate::engine::tool_call::Done;
 use crate::error::{Result, reason};
 use crate::record::engine_log::Level;
-use crate::record::event::{ActionStatus, Event, InputType};
+use crate::record::event::{ActionStatus, InputType, QuestionEvent, ReplyEvent};
 use crate::text::answers::after_thoughts;
 use crate::text::ids::hex;
 use crate::unix::typed::Reply;
@@ -23,10 +25,10 @@ pub(super) fn ask_first(engine: &mut Engine<'_>, call: &OpenCall) -> Step<()> {
     let tool = question::ask_human_tool();
     let bound = match call.bind(engine.ctx, &tool) {
         Ok(bound) => bound,
-        Err(text) => return Ok(record_refusal(engine, call, &text)?),
+        Err(text) => return record_refusal(engine, call, &text),
     };
     let bound = past_guard(engine, call, None, bound)?;
-    halt_on(engine.must_end())?;
+    engine.go_on()?;
     let Some((BoundCall { arguments, .. }, _)) = bound else {
         return Ok(());
     };
@@ -65,15 +67,14 @@ pub(super) fn record_question(
     call: &OpenCall,
     question: &Question,
 ) -> Result<()> {
-    engine.log.add(&Event::HumanInputRequest {
+    engine.log.add_durably(&QuestionEvent {
         action_id: &call.id,
         request_id: &question.request_id,
         prompt: &question.prompt,
         input_type: &question.input_type,
         sensitive: question.sensitive,
         fingerprint: question.fingerprint.as_deref(),
-    });
-    engine.log.make_durable()
+    })
 }
 
 pub(super) fn record_reply(
@@ -82,11 +83,17 @@ pub(super) fn record_reply(
     question: &Question,
     answer: &str,
 ) {
-    engine.log.add(&Event::HumanInputReceived {
+    let is_confirmation = question.fingerprint.is_some();
+    let always = is_confirmation && is_always(answer);
+    if let Some(fingerprint) = question.fingerprint.clone().filter(|_| always) {
+        engine.always.insert(fingerprint);
+    }
+    engine.log.add(&ReplyEvent {
         action_id: &call.id,
         request_id: &question.request_id,
-        response: answer,
+        response: if always { "yes" } else { answer },
         fingerprint: question.fingerprint.as_deref(),
+        always,
     });
 }
 
@@ -97,12 +104,15 @@ pub(super) fn ask(
     question: &Question,
     recorded: Option<String>,
 ) -> Step<()> {
-    let given = engine.options.answer.as_mut();
-    let given = given.filter(|answer| answer.request_id == question.request_id);
-    let attachments = given.map_or_else(Vec::new, |it| std::mem::take(&mut it.attachments));
+    let handed = engine
+        .start
+        .answer
+        .as_mut()
+        .filter(|answer| answer.request_id == question.request_id)
+        .map(|answer| std::mem::take(&mut answer.handed));
     let (answer, is_new) = match recorded {
         Some(answer) => (answer, false),
-        None => (find_answer(engine, question)?, true),
+        None => (find_answer(engine, question, None)?, true),
     };
     if is_new {
         record_reply(engine, call, question, &answer);
@@ -114,8 +124,7 @@ pub(super) fn ask(
             status: ActionStatus::Success,
             exit_code: Some(0),
             observation: answer,
-            attachments,
-            attachment_lines: Vec::new(),
+            handed: handed.unwrap_or_default(),
             duration: std::time::Duration::ZERO,
             is_interrupted: false,
         },
@@ -128,7 +137,7 @@ pub(super) fn ask(
 
 /// Takes a question back: it can no longer be answered, and answers to it are kept unread.
 pub(super) fn withdraw_question(engine: &mut Engine<'_>) -> Result<()> {
-    if let Some(answer) = engine.options.answer.take() {
+    if let Some(answer) = engine.start.answer.take() {
         let name = question::keep_unread(&engine.ctx.run, &answer.text)?;
         note_unread(engine, &name)?;
     }
@@ -149,15 +158,23 @@ fn note_unread(engine: &mut Engine<'_>, name: &str) -> Result<()> {
     engine.log.record_note(Level::Warn, &note)
 }
 
-/// The answer to a question that is in the journal. Stops as long as there is no answer.
-pub(super) fn find_answer(engine: &mut Engine<'_>, question: &Question) -> Step<String> {
+/// The answer to a question that is in the journal, which is about a call, perhaps. Stops as long as there is no answer.
+pub(super) fn find_answer(
+    engine: &mut Engine<'_>,
+    question: &Question,
+    call: Option<&PlannedCall<'_>>,
+) -> Step<String> {
     let is_meant = |answer: &mut HumanAnswer| answer.request_id == question.request_id;
-    if let Some(answer) = engine.options.answer.take_if(is_meant) {
+    if let Some(answer) = engine.start.answer.take_if(is_meant) {
         put_answer_aside(engine)?;
         return Ok(answer.text);
     }
     if let Some(answer) = question::left_answer(&engine.ctx.run, &question.request_id)? {
         return Ok(answer);
+    }
+    before_question(engine)?;
+    if let Some(call) = call {
+        preview_change(engine, call.tool, call.bound);
     }
     if engine.options.interactive {
         let asked_at = Instant::now();

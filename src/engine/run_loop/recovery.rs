@@ -1,42 +1,36 @@
 //! Calls whose end no engine has recorded: the model gets a report, the call is repeated, a check is asked
 //! whether it has happened, or a sub-agent's run goes on.
 
-use super::deferred::{defer, is_deferral};
 use super::open_call::{OpenCall, StartedCall};
-use super::outcome::{Ending, Step, halt_on};
+use super::outcome::{Ending, Step};
+use super::points::after_call;
 use super::results::{record_observation, record_refusal, record_result};
 use super::{Engine, Ready, tool_named};
-use crate::config::tool::definition::{EffectCheck, OnResume, Tool};
+use crate::config::tool::definition::{OnResume, TimedCommand, Tool};
 use crate::engine::former_content;
 use crate::engine::run_context::RunContext;
 use crate::engine::tool_call::{self, Done};
 use crate::error::Result;
 use crate::record::engine_log::Level;
-use crate::record::event::{CheckFinding, Event};
+use crate::record::event::{ActionCheckEvent, CheckFinding};
 use crate::record::metadata::{self, Metadata};
 use crate::record::stop_reason::{StopReason, Suspension};
 use crate::record::subruns;
 use crate::text::amounts::{counted, format_duration};
 use crate::text::shorten::in_short;
+use crate::text::shorten::last_line;
 use crate::unix::files;
 use crate::unix::process;
 use crate::unix::terminal::Tone;
 use std::path::Path;
 
-/// What becomes of a call that an earlier process started.
-pub(super) enum Recovered<'t> {
-    /// It has its result, or must wait.
-    Done,
-    /// It is to run, under this id.
-    RunAgain(Ready<'t>, String),
-}
-
-/// Brings a call that an earlier process started to its result, unless it is to run again.
+/// Brings a call that an earlier process started to its result, unless it is to run again: then returns it, and the id
+/// under which it runs.
 pub(super) fn recover_call<'a>(
     engine: &mut Engine<'a>,
     call: &OpenCall,
     started: &StartedCall,
-) -> Step<Recovered<'a>> {
+) -> Step<Option<(Ready<'a>, String)>> {
     let tool = tool_named(engine.ctx.agent, &call.name);
     let is_nested = tool.is_some_and(|tool| tool.subagent.is_some());
     // What the tools of a suspended sub-agent have left running is not ours to end.
@@ -44,7 +38,7 @@ pub(super) fn recover_call<'a>(
         end_leftovers(engine, call, started)?;
     }
     if let (Some(tool), Some(reference)) = (tool, &started.execution_ref)
-        && engine.options.is_ours
+        && engine.start.is_ours
         && let Ok(bound) = call.bind(engine.ctx, tool)
     {
         let argv = tool_call::full_argv(engine.ctx, tool, &bound);
@@ -63,31 +57,32 @@ pub(super) fn recover_call<'a>(
         OnResume::Check(check) => Some(check),
     };
     if let Some(check) = check {
-        match ask_check(engine, call, started, (tool, check), call_id)? {
+        match ask_check(engine, call, started, tool, check, call_id)? {
             Some((CheckFinding::Absent, _)) => {}
-            Some((CheckFinding::Happened, _)) => return Ok(Recovered::Done),
+            Some((CheckFinding::Happened, _)) => return Ok(None),
             Some((CheckFinding::Unknown, why)) => {
                 return report_interruption(engine, call, Some(tool), started, Some(why));
             }
             // The check has given no answer: the next start asks it again.
             None => {
-                halt_on(engine.must_end())?;
-                return Ok(Recovered::Done);
+                engine.go_on()?;
+                return Ok(None);
             }
         }
     }
     match call.bind(engine.ctx, tool) {
         Ok(bound) => {
             // The processes of a directory that this is a copy of have the recorded id.
-            let call_id = match engine.options.is_ours {
-                true => call_id.clone(),
-                false => RunContext::new_call_id(),
+            let call_id = if engine.start.is_ours {
+                call_id.clone()
+            } else {
+                RunContext::new_call_id()
             };
-            Ok(Recovered::RunAgain((tool, bound), call_id))
+            Ok(Some(((tool, bound), call_id)))
         }
         Err(text) if check.is_some() => {
             record_refusal(engine, call, &text)?;
-            Ok(Recovered::Done)
+            Ok(None)
         }
         Err(_) => report_interruption(engine, call, Some(tool), started, None),
     }
@@ -95,7 +90,7 @@ pub(super) fn recover_call<'a>(
 
 /// Ends what is left of a call whose engine died.
 fn end_leftovers(engine: &mut Engine<'_>, call: &OpenCall, started: &StartedCall) -> Result<()> {
-    let Some(call_id) = started.call_id.as_ref().filter(|_| engine.options.is_ours) else {
+    let Some(call_id) = started.call_id.as_ref().filter(|_| engine.start.is_ours) else {
         return Ok(());
     };
     let left = process::end_leftovers(call_id);
@@ -117,9 +112,10 @@ fn ask_check(
     engine: &mut Engine<'_>,
     call: &OpenCall,
     started: &StartedCall,
-    (tool, check): (&Tool, &EffectCheck),
+    tool: &Tool,
+    check: &TimedCommand,
     call_id: &str,
-) -> Result<Option<(CheckFinding, String)>> {
+) -> Step<Option<(CheckFinding, String)>> {
     let arguments = started.arguments.as_deref().unwrap_or("{}");
     let prepared = tool_call::prepare_check(engine.ctx, tool, check, arguments.as_bytes())?;
     engine.log.print_progress(&[
@@ -127,11 +123,11 @@ fn ask_check(
         (Tone::Command, &in_short(&prepared.record.command, 160)),
     ]);
     let reference = prepared.reference.clone();
-    let (finding, done) = tool_call::run_check(engine.ctx, tool, check, prepared, call_id)?;
+    let (finding, done) = tool_call::run_check(engine.ctx, tool, prepared, call_id)?;
     if engine.ctx.signals.stop().is_some() {
         return Ok(None);
     }
-    engine.log.add(&Event::ActionCheck {
+    engine.log.add(&ActionCheckEvent {
         action_id: &call.id,
         tool_name: &call.name,
         status: finding,
@@ -140,10 +136,9 @@ fn ask_check(
         execution_ref: &reference,
     });
     engine.log.journal.flush()?;
-    if is_deferral(tool, &done) {
-        defer(engine, call, (tool, call_id), done, &reference)?;
+    let Some(done) = after_call(engine, call, tool, call_id, done, &reference)? else {
         return Ok(Some((CheckFinding::Happened, String::new())));
-    }
+    };
     match finding {
         CheckFinding::Happened => {
             let outcome = format!("had happened, {}", format_duration(done.duration));
@@ -156,7 +151,7 @@ fn ask_check(
         CheckFinding::Unknown => {}
     }
     let said = match done.exit_code {
-        Some(_) => done.observation.lines().last().unwrap_or_default(),
+        Some(_) => last_line(&done.observation),
         None => done.observation.as_str(),
     };
     let why = format!(
@@ -173,7 +168,7 @@ fn report_interruption<'a>(
     tool: Option<&Tool>,
     started: &StartedCall,
     checked: Option<String>,
-) -> Step<Recovered<'a>> {
+) -> Step<Option<(Ready<'a>, String)>> {
     let reference = started.execution_ref.as_deref();
     let note = interruption(&engine.ctx.run.path, reference);
     let notes: Vec<String> = [note.clone()].into_iter().chain(checked).collect();
@@ -194,16 +189,17 @@ fn report_interruption<'a>(
         Some(reference) => record_observation(engine, call, done, "not run again", reference)?,
         None => record_result(engine, call, done, None, false)?,
     }
-    Ok(Recovered::Done)
+    Ok(None)
 }
 
-/// How this run ends when the run of a sub-agent is suspended. The call has no result yet; the next start
+/// The end of this run when the run of a sub-agent is suspended. The call has no result yet; the next start
 /// makes it again, which resumes that run.
 pub(super) fn suspended_by(
     engine: &Engine<'_>,
     call: &OpenCall,
     suspension: Suspension,
-    (call_id, command): (&str, &str),
+    call_id: &str,
+    command: &str,
     done: &Done,
 ) -> Ending {
     if let Some(ending) = engine.must_end() {
@@ -212,7 +208,7 @@ pub(super) fn suspended_by(
     let name = &call.name;
     let id = tool_call::subagent_run(name, call_id);
     let found = id.and_then(|id| {
-        let run = subruns::find_started(&engine.ctx.run, (call_id, command), &id)?;
+        let run = subruns::find_started(&engine.ctx.run, call_id, command, &id)?;
         Some((id, metadata::read(&run.path)?))
     });
     let text = match found {
@@ -224,10 +220,13 @@ pub(super) fn suspended_by(
                 ..
             },
         )) => {
-            match stop_reason.as_deref() == Some(StopReason::Subagent(suspension).name()) {
-                // What it waits for itself.
-                true => error,
-                false => format!("sub-agent {name}, run {id}: {error}"),
+            // What it waits for itself.
+            let is_its_own =
+                stop_reason.as_deref() == Some(StopReason::Subagent(suspension).name());
+            if is_its_own {
+                error
+            } else {
+                format!("sub-agent {name}, run {id}: {error}")
             }
         }
         _ => {

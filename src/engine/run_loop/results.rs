@@ -1,15 +1,14 @@
-//! What a call gets: a refusal, what its program printed, or what it got in a recorded run.
+//! The result of a call: a refusal, what its program printed, or what is known of it beforehand.
 
 use super::Engine;
-use super::hook_points::{GuardVerdict, after_tool, before_tool, on_error};
+use super::changed_files::{before_diff, note_change, print_reason};
+use super::hook_points::{after_tool, before_tool, on_error};
 use super::open_call::OpenCall;
+use super::outcome::Step;
 use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::Tool;
 use crate::engine::tool_call::Done;
-use crate::error::Result;
-use crate::record::attachments::blobs;
-use crate::record::event::{ActionStatus, DENIED, Event};
-use crate::record::recording::RecordedResult;
+use crate::record::event::{ActionResultEvent, ActionStatus, DENIED};
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
 
@@ -20,14 +19,14 @@ pub(super) fn past_guard(
     call: &OpenCall,
     tool: Option<&Tool>,
     bound: BoundCall,
-) -> Result<Option<(BoundCall, Vec<String>)>> {
+) -> Step<Option<(BoundCall, Vec<String>)>> {
     let verdict = before_tool(engine, &call.name, tool, bound)?;
     if engine.ctx.signals.stop().is_some() {
         return Ok(None);
     }
     match verdict {
-        GuardVerdict::Go(bound, questions) => Ok(Some((bound, questions))),
-        GuardVerdict::Denied(why) => {
+        Ok(passed) => Ok(Some(passed)),
+        Err(why) => {
             record_refusal(engine, call, &format!("{DENIED}{why}"))?;
             Ok(None)
         }
@@ -35,7 +34,7 @@ pub(super) fn past_guard(
 }
 
 /// Records a call that cannot be run, and why.
-pub(super) fn record_refusal(engine: &mut Engine<'_>, call: &OpenCall, text: &str) -> Result<()> {
+pub(super) fn record_refusal(engine: &mut Engine<'_>, call: &OpenCall, text: &str) -> Step<()> {
     engine.log.print_progress(&[
         (Tone::Command, &call.name),
         (Tone::Bad, " refused: "),
@@ -51,33 +50,27 @@ pub(super) fn record_observation(
     mut done: Done,
     outcome: &str,
     reference: &str,
-) -> Result<()> {
+) -> Step<()> {
     let by_hook = after_tool(engine, &call.name, &mut done, reference)?;
+    let is_done = done.status == ActionStatus::Success;
+    let shown = if is_done {
+        before_diff(engine, call, &done.observation)
+    } else {
+        &done.observation
+    };
     engine
         .log
-        .print_outcome(done.exit_code == Some(0), outcome, &done.observation);
+        .print_outcome(done.exit_code == Some(0), outcome, shown);
+    if is_done {
+        note_change(engine, call, &done.observation);
+    } else {
+        print_reason(engine, call, &done.observation);
+    }
     record_result(engine, call, done, Some(reference), by_hook)
 }
 
-/// Gives a call the result that it had in the recorded run. Nothing is executed.
-pub(super) fn replay_result(
-    engine: &mut Engine<'_>,
-    call: &OpenCall,
-    outcome: RecordedResult,
-) -> Result<()> {
-    if let Some(playback) = engine.talk.model.playback() {
-        let from = &playback.recording().run.path;
-        blobs::copy(from, &engine.ctx.run.path, outcome.attachments.iter())?;
-    }
-    let done = Done {
-        status: outcome.status,
-        exit_code: outcome.exit_code,
-        observation: outcome.observation,
-        attachments: outcome.attachments,
-        attachment_lines: Vec::new(),
-        duration: std::time::Duration::from_millis(outcome.duration_ms),
-        is_interrupted: false,
-    };
+/// Gives a call the result that is known beforehand. Nothing is executed.
+pub(super) fn record_known(engine: &mut Engine<'_>, call: &OpenCall, done: Done) -> Step<()> {
     engine.log.print_progress(&[
         (Tone::Dim, "= "),
         (Tone::Command, &call.name),
@@ -92,19 +85,18 @@ pub(super) fn record_result(
     mut done: Done,
     execution_ref: Option<&str>,
     by_hook: bool,
-) -> Result<()> {
+) -> Step<()> {
     let calls = engine.limits.same_calls.as_mut();
-    if let Some(note) =
-        calls.and_then(|calls| calls.add_result(&call.id, &done.observation, &done.attachments))
+    if let Some(note) = calls
+        .and_then(|calls| calls.add_result(&call.id, &done.observation, &done.handed.attachments))
     {
         done.observation.push_str(&note);
     }
-    let playback = engine.talk.model.playback();
-    let output_ref = playback.and_then(|playback| playback.output_ref(&call.id));
-    if !done.attachments.is_empty() {
+    let output_ref = engine.known(call).and_then(|it| it.output_ref.clone());
+    if !done.handed.attachments.is_empty() {
         engine.ctx.workspace.raise_layout()?;
     }
-    engine.log.add(&Event::ActionResult {
+    engine.log.add(&ActionResultEvent {
         action_id: &call.id,
         tool_name: &call.name,
         status: done.status,
@@ -114,7 +106,7 @@ pub(super) fn record_result(
         execution_ref,
         by_hook,
         output_ref: output_ref.as_deref(),
-        attachments: &done.attachments,
+        attachments: &done.handed.attachments,
     });
     engine.log.journal.flush()?;
     if done.status == ActionStatus::Error {

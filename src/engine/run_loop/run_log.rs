@@ -6,15 +6,16 @@ use super::Ending;
 use crate::engine::run_context::RunContext;
 use crate::error::Result;
 use crate::record::engine_log::Level;
-use crate::record::event::{Event, Fact};
+use crate::record::event::{EndEvent, Event, EventTrait, NoteEvent};
 use crate::record::journal::Journal;
 use crate::record::metadata::Metadata;
 use crate::record::stop_reason::StopReason;
 use crate::text::shorten::cut_to_columns;
 use crate::text::timestamp::Timestamp;
 use crate::unix::terminal::{Screen, Tone};
-use crate::unix::wait_line::WaitLine;
+use crate::unix::wait_line::{Outputs, WaitLine};
 use std::fs::File;
+use std::path::PathBuf;
 
 /// The journal, the summary and the progress of one start on a run.
 pub(super) struct RunLog<'a> {
@@ -25,7 +26,7 @@ pub(super) struct RunLog<'a> {
     pub(super) metadata: Metadata,
     /// The current iteration, or the last one.
     pub(super) iteration: u64,
-    /// Where progress is printed.
+    /// The terminal for progress.
     pub(super) screen: Screen,
     /// The inbox, while no message may arrive because the run is ending.
     pub(super) inbox: Option<File>,
@@ -53,8 +54,26 @@ impl<'a> RunLog<'a> {
     }
 
     /// Adds an event of the current iteration. It reaches the disk with the next flush.
-    pub(super) fn add(&mut self, event: &Event<'_>) {
+    pub(super) fn add(&mut self, event: &dyn Event) {
         self.journal.add(self.iteration, event);
+    }
+
+    /// Adds an event that is on disk before anything follows from it, in a workspace that older engines leave alone if
+    /// they would misread it.
+    pub(super) fn add_durably(&mut self, event: &dyn Event) -> Result<()> {
+        if event.kind().is(EventTrait::NewLayout) {
+            self.ctx.workspace.raise_layout()?;
+        }
+        self.add(event);
+        self.make_durable()
+    }
+
+    /// All that has been recorded.
+    pub(super) fn whole_journal(&mut self) -> Result<Vec<u8>> {
+        self.journal.flush()?;
+        let mut journal = Vec::new();
+        self.journal.read_new(0, &mut journal)?;
+        Ok(journal)
     }
 
     /// Makes everything durable that has been recorded, and the directories that lead to it.
@@ -68,23 +87,14 @@ impl<'a> RunLog<'a> {
     }
 
     pub(super) fn record_note(&mut self, level: Level, content: &str) -> Result<()> {
-        self.record_fact(level, content, None)
+        self.record(NoteEvent::new(level, content))
     }
 
-    pub(super) fn record_fact(
-        &mut self,
-        level: Level,
-        content: &str,
-        fact: Option<Fact<'_>>,
-    ) -> Result<()> {
-        self.add(&Event::SystemMessage {
-            level,
-            content,
-            fact,
-        });
+    pub(super) fn record(&mut self, note: NoteEvent<'_>) -> Result<()> {
+        self.add(&note);
         self.journal.flush()?;
-        if level != Level::Info {
-            self.warn(content);
+        if note.level != Level::Info {
+            self.warn(note.content);
         }
         Ok(())
     }
@@ -119,7 +129,7 @@ impl<'a> RunLog<'a> {
     /// not keep the rest from being recorded.
     pub(super) fn record_end(&mut self, ending: &Ending, engine_ms: Option<u64>) {
         let (result, error) = ending.status.result_or_error(&*ending.text);
-        self.add(&Event::EngineEnd {
+        self.add(&EndEvent {
             run_id: self.ctx.run.id.as_str(),
             status: ending.status.name(),
             stop_reason: &ending.stop_reason,
@@ -166,7 +176,19 @@ impl<'a> RunLog<'a> {
 
     /// Shows at a terminal what the engine waits for, until the line is dropped.
     pub(super) fn wait_for(&self, what: &str) -> WaitLine {
+        self.wait_for_outputs(what, Vec::new)
+    }
+
+    /// Shows the same with the last line of what programs have written into files.
+    pub(super) fn wait_for_outputs(
+        &self,
+        what: &str,
+        files: impl FnOnce() -> Vec<PathBuf>,
+    ) -> WaitLine {
         let what = format!("[{}] waiting for {what}", self.iteration);
-        WaitLine::begin(&self.ctx.signals, self.screen, what)
+        WaitLine::begin(&self.ctx.signals, self.screen, what, || Outputs {
+            files: files(),
+            secrets: self.ctx.environment.secrets(),
+        })
     }
 }

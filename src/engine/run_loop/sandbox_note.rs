@@ -1,4 +1,4 @@
-//! What the sandbox of a tool cannot restrict, for the person: the tool's output goes to the model.
+//! Notes on what the sandbox of a tool cannot restrict, for the person: the tool's output goes to the model.
 //!
 //! Unaware of sandboxes. Without one, a tool could have written the file: no line of it looks like another message.
 
@@ -14,10 +14,11 @@ pub(super) fn note_length(engine: &Engine<'_>) -> u64 {
     meta.map_or(0, |meta| meta.len())
 }
 
-/// Prints what has been added to the file since it had this length.
-pub(super) fn print_note(engine: &Engine<'_>, before: u64) {
-    if note_length(engine) <= before {
-        return;
+/// Prints what has been added to the file since it had this length. Returns its length.
+pub(super) fn print_notes(engine: &Engine<'_>, before: u64) -> u64 {
+    let length = note_length(engine);
+    if length <= before {
+        return before;
     }
     let added = files::open_unlinked(&engine.ctx.run.path.join(NOTE))
         .and_then(|file| files::read_part(&file, before, NOTE_BYTES));
@@ -31,4 +32,5 @@ pub(super) fn print_note(engine: &Engine<'_>, before: u64) {
             .log
             .warn(&format!("the sandbox does not restrict here: {open}"));
     }
+    length
 }

@@ -2,33 +2,29 @@
 
 use super::Engine;
 use super::calls::run_calls;
-use super::compaction;
-use super::compaction::guess::{Tried, try_shorter};
-use super::conversation::{Answered, ModelReply};
-use super::fallback::{change_model, play_model, skip_first};
+use super::conversation::Answered;
 use super::hook_points::{after_response, before_request, run_hooks};
 use super::open_call::OpenCall;
 use super::outcome::{Ending, Halt, Step, halt_on};
-use super::refused_attachments;
+use super::points::{Next, after_answer, after_reply, first_request};
 use crate::config::agent::HookEvent;
 use crate::config::api::Api;
 use crate::error::Result;
 use crate::model::calls::{calls_json, make_ids_unique};
 use crate::model::response::Answer;
 use crate::record::engine_log::Level;
-use crate::record::event::{
-    Event, Fact, FinishReason, NotedFact, RawJson, RecordedUsage, ThoughtEvent, Tokens,
-};
+use crate::record::event::{FinishReason, NoteEvent, RawJson, ThoughtEvent, Tokens};
 use crate::record::stop_reason::StopReason;
-use crate::text::amounts::format_duration;
+use crate::text::amounts::{format_duration, grouped};
 use crate::text::answers::after_thoughts;
 use crate::text::disguise::indented;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
 use crate::unix::unread_stdin;
+use serde_json::{Map, Value};
 use std::time::Instant;
 
-/// What follows from a thought.
+/// The consequence of a thought.
 pub(super) enum ThoughtOutcome {
     /// Calls to be run.
     Calls(Vec<OpenCall>),
@@ -52,9 +48,12 @@ pub(super) fn cut_off(reason: &FinishReason<'_>, detail: Option<&str>, api: Api)
             Ending::new(StopReason::Length, text)
         }
         (_, detail) => {
-            let detail = detail.map_or_else(String::new, |detail| format!(": {detail}"));
-            let text = "the model's answer was filtered (finish_reason: content_filter)";
-            Ending::new(StopReason::ContentFilter, format!("{text}{detail}"))
+            let mut text =
+                "the model's answer was filtered (finish_reason: content_filter)".to_owned();
+            if let Some(detail) = detail {
+                text.push_str(&format!(": {detail}"));
+            }
+            Ending::new(StopReason::ContentFilter, text)
         }
     }
 }
@@ -73,61 +72,18 @@ pub(super) fn think(engine: &mut Engine<'_>) -> Step<ThoughtOutcome> {
 /// Gets the model's next answer, as hooks leave it.
 fn ask_model(engine: &mut Engine<'_>) -> Step<Answered> {
     run_hooks(engine, HookEvent::OnIterationStart)?;
-    halt_on(engine.must_end())?;
-    let Engine {
-        log, limits, talk, ..
-    } = engine;
-    skip_first(talk, log, limits)?;
-    play_model(talk, log)?;
-    refused_attachments::replay(engine)?;
-    let mut was_full = engine.talk.sizes.is_full();
-    let request = engine.talk.build_request(&mut engine.log)?;
-    let mut request = compaction::before_request(engine, request)?;
-    let mut trial = None;
+    engine.go_on()?;
+    let (mut asking, mut request) = first_request(engine)?;
     let mut answered = loop {
         let seen = before_request(engine, request)?;
-        halt_on(engine.must_end())?;
-        let Engine {
-            log, limits, talk, ..
-        } = engine;
-        let reply = talk.ask(log, limits, seen, None)?;
-        let reply = match try_shorter(engine, &mut trial, reply)? {
-            Tried::Reply(reply) => reply,
-            Tried::Again(shorter) => {
-                request = shorter;
-                continue;
-            }
-        };
-        match reply {
-            ModelReply::TooLong(rejected) => {
-                request = compaction::after_refusal(engine, &rejected, was_full)?;
-            }
-            ModelReply::AttachmentsRefused(why) => {
-                request = refused_attachments::after_refusal(engine, &why)?;
-            }
-            ModelReply::Answered(answered) => {
-                match compaction::after_cut_off(engine, &answered.answer)? {
-                    Some(shorter) => request = shorter,
-                    None => break *answered,
-                }
-            }
-            ModelReply::Failed(failed) => {
-                let Engine {
-                    log, limits, talk, ..
-                } = engine;
-                change_model(talk, log, limits, failed)?;
-                halt_on(engine.must_end())?;
-                // Another model has another price, and another window.
-                halt_on(engine.talk.limit_reached(&mut engine.limits))?;
-                was_full = false;
-                let other = engine.talk.build_request(&mut engine.log)?;
-                request = compaction::before_request(engine, other)?;
-            }
+        engine.go_on()?;
+        let reply = engine.ask(&seen, None)?;
+        match after_reply(engine, &mut asking, reply)? {
+            Next::Ask(other) => request = other,
+            Next::Take(answered) => break answered,
         }
     };
-    refused_attachments::keep_left_out(engine)?;
     answered.answer = after_response(engine, answered.answer, &answered.invocation)?;
-    engine.talk.name_as_recorded(&mut answered.answer);
     // A hook that was to look at the answer may have been kept from it.
     halt_on(engine.ctx.signals.stop().map(Ending::stopped))?;
     Ok(answered)
@@ -142,23 +98,15 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<ThoughtOut
         prefix,
         request_bytes,
     } = answered;
-    make_ids_unique(&mut answer.calls, |id| engine.talk.transcript.has_id(id));
+    make_ids_unique(&mut answer.calls, |id| engine.transcript.has_id(id));
     unread_stdin::warn();
-    add_thought(engine, &answer, (&invocation, &prefix), request_bytes);
-    if let Some(calls) = &mut engine.limits.same_calls {
-        calls.begin_answer(answer.calls.iter().map(|call| {
-            let arguments = call.invalid.as_ref().unwrap_or(&call.arguments);
-            (call.id.as_str(), call.name.as_str(), arguments.as_str())
-        }));
-    }
-    engine.limits.count_iteration();
+    add_thought(engine, &answer, &invocation, &prefix, request_bytes);
+    after_answer(engine, &answer, request_bytes)?;
     let usage = answer.usage.unwrap_or_default();
-    compaction::note_count(engine, request_bytes, usage)?;
     if answer.lacks_finish_reason {
         note_unnamed_end(engine)?;
     }
-    engine.log.metadata.usage.tokens.add(usage);
-    engine.log.metadata.usage.llm_calls += 1;
+    engine.log.metadata.usage.add(usage);
     print_thought(engine, &answer, usage, began);
     let cut_off_at = answer.finish_reason.as_ref().filter(|it| it.is_cut_off());
     let cut = cut_off_at.is_some();
@@ -169,11 +117,7 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<ThoughtOut
         .map(|(before, call)| OpenCall::new(call, cut, before))
         .collect();
     if let Some(reason) = cut_off_at {
-        let ending = cut_off(
-            reason,
-            answer.finish_detail.as_deref(),
-            engine.talk.wire.api(),
-        );
+        let ending = cut_off(reason, answer.finish_detail.as_deref(), engine.wire.api());
         if open.is_empty() {
             run_hooks(engine, HookEvent::OnIterationEnd)?;
         } else {
@@ -198,18 +142,18 @@ fn record_answer(engine: &mut Engine<'_>, answered: Answered) -> Step<ThoughtOut
 fn add_thought(
     engine: &mut Engine<'_>,
     answer: &Answer,
-    (invocation, prefix): (&str, &str),
+    invocation: &str,
+    prefix: &str,
     request_bytes: u64,
 ) {
     let calls = (!answer.calls.is_empty()).then(|| calls_json(&answer.calls));
     let wire = engine
-        .talk
         .wire
         .record(answer, calls.as_deref().unwrap_or_default(), prefix);
-    let invalid: Vec<(String, String)> = answer
+    let invalid: Map<String, Value> = answer
         .calls
         .iter()
-        .filter_map(|call| Some((call.id.clone(), call.invalid.clone()?)))
+        .filter_map(|call| Some((call.id.clone(), call.invalid.clone()?.into())))
         .collect();
     let reasoning: Vec<(&'static str, &[u8])> = answer
         .reasoning
@@ -217,46 +161,40 @@ fn add_thought(
         .map(|(name, json)| (*name, json.as_slice()))
         .collect();
     let content_null = answer.content_json == b"null";
-    engine.log.add(&Event::Thought(ThoughtEvent {
-        content: if content_null {
+    engine.log.add(&ThoughtEvent {
+        content: RawJson(if content_null {
             b"\"\""
         } else {
             &answer.content_json
-        },
+        }),
         content_null,
         tool_calls: calls.as_deref().map(RawJson),
         invalid_arguments: &invalid,
-        reasoning: &reasoning,
+        reasoning_members: &reasoning,
         finish_reason: answer.finish_reason.as_ref(),
         model: answer.model.as_deref(),
-        usage: answer.usage.map(|tokens| RecordedUsage {
-            tokens,
-            terms: &answer.terms,
-            request_bytes: Some(request_bytes),
-            attachment_tokens: Some(engine.talk.sizes.attachment_tokens).filter(|it| *it > 0),
-        }),
+        usage: answer
+            .usage
+            .map(|tokens| engine.sizes.recorded(tokens, &answer.terms, request_bytes)),
         llm_invocation_ref: invocation,
         wire: wire.as_deref().map(RawJson),
-    }));
+    });
 }
 
 /// Notes, once in a run, that a stream ended without a reason.
 fn note_unnamed_end(engine: &mut Engine<'_>) -> Result<()> {
-    if std::mem::replace(&mut engine.talk.sizes.counts.no_finish_reason, true) {
+    if std::mem::replace(&mut engine.sizes.counts.no_finish_reason, true) {
         return Ok(());
     }
     let note =
         "the server ended its answer with [DONE] and without a finish_reason: it is taken as whole";
-    let fact = NotedFact {
-        no_finish_reason: Some(true),
-        ..NotedFact::default()
-    };
-    engine
-        .log
-        .record_fact(Level::Warn, note, Some(Fact::Other(fact)))
+    engine.log.record(NoteEvent {
+        no_finish_reason: true,
+        ..NoteEvent::new(Level::Warn, note)
+    })
 }
 
-/// Notes that the service announces a call, and there is none.
+/// Notes that the service announces a call and sends no call.
 fn note_missing_call(engine: &mut Engine<'_>, answer: &Answer) -> Result<()> {
     let reason = answer.finish_reason.as_ref().map(FinishReason::name);
     if reason != Some("tool_calls") {
@@ -271,9 +209,17 @@ fn print_thought(engine: &Engine<'_>, answer: &Answer, usage: Tokens, began: Ins
     let took = format_duration(began.elapsed());
     let figures = match usage.total_tokens {
         0 => format!(" ({took})"),
-        tokens => format!(" ({took}, {tokens} tokens)"),
+        tokens => format!(" ({took}, {} tokens)", grouped(tokens)),
     };
-    let is_told = answer.text.trim().is_empty() || engine.talk.streamed.is_shown(&answer.text);
+    let is_told = answer.text.trim().is_empty() || engine.streamed.is_shown(&answer.text);
+    if let [only] = answer.calls.as_slice()
+        && is_told
+        && only.name != "ask_human"
+        && !engine.log.screen.verbose
+    {
+        // The call has a line of its own.
+        return;
+    }
     let text = if is_told && !answer.calls.is_empty() {
         let names: Vec<&str> = answer.calls.iter().map(|call| call.name.as_str()).collect();
         format!("calls {}", names.join(", "))

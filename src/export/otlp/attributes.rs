@@ -23,8 +23,10 @@ impl Attributes {
     }
 
     pub(super) fn texts(&mut self, key: &str, texts: &[&String]) {
-        let values = texts.iter().map(|text| json!({"stringValue": text}));
-        let values: Vec<Value> = values.collect();
+        let values: Vec<Value> = texts
+            .iter()
+            .map(|text| json!({"stringValue": text}))
+            .collect();
         self.put(key, json!({"arrayValue": {"values": values}}));
     }
 
@@ -73,10 +75,8 @@ pub(super) fn request_attributes(llm: &Map<String, Value>) -> Attributes {
 
 /// The host and the port of the endpoint that the configuration names.
 fn server(llm: &Map<String, Value>) -> Option<(String, u64)> {
-    let url = llm.get("base_url")?.as_str()?;
-    let (scheme, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?', '#']).next()?;
-    let authority = authority.rsplit('@').next()?;
+    let (scheme, rest) = llm.get("base_url")?.as_str()?.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?.rsplit('@').next()?;
     let end_of_host = authority.rfind(']').unwrap_or(0);
     let colon = authority[end_of_host..]
         .rfind(':')
@@ -108,8 +108,10 @@ pub(super) fn provider(llm: &Map<String, Value>) -> &'static str {
     match server(llm) {
         Some((host, _)) => {
             let is_of = |domain: &str| host == domain || host.ends_with(&format!(".{domain}"));
-            let known = BY_HOST.iter().find(|(domain, _)| is_of(domain));
-            known.map_or("other", |(_, name)| name)
+            BY_HOST
+                .iter()
+                .find(|(domain, _)| is_of(domain))
+                .map_or("other", |(_, name)| name)
         }
         None if llm.get("api").is_some_and(|api| api == "messages") => "anthropic",
         None => "openai",

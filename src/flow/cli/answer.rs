@@ -3,10 +3,9 @@
 //! Starts nothing: the command that began the flow goes on with it. Which question is meant follows from the journals
 //! of flows that have not ended, and from the runs that their open steps have started.
 
-use super::args::AnswerArgs;
+use super::check::warn;
 use crate::engine::question::{Question, is_left, leave_answer};
 use crate::error::{Error, Exit, Result};
-use crate::flow::PROGRAM;
 use crate::flow::record::each_line;
 use crate::record::event::InputType;
 use crate::record::metadata::Status;
@@ -20,8 +19,9 @@ use crate::runs::preflight::install_signals;
 use crate::runs::suspended::{awaited_run, is_suspended};
 use crate::runs::task::read_stdin;
 use crate::text::disguise::printable_line;
+use crate::text::options::parse::ParsedCommand;
 use crate::text::shorten::in_short;
-use crate::unix::terminal::{Screen, print};
+use crate::unix::terminal::print;
 
 /// Flows within flows are not followed further down.
 const DEEPEST: usize = 16;
@@ -41,24 +41,25 @@ struct OpenQuestion {
     is_answered: bool,
 }
 
-/// Runs the command.
-pub(crate) fn answer_question(wanted: &AnswerArgs) -> Result<Exit> {
-    let workspace = find::open_workspace(&wanted.work_dir)?;
+/// Runs the command. Without a text, it lists the questions.
+pub(crate) fn answer_question(given: &ParsedCommand) -> Result<Exit> {
+    let mut words = given.operand_texts();
+    let (text, task) = (words.pop(), words.pop());
+    let workspace = find::open_workspace(&given.work_dir())?;
     require_own(&workspace, false)?;
-    let mut all = Vec::new();
-    for run in flows_under_way(&workspace, wanted.run.as_deref())? {
-        let mut tree = RunTree::below(&workspace.root);
-        collect_questions(&run, (&run, ""), &mut tree, 0, &mut all)?;
+    let mut search = QuestionSearch {
+        tree: RunTree::below(&workspace.root),
+        found: Vec::new(),
+    };
+    for flow in flows_under_way(&workspace, given.text("--run-id").as_deref())? {
+        search.look_below(&flow, &flow, "", 0)?;
     }
-    let Some(text) = &wanted.text else {
-        return list_questions(&all);
+    let Some(text) = text else {
+        return list_questions(&search.found);
     };
-    let meant = choose_question(all, wanted)?;
+    let meant = choose_question(search.found, task.as_ref())?;
     require_own_run(&meant.run, false)?;
-    let text = match text.as_str() {
-        "-" => stdin_text()?,
-        text => text.to_owned(),
-    };
+    let text = if text == "-" { stdin_text()? } else { text };
     let (task, node, flow) = (&meant.task, &meant.node, &meant.flow.id);
     // While stdin was read, the question may have been answered, and the flow may have gone on to another one. In the
     // instant between this look and the answer it still may.
@@ -67,12 +68,12 @@ pub(crate) fn answer_question(wanted: &AnswerArgs) -> Result<Exit> {
         return Err(Error::failure(message));
     }
     if !leave_answer(&meant.run, &text)? {
-        return Err(Error::failure(already_answered(&meant)));
+        return Err(already_answered(&meant));
     }
     let text = format!(
         "answered {node} of {task} in run {flow}; the command that began the flow resumes it"
     );
-    Screen::new(false, false).warn_as(PROGRAM, &printable_line(&text));
+    warn(&printable_line(&text));
     Ok(Exit::Success)
 }
 
@@ -81,12 +82,14 @@ pub(crate) fn answer_question(wanted: &AnswerArgs) -> Result<Exit> {
 /// # Errors
 /// No question is open.
 fn list_questions(all: &[OpenQuestion]) -> Result<Exit> {
-    let (answered, open): (Vec<_>, Vec<_>) = all.iter().partition(|it| it.is_answered);
-    match (open.is_empty(), answered.first()) {
-        (false, _) => print(list_of(open.into_iter()).as_bytes())?,
-        (true, Some(one)) => return Err(Error::failure(already_answered(one))),
-        (true, None) => return Err(Error::failure(NOTHING_OPEN)),
+    let list = list_of(all.iter().filter(|it| !it.is_answered));
+    if list.is_empty() {
+        return Err(match all.first() {
+            Some(answered) => already_answered(answered),
+            None => Error::failure(NOTHING_OPEN),
+        });
     }
+    print(list.as_bytes())?;
     Ok(Exit::Success)
 }
 
@@ -106,95 +109,103 @@ fn flows_under_way(workspace: &Workspace, named: Option<&str>) -> Result<Vec<Run
         let id = find::find_named(workspace, name)?;
         return Ok(vec![RunDir::of(workspace, &id)]);
     }
-    let runs = workspace.runs()?.into_iter();
-    let runs = runs.map(|id| RunDir::of(workspace, &id));
     let is_open = |run: &RunDir| {
         let (metadata, _) = read_summary(run);
         let has_ended = matches!(metadata.status, Status::Completed | Status::Failed);
         // What a flow has started is found through it.
         metadata.flow.is_some() && !has_ended && metadata.parent_run_id.is_none()
     };
+    let ids = workspace.runs()?.into_iter();
+    let runs = ids.map(|id| RunDir::of(workspace, &id));
     Ok(runs.filter(is_open).collect())
 }
 
-/// Adds the questions of the runs that the open steps of a flow have started.
-fn collect_questions(
-    flow: &RunDir,
-    (run, around): (&RunDir, &str),
-    tree: &mut RunTree,
-    depth: usize,
-    found: &mut Vec<OpenQuestion>,
-) -> Result<()> {
-    if depth == DEEPEST {
-        return Ok(());
+/// The questions that have been found in a workspace.
+struct QuestionSearch {
+    tree: RunTree,
+    found: Vec<OpenQuestion>,
+}
+
+impl QuestionSearch {
+    /// Adds the questions of the runs that the open steps of a flow's run have started. `flow` is the outermost of the
+    /// flows, `around` the task of it that the run is.
+    fn look_below(
+        &mut self,
+        flow: &RunDir,
+        run: &RunDir,
+        around: &str,
+        depth: usize,
+    ) -> Result<()> {
+        if depth == DEEPEST {
+            return Ok(());
+        }
+        let mut open = OpenActions::default();
+        each_line(&run.journal(), true, |line| {
+            open.follow(run, line);
+            Ok(true)
+        })?;
+        for started in self.tree.of_open(&mut open, run) {
+            let (Some(node), Some(task)) = (started.node, started.task) else {
+                continue;
+            };
+            let task = match around {
+                "" => task,
+                around => format!("{around}/{task}"),
+            };
+            let Ok(mut asking) = inspect_run(&started.run) else {
+                continue;
+            };
+            if is_suspended(asking.metadata.stop_reason.as_deref())
+                && let Some(below) = awaited_run(&asking.run)
+            {
+                asking = below;
+            }
+            if asking.is_flow {
+                self.look_below(flow, &asking.run, &task, depth + 1)?;
+                continue;
+            }
+            let is_waiting = !asking.has_ended() && asking.metadata.status != Status::Running;
+            if let Some(question) = asking.question.filter(|_| is_waiting)
+                && is_left(&asking.run, &question.request_id)
+            {
+                self.found.push(OpenQuestion {
+                    flow: flow.clone(),
+                    task,
+                    node,
+                    run: asking.run,
+                    question,
+                    is_answered: asking.is_answered,
+                });
+            }
+        }
+        Ok(())
     }
-    let mut open = OpenActions::default();
-    each_line(&run.journal(), true, |line| {
-        open.follow(run, line);
-        Ok(true)
-    })?;
-    for started in tree.of_open(&mut open, run) {
-        let (Some(node), Some(task)) = (started.node, started.task) else {
-            continue;
-        };
-        let task = match around {
-            "" => task,
-            around => format!("{around}/{task}"),
-        };
-        let Ok(mut asking) = inspect_run(&started.run) else {
-            continue;
-        };
-        if is_suspended(asking.metadata.stop_reason.as_deref())
-            && let Some(below) = awaited_run(&asking.run)
-        {
-            asking = below;
-        }
-        if asking.is_flow {
-            collect_questions(flow, (&asking.run, &task), tree, depth + 1, found)?;
-            continue;
-        }
-        let is_waiting = !asking.has_ended() && asking.metadata.status != Status::Running;
-        let (run, is_answered) = (asking.run, asking.is_answered);
-        if let Some(question) = asking.question.filter(|_| is_waiting)
-            && is_left(&run, &question.request_id)
-        {
-            found.push(OpenQuestion {
-                flow: flow.clone(),
-                task,
-                node,
-                run,
-                question,
-                is_answered,
-            });
-        }
-    }
-    Ok(())
 }
 
 /// The one question that a command line means.
-fn choose_question(all: Vec<OpenQuestion>, wanted: &AnswerArgs) -> Result<OpenQuestion> {
-    let is_named = |it: &OpenQuestion| wanted.task.as_ref().is_none_or(|task| *task == it.task);
-    let (answered, mut open): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.is_answered);
+fn choose_question(all: Vec<OpenQuestion>, task: Option<&String>) -> Result<OpenQuestion> {
+    let (answered, open): (Vec<_>, Vec<_>) = all.into_iter().partition(|it| it.is_answered);
     let listed = list_of(open.iter());
-    open.retain(is_named);
-    if open.len() > 1 {
-        let count = open.len();
-        let how = match wanted.task {
+    let is_named = |it: &OpenQuestion| task.is_none_or(|task| *task == it.task);
+    let mut named: Vec<OpenQuestion> = open.into_iter().filter(is_named).collect();
+    if named.len() > 1 {
+        let count = named.len();
+        let how = match task {
             Some(_) => "--run-id ID",
             None => "a task before the answer, and --run-id ID",
         };
         return Err(Error::usage(format!(
             "{count} questions are open; say which with {how}:\n{}",
-            list_of(open.iter()).trim_end()
+            list_of(named.iter()).trim_end()
         )));
     }
-    if let Some(one) = open.pop() {
+    if let Some(one) = named.pop() {
         return Ok(one);
     }
-    if let Some(one) = answered.into_iter().find(is_named) {
-        return Err(Error::failure(already_answered(&one)));
+    if let Some(one) = answered.iter().find(|it| is_named(it)) {
+        return Err(already_answered(one));
     }
-    Err(Error::failure(match (&wanted.task, listed.trim_end()) {
+    Err(Error::failure(match (task, listed.trim_end()) {
         (Some(task), list) if !list.is_empty() => {
             format!("{task} asks nothing; these questions are open:\n{list}")
         }
@@ -202,13 +213,13 @@ fn choose_question(all: Vec<OpenQuestion>, wanted: &AnswerArgs) -> Result<OpenQu
     }))
 }
 
-fn already_answered(it: &OpenQuestion) -> String {
+fn already_answered(it: &OpenQuestion) -> Error {
     let path = it.run.interaction().join("response.txt");
     let (task, node) = (&it.task, &it.node);
-    format!(
+    Error::failure(format!(
         "{node} of {task} has an answer that has not been read, in {}; the command that began the flow resumes it",
         path.display()
-    )
+    ))
 }
 
 /// A line for each question.

@@ -1,388 +1,233 @@
-//! The command line of `delta-flow` as plain data. Nothing is looked up or resolved here.
+//! The command lines of `run` and `eval` as plain data; the other commands read theirs where they begin. Nothing is
+//! looked up or resolved here.
 
-mod eval;
-mod run;
-
-use super::tables::FLOW;
-use super::templates::{self, FlowTemplate};
-use crate::engine::validator;
+use super::words;
+use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::error::{Error, Result};
-use crate::flow::manifest::is_id;
-use crate::flow::manifest::memory::StoreName;
-use crate::flow::view::draw::Language;
+use crate::flow::eval::format::EvalFormat;
+use crate::flow::eval::plan::{PlanSelection, Split};
+use crate::flow::eval::suite::MOST_TRIALS;
+use crate::flow::manifest::{Flow, KeptRecords};
+use crate::text::ids::RunId;
+use crate::text::names::named_enum;
 use crate::text::options::format::OutputFormat;
-use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
-use crate::text::options::table::CommandTable;
-use crate::view::stats_table::StatsArgs;
-use std::ffi::OsString;
+use crate::text::options::parse::ParsedCommand;
+use crate::text::timestamp::Timestamp;
+use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-pub use super::tables::COMMANDS;
-pub(crate) use eval::FlowEvalArgs;
-pub(crate) use run::FlowRunArgs;
-
-#[derive(Debug)]
-pub(crate) enum FlowCommand {
-    Check {
-        dir: PathBuf,
-        /// Print what was derived, too.
-        verbose: bool,
-        format: OutputFormat,
-    },
-    Init {
-        dir: PathBuf,
-        template: &'static FlowTemplate,
-    },
-    Run(Box<FlowRunArgs>),
-    Show(ShowArgs),
-    Graph(GraphArgs),
-    Tool(ToolArgs),
-    Stats(StatsArgs),
-    /// The words behind the program's name, as they are typed.
-    Complete(Vec<OsString>),
-    Memory(MemoryArgs),
-    Answer(AnswerArgs),
-    Observe(ObserveArgs),
-    Replay(FlowReplayArgs),
-    Repl(ReplArgs),
-    Artifacts(ArtifactsArgs),
-    Manifest(ManifestArgs),
-    Eval(Box<FlowEvalArgs>),
-    /// Check the answer on the standard input, for `delta`.
-    ValidateJson,
-    Version,
-    Help {
-        /// None: all commands.
-        command: Option<&'static CommandTable>,
-        full: bool,
-    },
+/// The default number of programs at once.
+pub(super) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// `show`.
-#[derive(Debug)]
-pub(crate) struct ShowArgs {
-    pub work_dir: PathBuf,
-    /// A run, a task, a node: each may be left out from the end, the run also from the beginning.
-    pub names: Vec<String>,
+named_enum! {
+    /// The form in which `run` prints a result.
+    #[derive(Default)]
+    pub(crate) enum RunFormat {
+        /// The outputs, when all have ended.
+        #[default]
+        Text = "text",
+        /// One object.
+        Json = "json",
+        /// An object for each root task, when it ends.
+        Jsonl = "jsonl",
+    }
 }
 
-/// `graph`.
-#[derive(Debug)]
-pub(crate) struct GraphArgs {
-    /// A flow's directory, a run or the directory of one; none: the current directory.
-    pub what: Option<String>,
-    pub work_dir: PathBuf,
-    pub language: Language,
+impl RunFormat {
+    /// The form of errors that keep the run from beginning.
+    pub(crate) fn of_errors(self) -> OutputFormat {
+        match self {
+            Self::Json => OutputFormat::Json,
+            Self::Text | Self::Jsonl => OutputFormat::Text,
+        }
+    }
 }
 
-/// `answer`.
-#[derive(Debug)]
-pub(crate) struct AnswerArgs {
+/// `run`.
+#[derive(Clone, Debug, Default)]
+#[allow(clippy::struct_excessive_bools)] // Each is a switch of the command line.
+pub(crate) struct FlowRunArgs {
+    pub dir: PathBuf,
+    /// A file with the input, or `-`.
+    pub input: Option<String>,
+    /// The input as a text.
+    pub message: Option<String>,
+    /// A file with an input on each line, or `-`.
+    pub inputs: Option<PathBuf>,
+    pub start: Option<String>,
     pub work_dir: PathBuf,
-    /// Of a flow; none: all that have not ended.
-    pub run: Option<String>,
-    pub task: Option<String>,
-    /// None: questions are only listed.
-    pub text: Option<String>,
-}
-
-/// `observe`.
-#[derive(Debug)]
-pub(crate) struct ObserveArgs {
-    /// None: the newest.
-    pub run: Option<String>,
-    pub work_dir: PathBuf,
-    /// None: one that follows from command and patterns.
-    pub id: Option<String>,
-    /// Patterns for the types of events; none: all.
-    pub events: Vec<String>,
-    /// The program and its arguments. Not empty.
-    pub command: Vec<String>,
-}
-
-/// `replay`.
-#[derive(Debug)]
-pub(crate) struct FlowReplayArgs {
-    pub run: String,
-    /// None: the whole run.
-    pub node: Option<String>,
-    pub task: Option<String>,
-    pub work_dir: PathBuf,
-    jobs: Option<usize>,
-    pub format: OutputFormat,
+    /// The number of programs at once; None: the flow's, else one per processor.
+    pub jobs: Option<usize>,
+    pub run_id: Option<RunId>,
+    pub format: RunFormat,
+    pub dry_run: bool,
+    pub pause_before: Vec<String>,
+    /// Words that are put before every program; none: those that the flow says.
+    pub launch: Option<Vec<String>>,
+    pub keep_going: bool,
+    /// None: as the flow says.
+    pub records: Option<KeptRecords>,
+    /// The budget of the whole tree, for this start.
+    pub budget: Option<GivenBudget>,
+    pub deadline: Option<Timestamp>,
     pub adopt: bool,
+    /// Resume although files of the flow have changed.
     pub changed_ok: bool,
+    /// Go on with a run that ended without success.
+    pub retry: bool,
+    /// Nodes that may be repeated although they say `on_resume: fail`.
+    pub repeat: Vec<String>,
     pub quiet: bool,
 }
 
-impl FlowReplayArgs {
+impl FlowRunArgs {
+    /// Adds what the flow says where the command line says nothing.
+    pub(crate) fn with_defaults(&self, flow: &Flow) -> Self {
+        let scheduling = &flow.scheduling;
+        let launch = self.launch.as_ref().or(scheduling.launch.as_ref());
+        Self {
+            jobs: self.jobs.or(scheduling.jobs),
+            launch: launch.cloned(),
+            records: self.records.or(flow.records),
+            ..self.clone()
+        }
+    }
+
+    /// Words that are put before every program.
+    pub(crate) fn launch(&self) -> &[String] {
+        self.launch.as_deref().unwrap_or_default()
+    }
+
     /// The number of programs at once.
     pub(crate) fn jobs(&self) -> usize {
         self.jobs.unwrap_or_else(processors)
     }
+
+    pub(crate) fn read(given: &ParsedCommand) -> Result<Self> {
+        let inputs = ["--input", "--message", "--inputs"].map(|option| given.texts(option).len());
+        if inputs.iter().sum::<usize>() > 1 {
+            let message = "only one of -i, -m and --inputs can be given, and only once";
+            return Err(Error::usage(message));
+        }
+        if given.has("--repeat") && !given.has("--retry") {
+            return Err(Error::usage("--repeat needs --retry"));
+        }
+        let budget = read_budget(given.text("--budget"))?;
+        if budget.is_some_and(GivenBudget::is_per_run) {
+            let message = "--budget: per=run: a flow's budget is that of the whole run; remove it";
+            return Err(Error::usage(message));
+        }
+        let launch = given.text("--launch").map(|it| command_words(&it));
+        Ok(Self {
+            dir: given.operand_dir(0),
+            input: given.text("--input"),
+            message: given.text("--message"),
+            inputs: given.path("--inputs"),
+            start: given.text("--start"),
+            work_dir: given.work_dir(),
+            jobs: given.number("--jobs"),
+            run_id: named_run_id(given)?,
+            format: given.choice("--format", RunFormat::parse),
+            dry_run: given.has("--dry-run"),
+            pause_before: given.texts("--pause-before"),
+            launch: launch.transpose()?,
+            keep_going: given.has("--keep-going"),
+            records: given
+                .text("--records")
+                .and_then(|it| KeptRecords::parse(&it)),
+            budget,
+            deadline: read_deadline(given.text("--deadline"))?,
+            adopt: given.has("--adopt"),
+            changed_ok: given.has("--changed"),
+            retry: given.has("--retry"),
+            repeat: given.texts("--repeat"),
+            quiet: given.has("--quiet"),
+        })
+    }
 }
 
-/// The default number of programs at once.
-fn processors() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+/// The name that a command line gives a run.
+pub(crate) fn named_run_id(given: &ParsedCommand) -> Result<Option<RunId>> {
+    let id = given.text("--run-id").map(|id| RunId::parse(&id));
+    id.transpose().map_err(Error::usage)
 }
 
-/// `repl`.
+/// The words of a command, as a shell splits them.
+fn command_words(text: &str) -> Result<Vec<String>> {
+    let words = shlex::split(text).filter(|words| !words.is_empty());
+    words.ok_or_else(|| Error::usage(format!("--launch: '{text}' is not a command")))
+}
+
+/// `eval`.
 #[derive(Debug)]
-pub(crate) struct ReplArgs {
+#[allow(clippy::struct_excessive_bools)] // Each is a switch of the command line.
+pub(crate) struct FlowEvalArgs {
     pub dir: PathBuf,
-    /// None: the first.
-    pub profile: Option<String>,
+    /// The suite that the command line describes, in place of a file.
+    pub words: Option<Map<String, Value>>,
     pub work_dir: PathBuf,
-    pub run_id: Option<String>,
-    pub jobs: Option<usize>,
+    pub selection: PlanSelection,
+    /// The number of trials at once.
+    pub jobs: usize,
+    pub format: EvalFormat,
+    /// A result to compare with, a directory, or a revision.
+    pub against: Option<String>,
+    /// Only settings that are shown higher than what they are compared with pass.
+    pub require_higher: bool,
+    /// Judge what is recorded again, and run nothing.
+    pub regrade: bool,
+    pub dry_run: bool,
+    /// The budget of the whole tree, for this start.
+    pub budget: Option<GivenBudget>,
+    pub deadline: Option<Timestamp>,
+    pub adopt: bool,
     pub quiet: bool,
 }
 
-/// `artifacts`.
-#[derive(Debug)]
-pub(crate) struct ArtifactsArgs {
-    /// None: the newest.
-    pub run: Option<String>,
-    pub work_dir: PathBuf,
-    /// None: all of them.
-    pub node: Option<String>,
-    /// None: of any schema.
-    pub schema: Option<String>,
-    pub format: OutputFormat,
-    pub verify: bool,
-}
-
-/// `manifest`.
-#[derive(Debug)]
-pub(crate) struct ManifestArgs {
-    /// A flow's directory, a run or the directory of one; none: the current directory.
-    pub what: Option<String>,
-    pub work_dir: PathBuf,
-    /// A file with what the command printed before.
-    pub check: Option<PathBuf>,
-}
-
-/// `tool`.
-#[derive(Debug, Default)]
-pub(crate) struct ToolArgs {
-    pub name: String,
-    /// Parameters by their names. With these or the next one, the standard input has no arguments.
-    pub parameters: Vec<(String, String)>,
-    /// The parameter whose value is the standard input.
-    pub stdin: Option<String>,
-}
-
-/// `memory`.
-#[derive(Debug)]
-pub(crate) struct MemoryArgs {
-    pub store: StoreName,
-    pub dir: PathBuf,
-    pub work_dir: PathBuf,
-    /// Given to an item that is added; one of them is enough to be listed.
-    pub tags: Vec<String>,
-    pub what: MemoryAction,
-}
-
-/// To do with a store.
-#[derive(Debug)]
-pub(crate) enum MemoryAction {
-    AddText(String),
-    /// The JSON value in a file, or `-`.
-    AddFile(String),
-    List(OutputFormat),
-}
-
-/// Reads a command line, without the program's name.
-///
-/// # Errors
-/// Wrong usage: exit code 2, with the nearest right word.
-pub(crate) fn parse_args(words: impl IntoIterator<Item = OsString>) -> Result<FlowCommand> {
-    match parse_line(&FLOW, words)? {
-        CommandLine::Version => Ok(FlowCommand::Version),
-        CommandLine::Help { command, full } => Ok(FlowCommand::Help { command, full }),
-        CommandLine::Raw(validator::COMMAND, _) => Ok(FlowCommand::ValidateJson),
-        CommandLine::Raw(_, words) => Ok(FlowCommand::Complete(words)),
-        CommandLine::Command(given) => command_of(&given),
-    }
-}
-
-fn command_of(given: &ParsedCommand) -> Result<FlowCommand> {
-    Ok(match given.command.name {
-        "run" => FlowCommand::Run(Box::new(run::run_args(given)?)),
-        "show" => FlowCommand::Show(ShowArgs {
-            work_dir: given.work_dir(),
-            names: given.operand_texts(),
-        }),
-        "init" => FlowCommand::Init {
-            dir: given.operand_dir(0),
-            template: template(given)?,
-        },
-        "check" => FlowCommand::Check {
-            dir: given.operand_dir(0),
-            verbose: given.has("--verbose"),
-            format: given.format(),
-        },
-        "graph" => {
-            let language = given.text("--format");
-            FlowCommand::Graph(GraphArgs {
-                what: given.operand_text(0),
-                work_dir: given.work_dir(),
-                language: language
-                    .and_then(|word| Language::parse(&word))
-                    .unwrap_or_default(),
-            })
+impl FlowEvalArgs {
+    pub(crate) fn read(given: &ParsedCommand) -> Result<Self> {
+        if given.operand_text(1).is_some() || given.has("--output") {
+            return Err(Error::usage(
+                "one directory, or: delta eval report [DIR] [-o PATH]",
+            ));
         }
-        "stats" => FlowCommand::Stats(StatsArgs::new(given)),
-        "tool" => FlowCommand::Tool(ToolArgs {
-            name: given.operand_text(0).unwrap_or_default(),
-            parameters: given.pairs("--parameter"),
-            stdin: given.text("--stdin"),
-        }),
-        "answer" => FlowCommand::Answer(answer_args(given)),
-        "observe" => FlowCommand::Observe(observe_args(given)?),
-        "replay" => FlowCommand::Replay(replay_args(given)),
-        "artifacts" => FlowCommand::Artifacts(ArtifactsArgs {
-            run: given.operand_text(0),
-            work_dir: given.work_dir(),
-            node: given.text("--node"),
-            schema: given.text("--schema"),
-            format: match given.has("--json") {
-                true => OutputFormat::Json,
-                false => OutputFormat::Text,
-            },
-            verify: given.has("--verify"),
-        }),
-        "manifest" => FlowCommand::Manifest(ManifestArgs {
-            what: given.operand_text(0),
-            work_dir: given.work_dir(),
-            check: given.path("--check"),
-        }),
-        "repl" => FlowCommand::Repl(ReplArgs {
-            dir: given.operand_dir(0),
-            profile: given.text("--profile"),
-            work_dir: given.work_dir(),
-            run_id: given.text("--run-id"),
-            jobs: given.number("--jobs"),
-            quiet: given.has("--quiet"),
-        }),
-        "memory" => FlowCommand::Memory(memory_args(given)?),
-        "eval" => FlowCommand::Eval(Box::new(eval::eval_args(given)?)),
-        _ => help_of(given.operand_text(0))?,
-    })
-}
-
-fn template(given: &ParsedCommand) -> Result<&'static FlowTemplate> {
-    let Some(name) = given.text("--template") else {
-        let names = templates::NAMES.join("|");
-        return given
-            .has("--yes")
-            .then_some(&templates::ALL[0])
-            .ok_or_else(|| {
-                Error::usage(format!(
-                    "init needs -t {names}, or -y for {}",
-                    templates::NAMES[0]
-                ))
-            });
-    };
-    let found = templates::ALL.iter().find(|template| template.name == name);
-    found.ok_or_else(|| unknown_word("init: no such template", &name, &templates::NAMES))
-}
-
-fn replay_args(given: &ParsedCommand) -> FlowReplayArgs {
-    FlowReplayArgs {
-        run: given.operand_text(0).unwrap_or_default(),
-        node: given.operand_text(1),
-        task: given.text("--task"),
-        work_dir: given.work_dir(),
-        jobs: given.number("--jobs"),
-        format: given.format(),
-        adopt: given.has("--adopt"),
-        changed_ok: given.has("--changed"),
-        quiet: given.has("--quiet"),
-    }
-}
-
-fn answer_args(given: &ParsedCommand) -> AnswerArgs {
-    let mut words = given.operand_texts();
-    let text = words.pop();
-    AnswerArgs {
-        work_dir: given.work_dir(),
-        run: given.text("--run-id"),
-        task: words.pop(),
-        text,
-    }
-}
-
-fn observe_args(given: &ParsedCommand) -> Result<ObserveArgs> {
-    let run = given.first_before_dashes();
-    let run = run.map(|run| run.to_string_lossy().into_owned());
-    let command = given.operand_texts().split_off(usize::from(run.is_some()));
-    if command.is_empty() || given.count_before_dashes() > 1 {
-        let message = "observe: give the program behind --: observe RUN -- PROGRAM";
-        return Err(Error::usage(message));
-    }
-    let id = given.text("--id");
-    if let Some(id) = id.as_ref().filter(|id| !is_id(id)) {
-        return Err(Error::usage(format!(
-            "--id: {id:?}: 1 to 64 letters, digits, '_', '.' and '-' make an id"
-        )));
-    }
-    Ok(ObserveArgs {
-        run,
-        work_dir: given.work_dir(),
-        id,
-        events: given.texts("--events"),
-        command,
-    })
-}
-
-fn memory_args(given: &ParsedCommand) -> Result<MemoryArgs> {
-    let is_add = given.operand_text(0).as_deref() == Some("add");
-    let what = match (is_add, given.text("--message"), given.text("--input")) {
-        (true, ..) if given.has("--format") => {
-            return Err(Error::usage("memory add: --format is not allowed"));
-        }
-        (true, Some(text), None) => MemoryAction::AddText(text),
-        (true, None, Some(file)) => MemoryAction::AddFile(file),
-        (true, ..) => return Err(Error::usage("memory add: give either -m TEXT or -i FILE")),
-        (false, None, None) => MemoryAction::List(given.format()),
-        (false, ..) => return Err(Error::usage("memory list: -m and -i are not allowed")),
-    };
-    Ok(MemoryArgs {
-        store: store(&given.operand_text(1).unwrap_or_default(), is_add)?,
-        dir: given.operand_dir(2),
-        work_dir: given.work_dir(),
-        tags: given.texts("--tag"),
-        what,
-    })
-}
-
-/// The stores that `memory add` or `memory list` can name: what tasks remember is what their nodes
-/// brought, and nothing else.
-pub(crate) fn stores(is_add: bool) -> &'static [(&'static str, StoreName)] {
-    &StoreName::ALL[usize::from(is_add)..]
-}
-
-fn store(given: &str, is_add: bool) -> Result<StoreName> {
-    let stores = stores(is_add);
-    let names: Vec<&str> = stores.iter().map(|(name, _)| *name).collect();
-    let found = stores.iter().find(|(name, _)| *name == given);
-    let wrong = || unknown_word("memory: no such store", given, &names);
-    found.map(|(_, store)| *store).ok_or_else(wrong)
-}
-
-fn help_of(topic: Option<String>) -> Result<FlowCommand> {
-    let Some(topic) = topic else {
-        return Ok(FlowCommand::Help {
-            command: None,
-            full: true,
+        let trials = given.text("--trials").map(|text| {
+            let most = text.parse().ok().filter(|trials| *trials <= MOST_TRIALS);
+            most.ok_or_else(|| Error::usage(format!("--trials: {text} is more than {MOST_TRIALS}")))
         });
-    };
-    let command = FLOW.command(&topic);
-    let command = command.ok_or_else(|| unknown_word("unknown command", &topic, &COMMANDS))?;
-    Ok(FlowCommand::Help {
-        command: Some(command),
-        full: false,
-    })
+        let split = given.text("--split").map(|word| {
+            let wrong = || {
+                Error::usage(format!(
+                    "--split: '{word}' is not train or held, or one with :0.3 after it"
+                ))
+            };
+            Split::parse(&word).ok_or_else(wrong)
+        });
+        Ok(Self {
+            dir: given.operand_dir(0),
+            words: words::suite_of(given)?,
+            work_dir: given.work_dir(),
+            selection: PlanSelection {
+                suites: given.texts("--suite"),
+                tags: given.texts("--tag"),
+                cases: given.texts("--case"),
+                settings: given.texts("--setting"),
+                trials: trials.transpose()?,
+                split: split.transpose()?,
+                sample: given.number("--sample"),
+            },
+            jobs: given.number("--jobs").unwrap_or_else(processors),
+            format: given.choice("--format", EvalFormat::parse),
+            against: given.text("--against"),
+            require_higher: given.has("--require"),
+            regrade: given.has("--regrade"),
+            dry_run: given.has("--dry-run"),
+            budget: read_budget(given.text("--budget"))?,
+            deadline: read_deadline(given.text("--deadline"))?,
+            adopt: given.has("--adopt"),
+            quiet: given.has("--quiet"),
+        })
+    }
 }

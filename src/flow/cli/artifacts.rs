@@ -3,27 +3,26 @@
 //! Reads the journal only, and with `--verify` the files that it names. Schemas are those of the flow's directory, if it is
 //! as it was.
 
-use super::args::ArtifactsArgs;
 use super::basis;
-use crate::error::{Error, Exit, Result};
-use crate::flow::PROGRAM;
+use super::check;
+use crate::error::{Exit, Result};
 use crate::flow::manifest::Flow;
+use crate::flow::record::made_files::MadeFile;
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::flow::record::{each_line, task_path};
-use crate::record::event::{EventKind, FlowEvent, Line};
+use crate::record::event::{Line, Recorded};
 use crate::record::run_dir::RunDir;
 use crate::runs::find;
-use crate::runs::origin::warn_if_foreign_run;
 use crate::text::digest::sha256_of;
 use crate::text::disguise::printable_line;
 use crate::text::json;
-use crate::text::options::format::OutputFormat;
+use crate::text::options::parse::ParsedCommand;
+use crate::text::order;
 use crate::text::shorten::in_short;
 use crate::unix::files;
-use crate::unix::terminal::{Screen, print, print_value};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use serde_json::value::RawValue;
+use crate::unix::terminal::{print, print_value};
+use serde::Serialize;
+use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -32,16 +31,16 @@ use std::path::{Path, PathBuf};
 const SHOWN: usize = 60;
 
 /// Something that a run brought.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct Artifact {
     task_id: String,
     node_id: String,
     /// `output`, `tool` or `file`.
     kind: &'static str,
-    /// Of an output or a tool's result; none: it has none, or the flow is no longer what it was.
+    /// The schema of an output or a tool's result, if the flow is still what it was.
     schema: Option<String>,
     timestamp: String,
-    /// Of a tool.
+    /// The tool of a result.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_name: Option<String>,
     /// The file that has it; none: the journal itself.
@@ -57,31 +56,19 @@ struct Artifact {
     /// An output in the journal.
     #[serde(skip_serializing_if = "Option::is_none")]
     output: Option<Value>,
-    /// What is wrong with its file.
+    /// The fault of its file.
     #[serde(skip_serializing_if = "Option::is_none")]
     differs: Option<String>,
 }
 
-/// A file as the end of a node records it.
-#[derive(Deserialize)]
-struct RecordedFile {
-    path: String,
-    size: u64,
-    sha256: String,
-}
-
 /// Runs the command.
-pub(crate) fn list_artifacts(wanted: &ArtifactsArgs) -> Result<Exit> {
-    let run = find::find_run_or_newest(&wanted.work_dir, wanted.run.as_deref())?;
-    warn_if_foreign_run(&run)?;
-    let Some(past) = basis::read_recorded_basis(&run)? else {
-        let id = &run.id;
-        return Err(Error::failure(format!("run {id} is not a flow's")));
-    };
+pub(crate) fn list_artifacts(given: &ParsedCommand) -> Result<Exit> {
+    let run = find::find_run_or_newest(&given.work_dir(), given.operand_text(0).as_deref())?;
+    let past = basis::shown_basis(&run, None)?;
     let flow = past.unchanged_flow();
     if flow.is_none() {
         let text = "warning: files of the flow have changed since the run; schemas are not known";
-        Screen::new(false, false).warn_as(PROGRAM, text);
+        check::warn(text);
     }
     let index = Index {
         run: &run,
@@ -92,47 +79,43 @@ pub(crate) fn list_artifacts(wanted: &ArtifactsArgs) -> Result<Exit> {
     let mut removed = HashSet::new();
     each_line(&run.journal(), true, |line| {
         index.add(line, &mut all);
-        removed.extend(line.step().filter(|_| line.records_removed == Some(true)));
+        if let Recorded::NodeEnd(end) = &line.event
+            && end.records_removed == Some(true)
+        {
+            removed.extend(line.step());
+        }
         Ok(true)
     })?;
-    // The results of tools went with the records of the step.
-    let is_gone = |it: &&mut Artifact| {
-        it.kind == "tool" && removed.contains(&(it.task_id.clone(), it.node_id.clone()))
-    };
-    all.iter_mut().filter(is_gone).for_each(|it| it.path = None);
-    index.check_names(wanted, &all)?;
-    let is_wanted = |wanted: &Option<String>, found: Option<&str>| {
-        wanted.as_deref().is_none_or(|wanted| found == Some(wanted))
-    };
-    all.retain(|it| {
-        is_wanted(&wanted.node, Some(&it.node_id))
-            && is_wanted(&wanted.schema, it.schema.as_deref())
-    });
-    if wanted.verify {
-        all.iter_mut().for_each(Artifact::verify);
-    }
-    let differs = all.iter().any(|it| it.differs.is_some());
-    match wanted.format {
-        OutputFormat::Json => print_index(&run, &all)?,
-        OutputFormat::Text => {
-            let lines = all.iter().map(|it| printable_line(&it.line()) + "\n");
-            print(lines.collect::<String>().as_bytes())?;
+    for it in &mut all {
+        // The results of tools went with the records of the step.
+        if it.kind == "tool" && removed.contains(&(it.task_id.clone(), it.node_id.clone())) {
+            it.path = None;
         }
     }
-    Ok(if differs {
+    let [node, schema] = ["--node", "--schema"].map(|option| given.text(option));
+    index.check_names(node.as_deref(), schema.as_deref(), &all)?;
+    all.retain(|it| {
+        node.as_ref().is_none_or(|node| *node == it.node_id)
+            && (schema.is_none() || schema == it.schema)
+    });
+    if given.has("--verify") {
+        all.iter_mut().for_each(Artifact::verify);
+    }
+    if given.has("--json") {
+        print_value(&json!({
+            "schema_version": SCHEMA_VERSION,
+            "run_id": run.id.as_str(),
+            "artifacts": all,
+        }))?;
+    } else {
+        let lines = all.iter().map(|it| printable_line(&it.line()) + "\n");
+        print(lines.collect::<String>().as_bytes())?;
+    }
+    Ok(if all.iter().any(|it| it.differs.is_some()) {
         Exit::Failure
     } else {
         Exit::Success
     })
-}
-
-fn print_index(run: &RunDir, all: &[Artifact]) -> Result<()> {
-    let object = serde_json::json!({
-        "schema_version": SCHEMA_VERSION,
-        "run_id": run.id.as_str(),
-        "artifacts": all,
-    });
-    print_value(&object)
 }
 
 fn check_name(option: &str, name: Option<&str>, known: &[&str]) -> Result<()> {
@@ -151,17 +134,22 @@ struct Index<'i> {
 
 impl Index<'_> {
     /// Refuses names that the flow does not have. Of a flow that has changed, only the nodes that brought something are known.
-    fn check_names(&self, wanted: &ArtifactsArgs, all: &[Artifact]) -> Result<()> {
+    fn check_names(
+        &self,
+        node: Option<&str>,
+        schema: Option<&str>,
+        all: &[Artifact],
+    ) -> Result<()> {
         let mut nodes: Vec<&str> = match self.flow {
             Some(flow) => flow.graph.nodes.iter().map(|it| it.id.as_str()).collect(),
             None => all.iter().map(|it| it.node_id.as_str()).collect(),
         };
-        nodes.sort_unstable();
+        order::sort(&mut nodes);
         nodes.dedup();
-        check_name("--node", wanted.node.as_deref(), &nodes)?;
+        check_name("--node", node, &nodes)?;
         let Some(flow) = self.flow else { return Ok(()) };
         let schemas: Vec<&str> = flow.schemas.iter().map(|it| it.id.as_str()).collect();
-        check_name("--schema", wanted.schema.as_deref(), &schemas)
+        check_name("--schema", schema, &schemas)
     }
 
     /// Adds what an event brings.
@@ -173,31 +161,23 @@ impl Index<'_> {
             task_id: task_id.clone(),
             node_id: node_id.clone(),
             kind,
-            schema: None,
-            timestamp: line.timestamp.as_deref().unwrap_or_default().to_owned(),
-            tool_name: None,
-            path: None,
+            timestamp: line.timestamp.to_string(),
             base: self.run.path.clone(),
-            size: None,
-            sha256: None,
-            output: None,
-            differs: None,
+            ..Artifact::default()
         };
-        match line.kind {
-            EventKind::Flow(FlowEvent::NodeEnd) => {
-                let name = line.output_ref.as_deref();
-                if name.is_some() || line.output.is_some() {
-                    let text = line.output.map(RawValue::get);
+        match &line.event {
+            Recorded::NodeEnd(end) => {
+                let (name, text) = (end.output_ref.get(), end.output.get());
+                if name.is_some() || text.is_some() {
                     all.push(Artifact {
                         schema: self.schema_of_node(&node_id),
                         path: name.map(|name| self.run.path.join(name)),
                         size: text.map(|text| text.len() as u64),
-                        output: text.and_then(|text| serde_json::from_str(text).ok()),
+                        output: end.output.read(),
                         ..artifact("output")
                     });
                 }
-                let files = line.outputs.map_or("[]", RawValue::get);
-                let files: Vec<RecordedFile> = serde_json::from_str(files).unwrap_or_default();
+                let files: Vec<MadeFile> = end.outputs.read_or_default();
                 let dir = self.dir_of(&task_id);
                 all.extend(files.into_iter().map(|file| Artifact {
                     path: Some(dir.join(file.path)),
@@ -207,9 +187,9 @@ impl Index<'_> {
                     ..artifact("file")
                 }));
             }
-            EventKind::Flow(FlowEvent::Tool) if line.status.as_deref() == Some("success") => {
-                let name = line.tool_name.as_deref().unwrap_or_default();
-                let records = line.execution_ref.as_deref();
+            Recorded::Tool(call) if &*call.status == "success" => {
+                let name = &*call.tool_name;
+                let records = line.execution_ref.get();
                 all.push(Artifact {
                     schema: self.schema_of_tool(name),
                     tool_name: Some(name.to_owned()),
@@ -230,10 +210,10 @@ impl Index<'_> {
     fn schema_of_tool(&self, name: &str) -> Option<String> {
         let flow = self.flow?;
         let tool = flow.tools.iter().find(|tool| tool.tool.name == name)?;
-        Some(flow.schemas[tool.schema_out?].id.clone())
+        Some(flow.schema(tool.schema_out.as_ref())?.id.clone())
     }
 
-    /// Where a task worked.
+    /// The directory that a task worked in.
     fn dir_of(&self, task: &str) -> PathBuf {
         let root = self.run.workspace().unwrap_or(&self.run.path);
         let is_alone = !task.contains('.') && !self.has_many_roots;
@@ -285,11 +265,13 @@ impl Artifact {
             Some(name) => format!("tool {name}"),
             None => self.kind.to_owned(),
         };
-        let differs = self.differs.as_ref();
-        let differs = differs.map_or_else(String::new, |why| format!("  DIFFERS: {why}"));
-        format!(
-            "{}  {}  {}  {kind}  {schema}  {what}{differs}",
+        let mut line = format!(
+            "{}  {}  {}  {kind}  {schema}  {what}",
             self.timestamp, self.task_id, self.node_id
-        )
+        );
+        if let Some(why) = &self.differs {
+            line.push_str(&format!("  DIFFERS: {why}"));
+        }
+        line
     }
 }

@@ -1,28 +1,30 @@
-//! What a run is made from: the flow, the start, the input. Read from the command line, written into
+//! The basis of a run: the flow, the start, the input. Read from the command line, written into
 //! the journal, and compared when the run is resumed.
 //!
 //! Unaware of what happens in the run.
 
-use super::args::FlowRunArgs as Wanted;
-use super::run_format::RunFormat;
+use super::args::{FlowRunArgs as Wanted, RunFormat};
 use crate::error::{Error, Exit, Result, reason};
 use crate::flow::engine::inputs::StreamSource;
 use crate::flow::graph::{NodeIx, Payload, Role, RoutePlan};
-use crate::flow::manifest::{self, Flow, NodeKind, sha256};
+use crate::flow::manifest::{Flow, sha256};
 use crate::flow::record::tally::SCHEMA_VERSION;
-use crate::flow::record::{each_line, events, one_value};
-use crate::record::event::{EventKind, FlowEvent};
+use crate::flow::record::{RecordedBasis, events, one_value};
+use crate::record::event::FlowEvent;
 use crate::record::journal::Journal;
-use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
+use crate::record::workspace::command_in;
+use crate::runs::find;
+use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::task::{read_path, read_stdin};
 use crate::text::json;
+use crate::text::options::parse::ParsedCommand;
+use crate::text::order;
 use crate::text::shell::shell_quoted;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{print, print_value};
-use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -49,9 +51,9 @@ const STREAM: &str = "-";
 /// The identity of a run: two with the same basis are one.
 #[derive(Debug)]
 pub(crate) struct RunBasis {
-    /// Where root tasks begin.
+    /// The node where root tasks begin.
     pub start: NodeIx,
-    /// With what.
+    /// The input that they begin with.
     pub given: RunInput,
     /// The command line says the input, rather than leaving it open.
     pub is_said: bool,
@@ -78,18 +80,14 @@ fn find_inputs(path: &Path) -> Result<RunInput> {
         return Ok(RunInput::Stream(Some(StreamSource::Stdin)));
     }
     let path = files::absolute(path)?;
-    match path.metadata() {
-        Ok(meta) if meta.is_file() => Ok(RunInput::Lines(path)),
-        Ok(meta) if !meta.is_dir() => Ok(RunInput::Stream(Some(StreamSource::Path(path)))),
-        Ok(_) => {
-            let path = path.display();
-            Err(Error::usage(format!("--inputs: {path} is a directory")))
-        }
-        Err(e) => {
-            let (path, why) = (path.display(), reason(&e));
-            Err(Error::usage(format!("--inputs: cannot read {path}: {why}")))
-        }
-    }
+    let shown = path.display();
+    let why = match path.metadata() {
+        Ok(meta) if meta.is_file() => return Ok(RunInput::Lines(path)),
+        Ok(meta) if !meta.is_dir() => return Ok(RunInput::Stream(Some(StreamSource::Path(path)))),
+        Ok(_) => format!("{shown} is a directory"),
+        Err(e) => format!("cannot read {shown}: {}", reason(&e)),
+    };
+    Err(Error::usage(format!("--inputs: {why}")))
 }
 
 /// One JSON value from a file, or from the standard input.
@@ -137,10 +135,17 @@ pub(crate) fn unknown_name<'n>(
     Error::usage(format!("{option}: there is no '{name}'; {hint}"))
 }
 
-/// What a flow is made from: its directory, its files and the models of its agents.
+/// The node that an option names.
+pub(super) fn find_node(flow: &Flow, option: &str, id: &str) -> Result<NodeIx> {
+    let graph = &flow.graph;
+    graph.find(id).ok_or_else(|| {
+        let known = graph.nodes.iter().map(|node| node.id.as_str());
+        unknown_name(option, id, known)
+    })
+}
+
+/// A flow's directory, its files and the models of its agents.
 pub(super) fn describe_flow(flow: &Flow) -> Value {
-    let files = flow.files.iter();
-    let files = files.map(|file| json!({"path": file.path, "sha256": file.sha256}));
     let agents = flow.agents.iter().map(|agent| {
         let mut object = json!(agent.asked);
         object["id"] = agent.id.as_str().into();
@@ -148,7 +153,7 @@ pub(super) fn describe_flow(flow: &Flow) -> Value {
     });
     json!({
         "home": flow.home.to_string_lossy(),
-        "files": files.collect::<Vec<_>>(),
+        "files": flow.files,
         "agents": agents.collect::<Vec<_>>(),
     })
 }
@@ -170,9 +175,8 @@ pub(crate) fn record_basis(journal: &mut Journal, basis: &RunBasis, flow: &Flow)
     let kept = match &basis.given {
         RunInput::One(input) => {
             let run = journal.path().parent().unwrap_or(Path::new("."));
-            let name = events::input_name(1);
-            files::make_dirs_below(run, Path::new(&name).parent().unwrap_or(Path::new("")))?;
-            Some(events::keep_text(run, &name, input)?)
+            files::make_dirs_below(run, Path::new("io"))?;
+            Some(events::keep_text(run, &events::input_name(1), input)?)
         }
         RunInput::Lines(_) | RunInput::Stream(_) => None,
     };
@@ -185,128 +189,59 @@ pub(crate) fn record_basis(journal: &mut Journal, basis: &RunBasis, flow: &Flow)
     Ok(())
 }
 
-/// The basis of a run, from its journal.
-#[derive(Debug, Deserialize)]
-pub(crate) struct RecordedBasis {
-    home: String,
-    start: String,
-    #[serde(default)]
-    input_sha256: Option<String>,
-    #[serde(default)]
-    inputs: Option<String>,
-    files: Vec<File>,
-    #[serde(skip)]
-    input: Option<Payload>,
+/// The run that an operand names; none if it is a flow's directory, or missing.
+pub(super) fn named_run(given: &ParsedCommand) -> Result<Option<RunDir>> {
+    let Some(name) = given.operand_text(0) else {
+        return Ok(None);
+    };
+    let dir = Path::new(&name);
+    if dir.is_dir() && !dir.join("journal.jsonl").exists() {
+        return Ok(None);
+    }
+    find::find_run(&given.work_dir(), &name).map(Some)
 }
 
-#[derive(Debug, Deserialize)]
-struct File {
-    path: String,
-    sha256: String,
+/// The basis of a run that is shown, with a warning if the run was made elsewhere. For one that is not a flow's,
+/// the error names the command of `delta` that shows it, if there is one.
+pub(super) fn shown_basis(run: &RunDir, instead: Option<&str>) -> Result<RecordedBasis> {
+    warn_if_foreign_run(run)?;
+    RecordedBasis::read(run)?.ok_or_else(|| not_of_flow(run, instead))
 }
 
 /// The error for a run that is not a flow's, with the command of `delta` that does the same for it.
-pub(super) fn not_of_flow(run: &RunDir, command: &str, does: &str) -> Error {
+pub(super) fn not_of_flow(run: &RunDir, instead: Option<&str>) -> Error {
     let id = run.id.as_str();
-    let root = run.workspace().unwrap_or(Path::new("."));
-    let words = ["delta", command, "-w", &root.to_string_lossy(), id].map(str::to_owned);
-    let words = shell_quoted(&words);
-    Error::failure(format!("run {id} is not a flow's; `{words}` {does} it"))
-}
-
-/// The newest basis in a journal; none if the run is not a flow's.
-pub(crate) fn read_recorded_basis(run: &RunDir) -> Result<Option<RecordedBasis>> {
-    read_basis_in(run, (&run.journal()).into())
-}
-
-/// The same from a run's journal.
-pub(crate) fn read_basis_in(
-    run: &RunDir,
-    journal: JournalSource<'_>,
-) -> Result<Option<RecordedBasis>> {
-    let mut found = None;
-    each_line(journal, true, |line| {
-        if line.kind != EventKind::Flow(FlowEvent::FlowStart) {
-            // It follows a start, or is missing.
-            return Ok(found.is_some() || line.kind == EventKind::EngineStart);
-        }
-        let basis = line
-            .flow
-            .and_then(|flow| serde_json::from_str::<RecordedBasis>(flow.get()).ok());
-        if let Some(mut basis) = basis {
-            let input = line.input_ref.as_deref();
-            basis.input = events::read_text(&run.path, line.input, input)?;
-            found = Some(basis);
-        }
-        Ok(true)
-    })?;
-    Ok(found)
-}
-
-impl RecordedBasis {
-    /// The flow's directory.
-    pub(crate) fn home(&self) -> &Path {
-        Path::new(&self.home)
-    }
-
-    /// The flow, unless its files have changed since.
-    pub(super) fn unchanged_flow(&self) -> Option<Flow> {
-        let flow = manifest::load_flow(self.home()).flow;
-        flow.filter(|flow| self.changes(flow).is_empty())
-    }
-
-    /// Where its root tasks began.
-    pub(crate) fn start(&self) -> &str {
-        &self.start
-    }
-
-    /// Each of its inputs is the task of a root of its own.
-    pub(crate) fn has_many_roots(&self) -> bool {
-        self.inputs.is_some()
-    }
-
-    /// The input, as far as it is known.
-    pub(crate) fn given(&self) -> Option<RunInput> {
-        match (&self.inputs, &self.input) {
-            (Some(path), _) if path == STREAM => Some(RunInput::Stream(None)),
-            (Some(path), _) => Some(RunInput::Lines(path.into())),
-            (None, input) => input.clone().map(RunInput::One),
-        }
-    }
-
-    /// A run with this basis is the one that is meant.
-    pub(crate) fn is_same(&self, basis: &RunBasis, flow: &Flow) -> bool {
-        let is_home = flow.home.to_str() == Some(&self.home);
-        let is_input = match &basis.given {
-            _ if !basis.is_said => true,
-            RunInput::One(input) => self.input_sha256 == Some(sha256(input.as_bytes())),
-            RunInput::Lines(path) => self.inputs.as_deref() == path.to_str(),
-            RunInput::Stream(_) => self.inputs.as_deref() == Some(STREAM),
+    let hint = instead.map_or_else(String::new, |command| {
+        let root = run.workspace().unwrap_or(Path::new("."));
+        let mut words = command_in(root, &["delta", command]);
+        words.push(id.to_owned());
+        let does = match command {
+            "replay" => "repeats",
+            _ => "shows",
         };
-        is_home && is_input && self.start == flow.graph.nodes[basis.start].id
-    }
+        format!("; `{}` {does} it", shell_quoted(&words))
+    });
+    Error::failure(format!("run {id} is not a flow's{hint}"))
+}
 
-    /// The files that are not what they were, or are there no more, or were not there.
-    pub(crate) fn changes(&self, flow: &Flow) -> Vec<String> {
-        let now = |path: &str| flow.files.iter().find(|file| file.path == path);
-        let then = |path: &str| self.files.iter().any(|file| file.path == path);
-        let changed = self
-            .files
-            .iter()
-            .filter(|file| now(&file.path).is_none_or(|now| now.sha256 != file.sha256));
-        let changed = changed.map(|file| file.path.clone());
-        let new = flow.files.iter().filter(|file| !then(&file.path));
-        changed.chain(new.map(|file| file.path.clone())).collect()
+/// The recorded input, as far as it is known.
+pub(crate) fn recorded_input(past: &RecordedBasis) -> Option<RunInput> {
+    match &past.inputs {
+        Some(path) if path == STREAM => Some(RunInput::Stream(None)),
+        Some(path) => Some(RunInput::Lines(path.into())),
+        None => past.input.clone().map(RunInput::One),
     }
 }
 
-/// What a node would run.
-enum PlannedRun {
-    Command(Vec<String>),
-    Agent(String),
-    /// The directory of the flow within.
-    Flow(String),
-    Nothing,
+/// True if a run with a recorded basis is the one that is meant.
+pub(crate) fn is_same(past: &RecordedBasis, basis: &RunBasis, flow: &Flow) -> bool {
+    let is_input = match &basis.given {
+        _ if !basis.is_said => true,
+        RunInput::One(input) => past.is_given(input),
+        RunInput::Lines(path) => past.inputs.as_deref() == path.to_str(),
+        RunInput::Stream(_) => past.inputs.as_deref() == Some(STREAM),
+    };
+    is_input && past.home == flow.home && past.start == flow.graph.nodes[basis.start].id
 }
 
 /// Prints what would run, and runs nothing.
@@ -315,10 +250,9 @@ pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) 
     let mut order: Vec<NodeIx> = (0..graph.nodes.len())
         .filter(|node| plan.rank[*node] != usize::MAX)
         .collect();
-    order.sort_by_key(|node| plan.rank[*node]);
+    order::sort_by_key(&mut order, |node| plan.rank[*node]);
     let (mut out, mut objects) = (String::new(), Vec::new());
     for node in order {
-        let runs = planned_run(flow, node, wanted);
         let targets: Vec<&str> = graph
             .targets(node)
             .map(|to| graph.nodes[to].id.as_str())
@@ -329,20 +263,21 @@ pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) 
             [] => String::new(),
             targets => format!("  > {}", targets.join(", ")),
         };
-        let program = match runs {
-            PlannedRun::Command(argv) => {
-                object["command"] = json!(argv);
-                shell_quoted(&argv)
-            }
-            PlannedRun::Agent(id) => {
-                object["agent_id"] = json!(id);
-                format!("agent {id}")
-            }
-            PlannedRun::Flow(dir) => {
-                object["flow"] = json!(dir);
-                format!("flow {dir}")
-            }
-            PlannedRun::Nothing => String::new(),
+        let settings = &flow.nodes[node];
+        let program = if let Some(command) = &settings.command {
+            let own = command.argv(&flow.home, Path::new("."));
+            let argv = [wanted.launch(), &own].concat();
+            object["command"] = json!(argv);
+            shell_quoted(&argv)
+        } else if let Some(agent) = flow.agent(node) {
+            object["agent_id"] = agent.id.as_str().into();
+            format!("agent {}", agent.id)
+        } else if let Some(dir) = &settings.flow {
+            let below = dir.strip_prefix(&flow.home).unwrap_or(dir).display();
+            object["flow"] = below.to_string().into();
+            format!("flow {below}")
+        } else {
+            String::new()
         };
         out.push_str(format!("{role:<8}  {id}{way}  {program}").trim_end());
         out.push('\n');
@@ -351,23 +286,7 @@ pub(crate) fn print_dry_run(flow: &Flow, plan: &RoutePlan<'_>, wanted: &Wanted) 
     if wanted.format == RunFormat::Text {
         print(out.as_bytes())?;
     } else {
-        let object = json!({"schema_version": SCHEMA_VERSION, "nodes": objects});
-        print_value(&object)?;
+        print_value(&json!({"schema_version": SCHEMA_VERSION, "nodes": objects}))?;
     }
     Ok(Exit::Success)
-}
-
-fn planned_run(flow: &Flow, node: NodeIx, wanted: &Wanted) -> PlannedRun {
-    let settings = &flow.nodes[node];
-    match (&settings.command, settings.kind, settings.agent) {
-        (Some(command), ..) => {
-            let own = command.argv(&flow.home, Path::new("."));
-            PlannedRun::Command([wanted.launch().to_vec(), own].concat())
-        }
-        (None, NodeKind::Agent, Some(agent)) => PlannedRun::Agent(flow.agents[agent].id.clone()),
-        _ => settings.flow.as_ref().map_or(PlannedRun::Nothing, |dir| {
-            let dir = dir.strip_prefix(&flow.home).unwrap_or(dir);
-            PlannedRun::Flow(dir.display().to_string())
-        }),
-    }
 }

@@ -1,70 +1,97 @@
 //! `delta-flow check`: reports everything that is wrong or doubtful with a flow.
 
-use crate::error::{Exit, Result};
+use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
-use crate::flow::eval::load::{has_evaluations, load_evaluations, needs_flow};
+use crate::flow::eval::load::{has_evaluations, load_evaluations, load_words, needs_flow};
+use crate::flow::eval::suite::Evaluations;
 use crate::flow::manifest::{self, Flow, FlowProblem};
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::text::amounts::counted;
 use crate::text::options::format::OutputFormat;
+use crate::text::options::parse::ParsedCommand;
 use crate::unix::terminal::{Screen, print, print_value};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// A directory that has been checked.
-struct CheckedDir {
+/// A directory with a flow, evaluations or both.
+pub(super) struct CheckedDir {
     /// None: there is no flow, or something is wrong.
-    flow: Option<Flow>,
-    /// How many suites there are, if there are evaluations.
-    suites: Option<usize>,
+    pub flow: Option<Flow>,
+    pub evaluations: Option<Evaluations>,
     problems: Vec<FlowProblem>,
 }
 
 impl CheckedDir {
-    /// Reads the flow of a directory and its evaluations. These need no flow beside them, if none of them is
-    /// about it.
-    fn read(dir: &Path) -> Self {
-        let has_suites = has_evaluations(dir);
-        let has_flow = dir.join("workflow.yaml").exists() || !has_suites || needs_flow(dir);
-        let mut checked = Self {
-            flow: None,
-            suites: None,
-            problems: Vec::new(),
-        };
-        if has_flow {
-            let loaded = manifest::load_to_run(dir);
-            (checked.flow, checked.problems) = (loaded.flow, loaded.problems);
+    pub(super) fn read(dir: &Path, has_flow: bool, has_suites: bool) -> Self {
+        let loaded = has_flow.then(|| manifest::load_to_run(dir));
+        let (flow, mut problems) =
+            loaded.map_or_else(Default::default, |loaded| (loaded.flow, loaded.problems));
+        let loaded = has_suites.then(|| load_evaluations(dir, flow.as_ref()));
+        let evaluations = loaded.and_then(|loaded| {
+            problems.extend(loaded.problems);
+            loaded.evaluations
+        });
+        Self {
+            flow,
+            evaluations,
+            problems,
         }
-        if has_suites {
-            let loaded = load_evaluations(dir, checked.flow.as_ref());
-            checked.problems.extend(loaded.problems);
-            checked.suites = loaded.evaluations.map(|all| all.suites.len());
-        }
-        checked
     }
 
-    fn is_well(&self) -> bool {
-        self.problems.iter().all(|problem| problem.code.is_none())
+    /// Suites that a command line describes.
+    pub(super) fn of_words(root: Map<String, Value>) -> Self {
+        let loaded = load_words(root);
+        Self {
+            flow: None,
+            evaluations: loaded.evaluations,
+            problems: loaded.problems,
+        }
+    }
+
+    /// Prints the problems on stderr, a line each; where the errors are printed as an object, only the others.
+    pub(super) fn print_problems(&self, format: OutputFormat) {
+        print_problems(&self.problems, format);
+    }
+
+    /// Prints the object for a directory that cannot be used.
+    pub(super) fn print_errors(&self) -> Result<()> {
+        print_errors(&self.problems)
     }
 
     fn summary(&self, dir: &Path) -> String {
-        let suites = self.suites.map(|count| counted(count, "suite"));
-        match &self.flow {
-            Some(flow) => summary(dir, flow, suites),
-            None => format!("{}: ok, {}\n", dir.display(), suites.unwrap_or_default()),
+        let mut name = dir;
+        let mut parts = Vec::new();
+        if let Some(flow) = &self.flow {
+            if dir == Path::new(".") {
+                name = &flow.home;
+            }
+            parts.extend([
+                counted(flow.graph.nodes.len(), "node"),
+                counted(flow.graph.edges.len(), "edge"),
+                counted(flow.agents.len(), "agent"),
+                counted(flow.tools.len(), "tool"),
+                counted(flow.schemas.len(), "schema"),
+            ]);
         }
+        let evaluations = self.evaluations.iter();
+        parts.extend(evaluations.map(|all| counted(all.suites.len(), "suite")));
+        format!("{}: ok, {}\n", name.display(), parts.join(", "))
     }
 }
 
-/// Runs the command.
-pub(crate) fn check_flow(dir: &Path, verbose: bool, format: OutputFormat) -> Result<Exit> {
-    let checked = CheckedDir::read(dir);
-    print_problems(&checked.problems, format);
-    let derived = checked.flow.as_ref().filter(|_| verbose);
+/// Runs the command. Evaluations need no flow beside them, if none of them is about it.
+pub(crate) fn check_flow(given: &ParsedCommand) -> Result<Exit> {
+    let (dir, format) = (given.operand_dir(0), given.format());
+    let has_suites = has_evaluations(&dir);
+    let has_flow = dir.join("workflow.yaml").exists() || !has_suites || needs_flow(&dir);
+    let checked = CheckedDir::read(&dir, has_flow, has_suites);
+    checked.print_problems(format);
+    let is_well = checked.problems.iter().all(|it| it.code.is_none());
+    let derived = checked.flow.as_ref().filter(|_| given.has("--verbose"));
     match format {
-        OutputFormat::Text if checked.is_well() => {
-            let derived = derived.map(derived_lines).unwrap_or_default();
-            print((checked.summary(dir) + &derived).as_bytes())?;
+        OutputFormat::Text if is_well => {
+            let lines = derived.map_or_else(String::new, derived_lines);
+            print((checked.summary(&dir) + &lines).as_bytes())?;
         }
         OutputFormat::Text => {}
         OutputFormat::Json => {
@@ -75,86 +102,73 @@ pub(crate) fn check_flow(dir: &Path, verbose: bool, format: OutputFormat) -> Res
             print_value(&object)?;
         }
     }
-    Ok(match checked.is_well() {
-        true => Exit::Success,
-        false => Exit::Config,
-    })
+    Ok(if is_well { Exit::Success } else { Exit::Config })
 }
 
-/// A flow that was loaded, if it can be used; prints its problems.
-pub(super) fn usable(loaded: manifest::Loaded) -> Option<Flow> {
+/// Prints the problems of a flow that was loaded. If it cannot be used, they are all that is said.
+pub(super) fn usable(loaded: manifest::Loaded) -> Result<Flow> {
     print_problems(&loaded.problems, OutputFormat::Text);
-    loaded.flow
+    loaded.flow.ok_or_else(|| Error::config(""))
+}
+
+/// Prints a warning.
+pub(super) fn warn(text: &str) {
+    Screen::new(false, false).warn_as(PROGRAM, text);
 }
 
 /// Prints problems on stderr, a line each; where the errors are printed as an object, only the others.
-pub(crate) fn print_problems(problems: &[FlowProblem], format: OutputFormat) {
+pub(super) fn print_problems(problems: &[FlowProblem], format: OutputFormat) {
     for problem in problems {
         if problem.code.is_none() || format == OutputFormat::Text {
-            Screen::new(false, false).warn_as(PROGRAM, &problem.to_string());
+            warn(&problem.to_string());
         }
     }
 }
 
 /// Prints the object for a flow that cannot be loaded.
-pub(crate) fn print_errors(problems: &[FlowProblem]) -> Result<()> {
+pub(super) fn print_errors(problems: &[FlowProblem]) -> Result<()> {
     print_value(&errors_object(problems))
 }
 
 fn errors_object(problems: &[FlowProblem]) -> Value {
-    let errors = problems.iter().filter(|problem| problem.code.is_some());
-    let errors: Vec<Value> = errors.map(FlowProblem::object).collect();
+    let errors: Vec<Value> = problems
+        .iter()
+        .filter(|problem| problem.code.is_some())
+        .map(FlowProblem::object)
+        .collect();
     json!({"schema_version": SCHEMA_VERSION, "errors": errors})
+}
+
+/// The nodes that keys were derived for, with these.
+fn derived_nodes(flow: &Flow) -> impl Iterator<Item = (&str, &[(&'static str, String)])> {
+    let nodes = flow.nodes.iter().filter(|node| !node.derived.is_empty());
+    nodes.map(|node| (node.id.as_str(), node.derived.as_slice()))
 }
 
 /// A line for each node that keys were derived for.
 fn derived_lines(flow: &Flow) -> String {
-    let nodes = flow.graph.nodes.iter().zip(&flow.derived);
-    let nodes: Vec<_> = nodes.filter(|(_, derived)| !derived.is_empty()).collect();
-    let width = nodes.iter().map(|(node, _)| node.id.len()).max();
-    let width = width.unwrap_or_default().min(24);
-    let mut lines = String::new();
-    for (node, derived) in nodes {
+    let longest = derived_nodes(flow).map(|(id, _)| id.len()).max();
+    let width = longest.map_or(0, |longest| longest.min(24));
+    let line = |(id, derived): (&str, &[(&str, String)])| {
         let keys: Vec<String> = derived
             .iter()
             .map(|(key, value)| format!("{key}: {value}"))
             .collect();
-        lines += &format!("  {:<width$}  {}\n", node.id, keys.join(", "));
-    }
-    lines
+        format!("  {id:<width$}  {}\n", keys.join(", "))
+    };
+    derived_nodes(flow).map(line).collect()
 }
 
 /// The keys that were derived, by node. Their values are those that could have been written.
 fn derived_object(flow: &Flow) -> Value {
-    let nodes = flow.graph.nodes.iter().zip(&flow.derived);
-    let keys = |derived: &Vec<(&'static str, String)>| -> Value {
-        let keys = derived.iter().map(|(key, value)| {
-            let value = match *key {
-                "default_start" | "timeout_ms" => value.parse().unwrap_or(Value::Null),
-                _ => value.as_str().into(),
+    let mut all = Map::new();
+    for (id, derived) in derived_nodes(flow) {
+        for (key, text) in derived {
+            all.entry(id).or_insert_with(|| json!({}))[*key] = match *key {
+                "default_start" | "timeout_ms" => text.parse().unwrap_or(Value::Null),
+                _ => text.as_str().into(),
             };
-            ((*key).to_owned(), value)
-        });
-        Value::Object(keys.collect())
-    };
-    let nodes = nodes.filter(|(_, derived)| !derived.is_empty());
-    let nodes = nodes.map(|(node, derived)| (node.id.clone(), keys(derived)));
-    Value::Object(nodes.collect())
-}
-
-fn summary(dir: &Path, flow: &Flow, suites: Option<String>) -> String {
-    let name = if dir == Path::new(".") {
-        &flow.home
-    } else {
-        dir
-    };
-    let parts = [
-        counted(flow.graph.nodes.len(), "node"),
-        counted(flow.graph.edges.len(), "edge"),
-        counted(flow.agents.len(), "agent"),
-        counted(flow.tools.len(), "tool"),
-        counted(flow.schemas.len(), "schema"),
-    ];
-    let parts: Vec<String> = parts.into_iter().chain(suites).collect();
-    format!("{}: ok, {}\n", name.display(), parts.join(", "))
+        }
+    }
+    all.into()
 }

@@ -3,24 +3,22 @@
 //!
 //! Of a run: as it was recorded. Holds no keys, only where they are.
 
-use super::args::ManifestArgs;
 use super::basis;
 use super::check;
 use crate::VERSION;
+use crate::config::tool::definition::Word;
 use crate::error::{At, Error, Exit, Result};
-use crate::flow::PROGRAM;
-use crate::flow::manifest::command::NodeCommand;
 use crate::flow::manifest::providers::{Access, Provider};
 use crate::flow::manifest::{self, AgentBody, Credential, Flow};
 use crate::flow::record::tally::SCHEMA_VERSION;
 use crate::record::metadata;
 use crate::record::run_dir::RunDir;
-use crate::runs::find;
-use crate::runs::origin::warn_if_foreign_run;
 use crate::text::disguise::printable_line;
+use crate::text::json;
+use crate::text::options::parse::ParsedCommand;
 use crate::unix::files;
-use crate::unix::terminal::{Screen, print, print_json};
-use serde_json::{Map, Value, json};
+use crate::unix::terminal::{print, print_json};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -38,87 +36,75 @@ const COMPARED: [(&str, &str); 6] = [
 ];
 
 /// Runs the command.
-pub(crate) fn print_inventory(wanted: &ManifestArgs) -> Result<Exit> {
-    let what = wanted.what.as_deref().unwrap_or(".");
-    let dir = Path::new(what);
-    let is_flow = dir.is_dir() && !dir.join("journal.jsonl").exists();
-    let found = if is_flow {
-        check::usable(manifest::load_flow(dir)).map(|flow| inventory_of(&flow))
-    } else {
-        let run = find::find_run(&wanted.work_dir, what)?;
-        warn_if_foreign_run(&run)?;
-        Some(inventory_of_run(&run)?)
+pub(crate) fn print_inventory(given: &ParsedCommand) -> Result<Exit> {
+    let found = match basis::named_run(given)? {
+        Some(run) => inventory_of_run(&run)?,
+        None => inventory_of(&check::usable(manifest::load_flow(&given.operand_dir(0)))?),
     };
-    let Some(found) = found else {
-        return Ok(Exit::Config);
-    };
-    let Some(path) = &wanted.check else {
-        let text = serde_json::to_string_pretty(&found).unwrap_or_default();
-        print_json(format!("{text}\n").as_bytes())?;
+    let Some(path) = given.path("--check") else {
+        print_json(format!("{found:#}\n").as_bytes())?;
         return Ok(Exit::Success);
     };
-    let differences = compare(&read_inventory(path)?, &found);
+    let differences = compare(&read_inventory(&path)?, &found);
     let lines = differences.iter().map(|it| printable_line(it) + "\n");
     print(lines.collect::<String>().as_bytes())?;
-    Ok(match differences.is_empty() {
-        true => Exit::Success,
-        false => Exit::Failure,
+    Ok(if differences.is_empty() {
+        Exit::Success
+    } else {
+        Exit::Failure
     })
 }
 
 fn read_inventory(path: &Path) -> Result<Value> {
-    let file = files::open_readable(path).at("read", path);
-    let file = file.map_err(Error::into_usage)?;
+    let opened = files::open_readable(path).at("read", path);
+    let file = opened.map_err(Error::into_usage)?;
     let bytes = files::read_limited(file, LARGEST).at("read", path)?;
-    let read: Option<Value> = serde_json::from_slice(&bytes).ok();
-    let is_one = |value: &Value| value["files"].is_array();
-    read.filter(is_one).ok_or_else(|| {
-        let path = path.display();
-        Error::usage(format!(
-            "--check: {path} was not printed by `delta flow manifest`"
-        ))
-    })
+    let read = serde_json::from_slice(&bytes).ok();
+    read.filter(|it: &Value| it["files"].is_array())
+        .ok_or_else(|| {
+            Error::usage(format!(
+                "--check: {} was not printed by `delta flow manifest`",
+                path.display()
+            ))
+        })
 }
 
-/// What a flow is made from now.
+/// The inventory of a flow as it is now.
 fn inventory_of(flow: &Flow) -> Value {
-    let described = basis::describe_flow(flow);
-    let mut object = json!({
-        "schema_version": SCHEMA_VERSION,
-        "delta_version": VERSION,
-        "home": described["home"],
-        "files": described["files"],
-        "agents": described["agents"],
-    });
+    let mut object = json!({"schema_version": SCHEMA_VERSION, "delta_version": VERSION});
+    add_recorded(&mut object, &basis::describe_flow(flow));
     add_unrecorded(&mut object, flow);
     object
 }
 
-/// What a run was made from. The record has no more of it than files and agents; the rest is that of the flow, as long as
+/// The inventory of a run. The record has no more of it than files and agents; the rest is that of the flow, as long as
 /// it is as it was.
 fn inventory_of_run(run: &RunDir) -> Result<Value> {
-    let recorded = metadata::read(&run.path).unwrap_or_default();
-    let (Some(past), Some(basis)) = (basis::read_recorded_basis(run)?, recorded.flow) else {
-        let id = &run.id;
-        return Err(Error::failure(format!("run {id} is not a flow's")));
-    };
+    let past = basis::shown_basis(run, None)?;
+    let recorded = metadata::read_or_empty(&run.path);
+    let basis = recorded.flow.ok_or_else(|| basis::not_of_flow(run, None))?;
     let mut object = json!({
         "schema_version": SCHEMA_VERSION,
         "run_id": run.id.as_str(),
         "delta_version": recorded.delta_version,
-        "home": basis["home"],
-        "files": basis["files"],
-        "agents": basis["agents"],
     });
+    add_recorded(&mut object, &basis);
     match past.unchanged_flow() {
         Some(flow) => add_unrecorded(&mut object, &flow),
         None => {
             let text = "warning: files of the flow have changed since the run: its schemas, providers, credentials \
                         and programs are not known";
-            Screen::new(false, false).warn_as(PROGRAM, text);
+            check::warn(text);
         }
     }
     Ok(object)
+}
+
+/// Adds the parts that a run records of its flow.
+fn add_recorded(object: &mut Value, described: &Value) {
+    for part in ["home", "files", "agents"] {
+        object[part] = described[part].clone();
+    }
 }
 
 /// Adds what follows from the files.
@@ -134,10 +120,9 @@ fn add_unrecorded(object: &mut Value, flow: &Flow) {
         Ok(own) => format!("${{FLOW_HOME}}/{}", own.display()),
         Err(_) => path.to_string_lossy().into_owned(),
     };
-    let search = std::env::var_os("PATH").unwrap_or_default();
+    let search = files::search_path();
     let programs = programs_of(flow).into_iter().map(|(program, users)| {
-        let found = files::find_program(&program, &search);
-        let found = found.as_deref().map(shown);
+        let found = files::find_program(&program, &search).map(|path| shown(&path));
         json!({"program": shown(Path::new(&program)), "path": found, "needed_by": users})
     });
     object["schemas"] = schemas.collect();
@@ -168,50 +153,43 @@ fn credential_of(provider: &Provider) -> Option<Value> {
 /// The programs that the commands of a flow begin with, and who needs each.
 fn programs_of(flow: &Flow) -> BTreeMap<String, BTreeSet<String>> {
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let mut add = |program: Option<&String>, user: String| {
-        if let Some(program) = program {
+    let mut add = |argv: &[String], user: String| {
+        if let Some(program) = argv.first() {
             all.entry(program.clone()).or_default().insert(user);
         }
     };
-    let first = |command: &NodeCommand| command.argv(&flow.home, Path::new(".")).into_iter().next();
+    let fill = |words: &[Word]| manifest::fill(words, &flow.home, Path::new("."));
     for (node, settings) in flow.graph.nodes.iter().zip(&flow.nodes) {
-        let program = settings.command.as_ref().and_then(first);
-        add(program.as_ref(), format!("node {}", node.id));
-        let rule = settings.later.iter();
-        let words = rule.flat_map(|rule| manifest::fill(&rule.check, &flow.home, Path::new(".")));
-        add(words.take(1).last().as_ref(), format!("node {}", node.id));
+        let command = settings.command.iter().map(|command| &command.words);
+        for words in command.chain(settings.later.iter().map(|rule| &rule.check)) {
+            add(&fill(words), format!("node {}", node.id));
+        }
     }
     for agent in &flow.agents {
-        let program = match &agent.body {
-            AgentBody::Command(command) => first(command),
-            AgentBody::Directory(_) | AgentBody::Model { .. } => Some("delta".to_owned()),
+        let argv = match &agent.body {
+            AgentBody::Command(command) => fill(&command.words),
+            AgentBody::Directory(_) | AgentBody::Model { .. } => vec!["delta".to_owned()],
         };
-        add(program.as_ref(), format!("agent {}", agent.id));
+        add(&argv, format!("agent {}", agent.id));
     }
     for tool in &flow.tools {
-        let words = manifest::fill(&tool.tool.command, &flow.home, Path::new("."));
-        add(words.first(), format!("tool {}", tool.tool.name));
+        add(
+            &fill(&tool.tool.command),
+            format!("tool {}", tool.tool.name),
+        );
     }
     for plugin in &flow.plugins {
         add(
-            first(&plugin.command).as_ref(),
+            &fill(&plugin.command.words),
             format!("plugin {}", plugin.id),
         );
     }
-    let memory = [
-        ("embedder", &flow.memory.embedder),
-        ("tokenizer", &flow.memory.tokenizer),
-    ];
-    for (name, helper) in memory {
-        let program = helper.as_ref().and_then(|helper| first(&helper.command));
-        add(program.as_ref(), name.to_owned());
-    }
     for provider in &flow.providers {
         if let Access::Command(words) = &provider.way {
-            add(words.first(), format!("provider {}", provider.id));
+            add(words, format!("provider {}", provider.id));
         }
         if let Some(Credential::Command(words)) = &provider.credential {
-            add(words.first(), format!("credential of {}", provider.id));
+            add(words, format!("credential of {}", provider.id));
         }
     }
     all
@@ -220,17 +198,16 @@ fn programs_of(flow: &Flow) -> BTreeMap<String, BTreeSet<String>> {
 /// The differences of two inventories, a line each. A part that one of them does not know is not compared.
 fn compare(then: &Value, now: &Value) -> Vec<String> {
     let mut lines = Vec::new();
-    let version = |of: &Value| of["delta_version"].as_str().unwrap_or_default().to_owned();
-    if version(then) != version(now) {
-        let (then, now) = (version(then), version(now));
-        lines.push(format!("delta_version: {then}, now {now}"));
+    let [was, is] = [then, now].map(|it| json::member_text(it, "delta_version"));
+    if was != is {
+        lines.push(format!("delta_version: {was}, now {is}"));
     }
     for (part, name) in COMPARED {
         let (Some(then), Some(now)) = (items_of(&then[part], name), items_of(&now[part], name))
         else {
             continue;
         };
-        let names: BTreeSet<&String> = then.keys().chain(now.keys()).collect();
+        let names: BTreeSet<_> = then.keys().chain(now.keys()).collect();
         for name in names {
             let what = match (then.get(name), now.get(name)) {
                 (Some(then), Some(now)) if then == now => continue,
@@ -245,11 +222,8 @@ fn compare(then: &Value, now: &Value) -> Vec<String> {
 }
 
 /// The items of a part by their names.
-fn items_of<'v>(list: &'v Value, name: &str) -> Option<Map<String, Value>> {
-    let items: &'v Vec<Value> = list.as_array()?;
-    let named = items.iter().map(|item| {
-        let name = item[name].as_str().unwrap_or_default().to_owned();
-        (name, item.clone())
-    });
+fn items_of<'v>(list: &'v Value, name: &str) -> Option<BTreeMap<&'v str, &'v Value>> {
+    let items = list.as_array()?.iter();
+    let named = items.map(|item| (json::member_text(item, name), item));
     Some(named.collect())
 }

@@ -1,65 +1,73 @@
-//! The program `delta-flow` as a whole: from the command line to the exit code.
+//! The commands of `delta-flow`: from the command line to the exit code.
 
-use super::args::{FlowCommand, parse_args};
-use super::tables::FLOW;
+use super::args::FlowRunArgs;
+use super::tables::{COMMANDS, FLOW};
 use super::{
     answer, artifacts, check, complete, eval, graph, init, inventory, memory, observe, repl,
-    replay, run, show, tool, validate_json,
+    replay, run, show, tool,
 };
 use crate::VERSION;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
+use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
 use crate::text::options::short_help::help_text;
-use crate::unix::defect::exit_at_panic;
-use crate::unix::terminal::{print, print_error};
-use crate::view::stats_table::print_stats;
+use crate::text::options::table::CommandTable;
+use crate::unix::defect::run_program;
+use crate::unix::terminal::print;
+use crate::view::stats_table::{StatsArgs, print_stats};
 use std::ffi::OsString;
 
 /// Runs `delta-flow`. Returns its exit code.
-pub fn main(args: Vec<OsString>) -> u8 {
-    exit_at_panic(|| {
-        let message = "this is a defect in delta-flow; what was recorded is safe";
-        print_error(PROGRAM, &Error::new(Exit::Software, message));
-    });
-    match execute(args) {
-        Ok(code) => code,
-        Err(error) => {
-            print_error(PROGRAM, &error);
-            error.exit.code()
-        }
-    }
+pub(crate) fn main(args: Vec<OsString>) -> u8 {
+    run_program(PROGRAM, "what was recorded is safe", || execute(args))
 }
 
 fn execute(args: Vec<OsString>) -> Result<u8> {
-    let exit = match parse_args(args)? {
+    let done = match parse_line(&FLOW, args)? {
+        CommandLine::Version => print_text(&format!("{PROGRAM} {VERSION}\n")),
+        CommandLine::Help { command, full } => print_help(command, full),
+        CommandLine::Raw(_, words) => complete::print_candidates(&words),
         // A tool's exit code may be any.
-        FlowCommand::Tool(wanted) => return tool::run_tool(&wanted),
-        FlowCommand::Run(wanted) => run::run_flow(&wanted).map_err(Error::of_run),
-        FlowCommand::Show(wanted) => show::show_run(&wanted),
-        FlowCommand::Stats(wanted) => print_stats(&wanted),
-        FlowCommand::Init { dir, template } => init::create_flow(&dir, template),
-        FlowCommand::Check {
-            dir,
-            verbose,
-            format,
-        } => check::check_flow(&dir, verbose, format),
-        FlowCommand::Graph(wanted) => graph::draw_graph(&wanted),
-        FlowCommand::Answer(wanted) => answer::answer_question(&wanted),
-        FlowCommand::Observe(wanted) => observe::observe_run(&wanted),
-        FlowCommand::Replay(wanted) => replay::replay_run(&wanted),
-        FlowCommand::Artifacts(wanted) => artifacts::list_artifacts(&wanted),
-        FlowCommand::Manifest(wanted) => inventory::print_inventory(&wanted),
-        FlowCommand::Repl(wanted) => repl::talk_to_flow(&wanted),
-        FlowCommand::Complete(words) => complete::print_candidates(&words),
-        FlowCommand::Memory(wanted) => memory::run_memory_command(&wanted),
-        FlowCommand::Eval(wanted) => eval::run_evaluation(&wanted).map_err(Error::of_run),
-        FlowCommand::ValidateJson => return validate_json::answer_request(),
-        FlowCommand::Version => print_text(&format!("{PROGRAM} {VERSION}\n")),
-        FlowCommand::Help { command, full } => {
-            print_text(&help_text(&FLOW, command, full.then_some(PROGRAM)))
+        CommandLine::Command(given) if given.command.name == "tool" => {
+            return tool::run_tool(&given);
         }
+        CommandLine::Command(given) => execute_command(&given),
     };
-    exit.map(Exit::code)
+    done.map(Exit::code)
+}
+
+fn execute_command(given: &ParsedCommand) -> Result<Exit> {
+    match given.command.name {
+        "run" => run::run_flow(&FlowRunArgs::read(given)?).map_err(Error::of_run),
+        "show" => show::show_run(&given.work_dir(), &given.operand_texts()),
+        "init" => init::create_flow(given),
+        "check" => check::check_flow(given),
+        "graph" => graph::draw_graph(given),
+        "answer" => answer::answer_question(given),
+        "observe" => observe::observe_run(given),
+        "replay" => replay::replay_run(given),
+        "artifacts" => artifacts::list_artifacts(given),
+        "manifest" => inventory::print_inventory(given),
+        "repl" => repl::talk_to_flow(given),
+        "stats" => print_stats(&StatsArgs::new(given)),
+        "memory" => memory::run_memory_command(given),
+        "eval" => eval::run_evaluation(given),
+        _ => help_about(given.operand_text(0)),
+    }
+}
+
+fn help_about(topic: Option<String>) -> Result<Exit> {
+    let Some(topic) = topic else {
+        return print_help(None, true);
+    };
+    match FLOW.command(&topic) {
+        Some(command) => print_help(Some(command), false),
+        None => Err(unknown_word("unknown command", &topic, &COMMANDS)),
+    }
+}
+
+fn print_help(command: Option<&'static CommandTable>, full: bool) -> Result<Exit> {
+    print_text(&help_text(&FLOW, command, full.then_some(PROGRAM)))
 }
 
 fn print_text(text: &str) -> Result<Exit> {

@@ -1,9 +1,9 @@
-//! The program `delta-flow`: its command line, from arguments to exit code.
+//! `delta flow`: its command line, from arguments to exit code.
 
 pub(crate) mod templates;
-pub(crate) mod run_format;
-pub(crate) mod tables;
-pub mod args;
+pub(crate) mod words;
+pub(crate) mod args;
+pub mod tables;
 pub(crate) mod check;
 pub(crate) mod init;
 pub(crate) mod basis;
@@ -16,7 +16,6 @@ pub(crate) mod run;
 pub(crate) mod verdict;
 pub(crate) mod eval;
 pub(crate) mod tool;
-pub(crate) mod validate_json;
 pub(crate) mod memory;
 pub(crate) mod show;
 pub(crate) mod repl;

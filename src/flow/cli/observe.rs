@@ -1,20 +1,18 @@
 //! `delta-flow observe`: gives the events of a run to a program, as its engine records them.
 //!
 //! A process of its own, which only reads the journal: however slow the program is, no engine waits for it. The offset
-//! behind what the program has read is kept, so that each event is given at least once, and in order.
+//! after what the program has read is kept, so that each event is given at least once, and in order.
 //!
 //! Also starts the observers of `plugins.yaml`. Unaware of what they do with the events.
 
-use super::args::ObserveArgs;
 use crate::engine::run_context::{ENGINE_PID, RunContext};
-use crate::error::{At, Error, Exit, Result, reason};
+use crate::error::{At, Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::engine::credentials::Credentials;
-use crate::flow::manifest::Flow;
 use crate::flow::manifest::glob::Glob;
 use crate::flow::manifest::plugin::Plugin;
-use crate::flow::record::tail::read_tail;
-use crate::record::event::EventKind;
+use crate::flow::manifest::{Flow, is_id};
+use crate::record::event::Recorded;
 use crate::record::reader::{read_event, split_lines};
 use crate::record::run_dir::RunDir;
 use crate::runs::find;
@@ -22,58 +20,35 @@ use crate::runs::inspect::is_live;
 use crate::runs::origin::require_own_run;
 use crate::runs::preflight::install_signals;
 use crate::text::digest::sha256;
+use crate::text::options::parse::ParsedCommand;
 use crate::unix::files;
+use crate::unix::own_program::own_program;
 use crate::unix::process::{self, Children, Command, GRACE, Token, Variable, Woken};
 use crate::unix::signals::Signals;
 use crate::unix::terminal::Screen;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, OwnedFd};
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind, PipeWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How long after the end of a run more of it is waited for.
+/// The time after the end of a run in which more of it is waited for.
 const AFTERLIFE: Duration = Duration::from_secs(10);
 
-/// How often the journal is looked at, and whether the program has read what it was given.
+/// The time between two looks at the journal, and at what the program has read.
 const PERIOD: Duration = Duration::from_millis(200);
 
 /// Bytes that the program is given at once: no more than a pipe holds.
 const BATCH: usize = 32 << 10;
 
-/// The file with the offset behind the last event that was taken, in the observer's directory.
+/// The file with the offset after the last event that was taken, in the observer's directory.
 const OFFSET: &str = "offset";
 
 /// Starts the observers of a flow for a run whose engine is about to work. None is waited for, and one that cannot be
 /// started is only reported.
 pub(crate) fn start_observers(flow: &Flow, run: &RunDir, workspace: &Path, screen: Screen) {
-    let hidden = Credentials::new(flow).hidden();
-    for plugin in &flow.plugins {
-        if let Err(error) = start_observer(flow, plugin, run, (workspace, &hidden)) {
-            let (id, why) = (&plugin.id, error.message);
-            screen.warn_as(PROGRAM, &format!("warning: observer {id}: {why}"));
-        }
-    }
-}
-
-fn start_observer(
-    flow: &Flow,
-    plugin: &Plugin,
-    run: &RunDir,
-    (workspace, hidden): (&Path, &[Variable]),
-) -> Result<()> {
-    let dir = observer_dir(run, &plugin.id)?;
-    let own = std::env::current_exe()
-        .map_err(|e| Error::failure(format!("cannot find {PROGRAM}: {}", reason(&e))))?;
-    let path = run.path.to_string_lossy();
-    let mut argv = vec![own.to_string_lossy().into_owned()];
-    argv.extend(["observe", &path, "--id", &plugin.id].map(str::to_owned));
-    for glob in &plugin.events {
-        argv.extend(["--events".to_owned(), glob.text.clone()]);
-    }
-    argv.push("--".to_owned());
-    argv.extend(plugin.command.argv(&flow.home, workspace));
-    let mut env = hidden.to_vec();
+    let mut env = Credentials::new(flow).hidden;
     let text = |path: &Path| Some(path.to_string_lossy().into_owned());
     env.extend([
         ("FLOW_HOME".to_owned(), text(&flow.home)),
@@ -81,9 +56,34 @@ fn start_observer(
         // It goes on when this engine has ended.
         (ENGINE_PID.to_owned(), None),
     ]);
-    let output = ["stdout.log", "stderr.log"].map(|name| files::append(&dir.join(name)));
-    let [stdout, stderr] = output;
-    process::start_apart(&argv, workspace, &env, (stdout?, stderr?))
+    for plugin in &flow.plugins {
+        let argv = plugin.command.argv(&flow.home, workspace);
+        if let Err(error) = start_observer(plugin, &argv, run, workspace, &env) {
+            let (id, why) = (&plugin.id, error.message);
+            screen.warn_as(PROGRAM, &format!("warning: observer {id}: {why}"));
+        }
+    }
+}
+
+fn start_observer(
+    plugin: &Plugin,
+    command: &[String],
+    run: &RunDir,
+    workspace: &Path,
+    env: &[Variable],
+) -> Result<()> {
+    let dir = observer_dir(run, &plugin.id)?;
+    let path = run.path.to_string_lossy();
+    let mut argv = vec![own_program()];
+    argv.extend(["flow", "observe", &path, "--id", &plugin.id].map(str::to_owned));
+    for glob in &plugin.events {
+        argv.extend(["--events".to_owned(), glob.text.clone()]);
+    }
+    argv.push("--".to_owned());
+    argv.extend_from_slice(command);
+    let output = |name: &str| files::append(&dir.join(name));
+    let (stdout, stderr) = (output("stdout.log")?, output("stderr.log")?);
+    process::start_apart(&argv, workspace, env, stdout, stderr)
         .map_err(|error| Error::failure(error.message(&argv[0])))
 }
 
@@ -93,20 +93,39 @@ fn observer_dir(run: &RunDir, id: &str) -> Result<PathBuf> {
 }
 
 /// Runs the command, until the run has ended or the program has.
-pub(crate) fn observe_run(wanted: &ObserveArgs) -> Result<Exit> {
-    let run = find::find_run_or_newest(&wanted.work_dir, wanted.run.as_deref())?;
+pub(crate) fn observe_run(given: &ParsedCommand) -> Result<Exit> {
+    let run = given.first_before_dashes().map(OsStr::to_string_lossy);
+    let argv = given.operand_texts().split_off(usize::from(run.is_some()));
+    if argv.is_empty() || given.count_before_dashes() > 1 {
+        let message = "observe: give the program behind --: observe RUN -- PROGRAM";
+        return Err(Error::usage(message));
+    }
+    let patterns = given.texts("--events");
+    let id = match given.text("--id") {
+        Some(id) if !is_id(&id) => {
+            return Err(Error::usage(format!(
+                "--id: {id:?}: 1 to 64 letters, digits, '_', '.' and '-' make an id"
+            )));
+        }
+        Some(id) => id,
+        // The same for the same command and patterns.
+        None => {
+            let words = [argv.join("\0"), patterns.join("\0")].join("\n");
+            format!("by-hand-{}", &sha256(words.as_bytes())[..10])
+        }
+    };
+    let run = find::find_run_or_newest(&given.work_dir(), run.as_deref())?;
     require_own_run(&run, false)?;
-    let events = wanted.events.iter().map(|text| {
+    let parse = |text: &String| {
         Glob::parse(text)
             .map_err(|why| Error::usage(format!("--events: the pattern {text:?} {why}")))
-    });
-    let events: Vec<Glob> = events.collect::<Result<_>>()?;
-    let id = wanted.id.clone().unwrap_or_else(|| id_of(wanted));
+    };
+    let events: Vec<Glob> = patterns.iter().map(parse).collect::<Result<_>>()?;
     let dir = observer_dir(&run, &id)?;
     let lock = files::append(&dir.join("lock"))?;
     let signals = install_signals()?;
     while lock.try_lock().is_ok() {
-        let mut observer = Observer::begin(&run, &events, &dir, (&wanted.command, &signals))?;
+        let mut observer = Observer::begin(&run, &events, &dir, &argv, &signals)?;
         let followed = observer.follow();
         let over = observer.end()?;
         followed?;
@@ -122,12 +141,6 @@ pub(crate) fn observe_run(wanted: &ObserveArgs) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// The id of an observer that has none: the same for the same command and patterns.
-fn id_of(wanted: &ObserveArgs) -> String {
-    let words = [wanted.command.join("\0"), wanted.events.join("\0")].join("\n");
-    format!("by-hand-{}", &sha256(words.as_bytes())[..10])
-}
-
 fn journal_len(run: &RunDir) -> u64 {
     run.journal().metadata().map_or(0, |meta| meta.len())
 }
@@ -140,55 +153,56 @@ struct Observer<'o> {
     children: Children<'o>,
     program: Token,
     stdin: Option<PipeWriter>,
-    /// Behind the last line that was taken or passed over.
+    /// The end of the last line that was taken or passed over.
     offset: u64,
     /// The length of the journal when no more of it was waited for.
     seen: u64,
     /// The last line that was read is an end of the engine.
     at_end: bool,
-    /// How the program ended, or the signal that asks to end.
+    /// Since when the run has had no more.
+    quiet_since: Option<Instant>,
+    /// The end of the program, or the signal that asks to end.
     over: Option<Exit>,
 }
 
 impl<'o> Observer<'o> {
-    /// Starts the program.
+    /// Starts the program, to be given what comes after the offset that is kept.
     fn begin(
         run: &'o RunDir,
         events: &'o [Glob],
         dir: &'o Path,
-        (argv, signals): (&[String], &'o Signals),
+        argv: &[String],
+        signals: &'o Signals,
     ) -> Result<Self> {
         let (stdin, ours) = io::pipe().at("create", dir)?;
         rustix::io::ioctl_fionbio(&ours, true)
             .map_err(io::Error::from)
             .at("create", dir)?;
-        let root = run.workspace().unwrap_or(&run.path).to_owned();
-        let text = |path: &Path| Some(path.to_string_lossy().into_owned());
+        let root = run.workspace().unwrap_or(&run.path);
+        let [root_text, path] = [root, &run.path].map(|it| it.to_string_lossy().into_owned());
+        let id = run.id.to_string();
         let env = [
-            ("FLOW_RUN_ID".to_owned(), Some(run.id.to_string())),
-            ("FLOW_WORKSPACE".to_owned(), text(&root)),
-            ("DELTA_RUN_ID".to_owned(), Some(run.id.to_string())),
-            ("DELTA_RUN_DIR".to_owned(), text(&run.path)),
+            ("FLOW_RUN_ID", id.clone()),
+            ("FLOW_WORKSPACE", root_text),
+            ("DELTA_RUN_ID", id),
+            ("DELTA_RUN_DIR", path),
         ];
-        let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(File::from);
+        let [stdout, stderr] = process::own_output().at("open", dir)?;
         let mut children = Children::new(signals);
         let program = children
             .spawn(Command {
                 argv,
-                dir: &root,
-                env: &env,
+                dir: root,
+                env: &env.map(|(name, value)| (name.to_owned(), Some(value))),
                 call_id: &RunContext::new_call_id(),
-                stdin: Some(File::from(std::os::fd::OwnedFd::from(stdin))),
-                stdout: own(io::stdout().as_fd()).at("open", dir)?,
-                stderr: own(io::stderr().as_fd()).at("open", dir)?,
+                stdin: Some(File::from(OwnedFd::from(stdin))),
+                stdout,
+                stderr,
                 timeout: None,
             })
-            .map_err(|error| {
-                let program = argv.first().map_or("", |program| program);
-                Error::new(exit_of(error.code()), error.message(program))
-            })?;
-        let offset = files::read_line(&dir.join(OFFSET));
-        let offset = offset.and_then(|line| line.parse().ok()).unwrap_or(0);
+            .map_err(|error| Error::new(exit_of(error.code()), error.message(&argv[0])))?;
+        let kept = files::read_line(&dir.join(OFFSET));
+        let offset = kept.and_then(|line| line.parse().ok()).unwrap_or(0);
         Ok(Self {
             run,
             events,
@@ -199,6 +213,7 @@ impl<'o> Observer<'o> {
             offset,
             seen: offset,
             at_end: false,
+            quiet_since: None,
             over: None,
         })
     }
@@ -206,16 +221,15 @@ impl<'o> Observer<'o> {
     /// Gives the program one batch after the other, until it has ended or the run has no more.
     fn follow(&mut self) -> Result<()> {
         let journal = self.run.journal();
-        let mut quiet_since: Option<Instant> = None;
         while self.over.is_none() {
             let taken = self.offset;
             if self.stdin.is_some() {
-                let part = read_tail(&journal, self.offset)?;
-                self.give_lines(&part.bytes, part.end, &mut quiet_since)?;
+                let (start, lines) = read_tail(&journal, self.offset)?;
+                self.give_lines(start, &lines)?;
             }
             if self.offset != taken {
-                quiet_since = None;
-            } else if self.over.is_some() || self.is_over(&mut quiet_since) {
+                self.quiet_since = None;
+            } else if self.over.is_some() || self.is_over() {
                 break;
             } else {
                 self.rest(PERIOD)?;
@@ -224,35 +238,32 @@ impl<'o> Observer<'o> {
         Ok(())
     }
 
-    /// Gives the program whole lines of the journal that end at an offset.
-    fn give_lines(&mut self, bytes: &[u8], end: u64, quiet: &mut Option<Instant>) -> Result<()> {
-        let first = end - bytes.len() as u64;
+    /// Gives the program whole lines of the journal that begin at an offset.
+    fn give_lines(&mut self, start: u64, lines: &[u8]) -> Result<()> {
         let mut batch = Vec::new();
-        for (start, line) in split_lines(bytes) {
-            let at = first + (start + line.len() + 1) as u64;
+        for (at, line) in split_lines(lines) {
+            let end = at + line.len() + 1;
             if let Ok(event) = read_event(line.trim_ascii(), 0) {
-                self.at_end = event.kind == EventKind::EngineEnd;
+                self.at_end = matches!(event.event, Recorded::EngineEnd(_));
                 let kind = event.kind.name();
                 if self.events.is_empty() || self.events.iter().any(|glob| glob.fits(kind)) {
                     batch.extend_from_slice(line.trim_ascii());
                     batch.push(b'\n');
                 }
             }
-            if (batch.len() >= BATCH || at == end) && !self.give_batch(&mut batch, at, quiet)? {
-                return Ok(());
+            if batch.len() >= BATCH || end == lines.len() {
+                if !self.give_batch(&batch, start + end as u64)? {
+                    break;
+                }
+                batch.clear();
             }
         }
         Ok(())
     }
 
     /// Gives the program events and waits until it has read them. Returns whether it has.
-    fn give_batch(
-        &mut self,
-        batch: &mut Vec<u8>,
-        end: u64,
-        quiet: &mut Option<Instant>,
-    ) -> Result<bool> {
-        let mut pending = &batch[..];
+    fn give_batch(&mut self, batch: &[u8], end: u64) -> Result<bool> {
+        let mut pending = batch;
         let mut pause = Duration::from_millis(1);
         while let Some(stdin) = &mut self.stdin {
             let unread = match stdin.write(pending) {
@@ -270,9 +281,11 @@ impl<'o> Observer<'o> {
                 }
             };
             if unread == 0 {
-                break;
+                self.offset = end;
+                files::replace(&self.dir.join(OFFSET), format!("{end}\n").as_bytes())?;
+                return Ok(true);
             }
-            if self.over.is_some() || self.is_over(quiet) {
+            if self.over.is_some() || self.is_over() {
                 // A part of it may have been read: it is given again, to the next program.
                 self.stdin = None;
                 break;
@@ -280,25 +293,19 @@ impl<'o> Observer<'o> {
             self.rest(pause)?;
             pause = (2 * pause).min(PERIOD);
         }
-        if self.stdin.is_none() {
-            return Ok(false);
-        }
-        batch.clear();
-        self.offset = end;
-        files::replace(&self.dir.join(OFFSET), format!("{end}\n").as_bytes())?;
-        Ok(true)
+        Ok(false)
     }
 
     /// True if the run has ended, or has had no engine, for so long that the observer stops waiting.
-    fn is_over(&mut self, quiet_since: &mut Option<Instant>) -> bool {
+    fn is_over(&mut self) -> bool {
         // Before the lock: what an engine that takes it writes is not yet part of this.
         self.seen = journal_len(self.run);
         let is_ended = self.at_end && self.seen == self.offset;
         if !is_ended && is_live(self.run) {
-            *quiet_since = None;
+            self.quiet_since = None;
             return false;
         }
-        quiet_since.get_or_insert_with(Instant::now).elapsed() >= AFTERLIFE
+        self.quiet_since.get_or_insert_with(Instant::now).elapsed() >= AFTERLIFE
     }
 
     /// Waits a moment, or until the program has ended or a signal has come.
@@ -332,6 +339,27 @@ impl<'o> Observer<'o> {
             }
         }
         Ok(self.over)
+    }
+}
+
+/// Bytes of the journal that are read at once.
+const CHUNK: usize = 256 << 10;
+
+/// Reads the next whole lines from an offset on, with their place. A journal that has become shorter than that is read
+/// from its beginning.
+fn read_tail(journal: &Path, offset: u64) -> Result<(u64, Vec<u8>)> {
+    let file = files::open_unlinked(journal).at("read", journal)?;
+    let len = file.metadata().at("read", journal)?.len();
+    let start = if len < offset { 0 } else { offset };
+    let mut size = CHUNK;
+    loop {
+        let mut bytes = files::read_part(&file, start, size).at("read", journal)?;
+        let end = memchr::memrchr(b'\n', &bytes).map_or(0, |last| last + 1);
+        if end > 0 || bytes.len() < size {
+            bytes.truncate(end);
+            return Ok((start, bytes));
+        }
+        size *= 4;
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Unaware of how a run is resumed; between two lines it has ended.
 
-use super::args::{FlowRunArgs, ReplArgs, ShowArgs};
+use super::args::{FlowRunArgs, named_run_id};
 use super::basis::{self, RunBasis, RunInput};
 use super::check;
 use super::run::run_typed;
@@ -15,11 +15,12 @@ use crate::flow::PROGRAM;
 use crate::flow::manifest::cli_profile::{COMMANDS, CliProfile, LineMode, ProfileCommand};
 use crate::flow::manifest::{self, Flow};
 use crate::record::workspace::Workspace;
-use crate::runs::origin::require_own;
+use crate::runs::origin::create_own;
 use crate::runs::preflight::{check_depth, install_signals};
 use crate::text::disguise::printable;
 use crate::text::ids::RunId;
 use crate::text::json;
+use crate::text::options::parse::ParsedCommand;
 use crate::text::suggestion::nearest;
 use crate::text::timestamp::Timestamp;
 use crate::unix::draft::edit_draft;
@@ -30,51 +31,55 @@ use crate::unix::process::{self, Command, GRACE};
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::{Screen, Tone, print};
 use serde_json::{Value, json};
-use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The directory of what was typed, beside the runs of a workspace; its name can be none of theirs.
 const DIR: &str = ".repl";
 
-/// As many of the lines that were typed are shown.
+/// The number of typed lines that are shown.
 const SHOWN: usize = 100;
 
 /// The largest file that is attached, or edited, in bytes.
 const LARGEST: u64 = 1 << 20;
 
 /// Runs the command.
-pub(crate) fn talk_to_flow(wanted: &ReplArgs) -> Result<Exit> {
+pub(crate) fn talk_to_flow(given: &ParsedCommand) -> Result<Exit> {
     check_depth()?;
-    let Some(flow) = check::usable(manifest::load_to_run(&wanted.dir)) else {
-        return Ok(Exit::Config);
-    };
-    let workspace = Workspace::at(&wanted.work_dir)?;
+    let dir = given.operand_dir(0);
+    let flow = check::usable(manifest::load_to_run(&dir))?;
+    let workspace = Workspace::at(&given.work_dir())?;
     workspace.check_layout()?;
     workspace.check_writable()?;
-    require_own(&workspace, false)?;
-    workspace.create()?;
-    require_own(&workspace, false)?;
-    files::make_dirs_below(&workspace.control, DIR.as_ref())?;
+    create_own(&workspace, false)?;
+    let own_dir = files::make_dirs_below(&workspace.control, DIR.as_ref())?;
     let signals = install_signals()?;
-    let profile = match &wanted.profile {
-        Some(id) => find_profile(&flow, id)?.clone(),
+    let profile = match given.text("--profile") {
+        Some(id) => find_profile(&flow, &id)?.clone(),
         None => flow.cli_profiles.first().cloned().unwrap_or_default(),
     };
+    let quiet = given.has("--quiet");
     let repl = Repl {
-        wanted,
+        args: FlowRunArgs {
+            dir,
+            run_id: named_run_id(given)?,
+            jobs: given.number("--jobs"),
+            keep_going: true,
+            quiet,
+            ..FlowRunArgs::default()
+        },
         flow: &flow,
         workspace: &workspace,
         signals: &signals,
-        screen: Screen::new(wanted.quiet, false),
+        screen: Screen::new(quiet, false),
         is_typed: io::stdin().is_terminal() && io::stderr().is_terminal(),
         profile,
         run: None,
-        attached: Vec::new(),
+        files: Vec::new(),
         history: LineHistory {
-            path: workspace.control.join(DIR).join("history.jsonl"),
+            path: own_dir.join("history.jsonl"),
         },
+        own_dir,
     };
     repl.talk()
 }
@@ -83,16 +88,18 @@ fn find_profile<'f>(flow: &'f Flow, id: &str) -> Result<&'f CliProfile> {
     let found = flow.cli_profiles.iter().find(|profile| profile.id == id);
     found.ok_or_else(|| {
         let known = flow.cli_profiles.iter().map(|profile| &*profile.id);
-        match flow.cli_profiles.is_empty() {
-            true => Error::usage("the flow has no cli_profiles.yaml"),
-            false => basis::unknown_name("profile", id, known),
+        if flow.cli_profiles.is_empty() {
+            Error::usage("the flow has no cli_profiles.yaml")
+        } else {
+            basis::unknown_name("profile", id, known)
         }
     })
 }
 
 /// A conversation with a flow, between two lines.
 struct Repl<'r> {
-    wanted: &'r ReplArgs,
+    /// The command that each line is, but for its input, its start and its run.
+    args: FlowRunArgs,
     flow: &'r Flow,
     workspace: &'r Workspace,
     signals: &'r Signals,
@@ -103,9 +110,11 @@ struct Repl<'r> {
     /// None before the first line.
     run: Option<RunId>,
     /// The names and the texts of files for the next line.
-    attached: Vec<(String, String)>,
+    files: Vec<(String, String)>,
     /// All that was typed.
     history: LineHistory,
+    /// The directory of what was typed.
+    own_dir: PathBuf,
 }
 
 impl Repl<'_> {
@@ -171,43 +180,34 @@ impl Repl<'_> {
     /// Gives the flow a line, and prints what comes of it.
     fn say(&mut self, line: &str) -> Result<Exit> {
         let payload = self.payload(line)?;
-        self.attached.clear();
-        let name = self.wanted.run_id.as_deref().map(RunId::parse).transpose();
-        let name = name.map_err(Error::usage)?;
-        let id = match (&self.run, name) {
-            (Some(id), _) => id.clone(),
-            (None, Some(id)) => id,
-            (None, None) => RunId::generate(Timestamp::now()),
-        };
-        let inputs = self.workspace.control.join(DIR).join(format!("{id}.jsonl"));
+        self.files.clear();
+        let named = self.run.as_ref().or(self.args.run_id.as_ref()).cloned();
+        let id = named.unwrap_or_else(|| RunId::generate(Timestamp::now()));
+        let inputs = self.own_dir.join(format!("{id}.jsonl"));
         let mut file = files::append(&inputs)?;
         file.write_all(format!("{}\n", json::text(&payload)).as_bytes())
             .at("write", &inputs)?;
-        self.run = Some(id.clone());
         let args = FlowRunArgs {
-            dir: self.wanted.dir.clone(),
             start: self.profile.start.clone(),
             inputs: Some(inputs.clone()),
-            run_id: Some(id.to_string()),
-            jobs: self.wanted.jobs,
-            keep_going: true,
-            quiet: self.wanted.quiet,
-            ..FlowRunArgs::default()
+            run_id: Some(id.clone()),
+            ..self.args.clone()
         };
+        self.run = Some(id);
         let basis = RunBasis {
             start: basis::find_start(self.flow, args.start.as_deref())?,
             given: RunInput::Lines(inputs),
             is_said: true,
         };
-        run_typed(self.flow, &args, basis, (self.workspace, self.signals))
+        run_typed(self.flow, &args, basis, self.workspace, self.signals)
     }
 
     /// The input that a line is, with the files that were attached.
     fn payload(&self, line: &str) -> Result<Value> {
         match self.profile.mode {
             LineMode::Raw => {
-                let files = self.attached.iter();
-                let files = files.map(|(name, text)| format!("# File: {name}\n\n{text}"));
+                let text = |(name, text): &(String, String)| format!("# File: {name}\n\n{text}");
+                let files = self.files.iter().map(text);
                 let parts: Vec<String> = files.chain([line.to_owned()]).collect();
                 Ok(parts.join("\n\n").into())
             }
@@ -217,13 +217,11 @@ impl Repl<'_> {
                         let why = json::parser_message(&error);
                         Error::usage(format!("not JSON: {why}; each line is one value"))
                     })?;
-                if self.attached.is_empty() {
+                if self.files.is_empty() {
                     return Ok(value);
                 }
-                let files = self.attached.iter();
-                let files: Vec<Value> = files
-                    .map(|(name, text)| json!({"name": name, "text": text}))
-                    .collect();
+                let file = |(name, text): &(String, String)| json!({"name": name, "text": text});
+                let files: Value = self.files.iter().map(file).collect();
                 Ok(json!({"input": value, "files": files}))
             }
         }
@@ -231,8 +229,10 @@ impl Repl<'_> {
 
     /// Does what a command says. None: the conversation is to end.
     fn obey(&mut self, line: &str) -> Result<Option<Exit>> {
-        let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-        let rest = rest.trim();
+        let (name, rest) = match line.split_once(char::is_whitespace) {
+            Some((name, rest)) => (name, rest.trim()),
+            None => (line, ""),
+        };
         match name {
             "quit" => return Ok(None),
             "attach" => self.attach(rest)?,
@@ -266,18 +266,14 @@ impl Repl<'_> {
             return Err(Error::usage("/attach FILE"));
         }
         let text = read_text(Path::new(name))?;
-        self.attached.push((name.to_owned(), text));
+        self.files.push((name.to_owned(), text));
         Ok(())
     }
 
     /// Lets the person write a text in an editor. None if it is empty.
     fn edit(&self) -> Result<Option<String>> {
-        let path = self
-            .workspace
-            .control
-            .join(DIR)
-            .join(format!("edit-{}.txt", std::process::id()));
-        edit_draft(&path, "")
+        let name = format!("edit-{}.txt", std::process::id());
+        edit_draft(&self.own_dir.join(name), "")
     }
 
     /// Changes to a profile, or lists all. Where tasks begin elsewhere, another run begins.
@@ -308,12 +304,9 @@ impl Repl<'_> {
         let Some(run) = &self.run else {
             return Err(Error::usage("there is no run yet"));
         };
-        let names = names.split_whitespace().map(str::to_owned);
-        let shown = ShowArgs {
-            work_dir: self.workspace.root.clone(),
-            names: [run.to_string()].into_iter().chain(names).collect(),
-        };
-        show::show_run(&shown).map(|_| ())
+        let words = names.split_whitespace().map(str::to_owned);
+        let all: Vec<String> = [run.to_string()].into_iter().chain(words).collect();
+        show::show_run(&self.workspace.root, &all).map(drop)
     }
 
     /// Runs a command of the profile, with the rest of the line on its standard input.
@@ -321,22 +314,21 @@ impl Repl<'_> {
         let root = &self.workspace.root;
         let argv = own.command.argv(&self.flow.home, root);
         let text = |path: &Path| Some(path.to_string_lossy().into_owned());
-        let mut env = vec![
-            ("FLOW_HOME".to_owned(), text(&self.flow.home)),
-            ("FLOW_WORKSPACE".to_owned(), text(root)),
-            ("CWD".to_owned(), text(root)),
+        let env = [
+            ("FLOW_HOME", text(&self.flow.home)),
+            ("FLOW_WORKSPACE", text(root)),
+            ("CWD", text(root)),
+            ("FLOW_RUN_ID", self.run.as_ref().map(ToString::to_string)),
         ];
-        let run = self.run.as_ref().map(ToString::to_string);
-        env.push(("FLOW_RUN_ID".to_owned(), run));
-        let copy = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(File::from);
+        let [stdout, stderr] = process::own_output().at("open", root)?;
         let command = Command {
             argv: &argv,
             dir: root,
-            env: &env,
+            env: &env.map(|(name, value)| (name.to_owned(), value)),
             call_id: &RunContext::new_call_id(),
-            stdin: Some(files::unnamed(rest.as_bytes()).at("create", root)?),
-            stdout: copy(io::stdout().as_fd()).at("open", root)?,
-            stderr: copy(io::stderr().as_fd()).at("open", root)?,
+            stdin: Some(files::in_memory(rest.as_bytes()).at("create", root)?),
+            stdout,
+            stderr,
             timeout: None,
         };
         let ran = process::run(self.signals, command, GRACE);

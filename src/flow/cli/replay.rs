@@ -3,89 +3,85 @@
 //!
 //! What runs is in the flow's directory, and is compared with the files that the run was made from, as when it is resumed.
 
-use super::args::FlowReplayArgs;
-use super::basis::{self, RecordedBasis};
+use super::args::processors;
+use super::basis;
 use super::check;
 use crate::engine::account;
 use crate::engine::run_context::{self, RunContext};
-use crate::error::{At, Error, Exit, Result, may_fail};
+use crate::error::{At, Error, Exit, Result, ignore};
 use crate::flow::PROGRAM;
 use crate::flow::context::store::LARGEST_STORE;
 use crate::flow::engine::answered::AnsweredSteps;
 use crate::flow::engine::inputs::Inputs;
 use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, Need, RunPlace, SuspendedStep};
 use crate::flow::graph::RoutePlan;
-use crate::flow::manifest::{self, Flow, KeptRecords};
-use crate::flow::record::tally::{Keeping, SCHEMA_VERSION};
-use crate::flow::record::{Lineage, RecordedEnd, RecordedEnds, StepId, task_path};
-use crate::record::metadata::Metadata;
+use crate::flow::manifest::{self, Flow};
+use crate::flow::record::tally::SCHEMA_VERSION;
+use crate::flow::record::{Lineage, RecordedBasis, RecordedEnd, RecordedEnds, StepId, task_path};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::runs::find;
 use crate::runs::inspect::is_live;
-use crate::runs::open::{OpenRun, RunStart};
+use crate::runs::open::{OpenRun, RunStart, first_metadata};
 use crate::runs::origin::require_own_run;
 use crate::runs::preflight::{check_depth, install_signals};
 use crate::runs::workspace_copy::ReplayDir;
 use crate::text::amounts::{counted, format_duration};
 use crate::text::disguise::printable;
 use crate::text::options::format::OutputFormat;
+use crate::text::options::parse::ParsedCommand;
+use crate::text::order;
 use crate::text::shorten::in_short;
 use crate::unix::files;
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, print, print_value};
 use crate::unix::trees;
 use serde_json::{Value, json};
-use std::collections::HashSet;
-use std::io::ErrorKind;
 use std::path::Path;
 use std::rc::Rc;
 
 /// Runs the command.
-pub(crate) fn replay_run(wanted: &FlowReplayArgs) -> Result<Exit> {
+pub(crate) fn replay_run(given: &ParsedCommand) -> Result<Exit> {
     check_depth()?;
-    let run = find::find_run(&wanted.work_dir, &wanted.run)?;
+    let name = given.required_text(0);
+    let run = find::find_run(&given.work_dir(), &name)?;
     let id = &run.id;
     if is_live(&run) {
         let message = format!("run {id} is live: it can be replayed when it has ended");
         return Err(Error::new(Exit::TempFail, message));
     }
-    require_own_run(&run, wanted.adopt)?;
-    let Some(past) = basis::read_recorded_basis(&run)? else {
-        return Err(basis::not_of_flow(&run, "replay", "repeats"));
-    };
-    let Some(flow) = check::usable(manifest::load_to_run(past.home())) else {
-        return Ok(Exit::Config);
-    };
+    require_own_run(&run, given.has("--adopt"))?;
+    let past =
+        RecordedBasis::read(&run)?.ok_or_else(|| basis::not_of_flow(&run, Some("replay")))?;
+    let flow = check::usable(manifest::load_to_run(&past.home))?;
     let changed = past.changes(&flow);
-    if !changed.is_empty() && !wanted.changed_ok {
+    if !changed.is_empty() && !given.has("--changed") {
         return Err(Error::config(format!(
             "run {id} was made with other files: {}; to replay it with the changed ones: --changed ok",
             changed.join(", ")
         )));
     }
-    let Some(start) = flow.graph.find(past.start()) else {
-        let start = past.start();
-        return Err(Error::config(format!("the flow has no node {start} now")));
-    };
+    let start = flow.graph.find(&past.start);
+    let start =
+        start.ok_or_else(|| Error::config(format!("the flow has no node {} now", past.start)))?;
     let signals = install_signals()?;
     let replay = Replayer {
-        wanted,
+        given,
         run: &run,
         past: &past,
         flow: &flow,
         plan: RoutePlan::new(&flow.graph, start),
         signals: &signals,
-        screen: Screen::new(wanted.quiet, false),
+        screen: Screen::new(given.has("--quiet"), false),
     };
-    match &wanted.node {
-        Some(node) => replay.repeat_step(&replay.find_step(node)?),
+    match given.operand_text(1) {
+        Some(node) => replay.repeat_step(&replay.find_step(&node)?),
         None => replay.repeat_run(),
     }
 }
 
 struct Replayer<'r> {
-    wanted: &'r FlowReplayArgs,
+    given: &'r ParsedCommand,
     run: &'r RunDir,
     past: &'r RecordedBasis,
     flow: &'r Flow,
@@ -97,21 +93,17 @@ struct Replayer<'r> {
 impl Replayer<'_> {
     /// The step at a node that is meant, which has ended.
     fn find_step(&self, node: &str) -> Result<StepId> {
-        let graph = &self.flow.graph;
-        let Some(found) = graph.find(node) else {
-            let known = graph.nodes.iter().map(|node| node.id.as_str());
-            return Err(basis::unknown_name("replay", node, known));
-        };
+        let found = basis::find_node(self.flow, "replay", node)?;
         if !self.flow.nodes[found].runs() {
             return Err(Error::usage(format!("{node} runs nothing")));
         }
-        let task = self.wanted.task.as_ref();
+        let task = self.given.text("--task");
         let ends = RecordedEnds::read(self.run, None)?;
         let is_meant =
-            |step: &&StepId| step.node == node && task.is_none_or(|task| *task == step.task);
+            |step: &&StepId| step.node == node && task.as_ref().is_none_or(|it| *it == step.task);
         let mut found: Vec<&StepId> = ends.order.iter().filter(is_meant).collect();
         // The same words for any order of their ends: T2 before T10.
-        found.sort_by_key(|step| (step.task.len(), &step.task));
+        order::sort_by_key(&mut found, |step| (step.task.len(), &step.task));
         let id = &self.run.id;
         let Some((step, others)) = found.split_first() else {
             let of = task.map_or_else(String::new, |task| format!(" of {task}"));
@@ -122,83 +114,77 @@ impl Replayer<'_> {
         if others.is_empty() {
             return Ok((*step).clone());
         }
-        let names = found.iter().map(|step| step.task.as_str()).take(20);
-        let names = names.collect::<Vec<_>>().join(", ");
+        let names: Vec<&str> = found.iter().map(|it| it.task.as_str()).take(20).collect();
         Err(Error::usage(format!(
-            "several tasks were at {node}: {names}; say which with --task"
+            "several tasks were at {node}: {}; say which with --task",
+            names.join(", ")
         )))
     }
 
     /// Does one step again, with the input and the context that it had.
     fn repeat_step(&self, step: &StepId) -> Result<Exit> {
-        let ends = RecordedEnds::read(self.run, step.root())?;
+        let ends = Rc::new(RecordedEnds::read(self.run, step.root())?);
         let context = self.recorded_context(step)?;
-        let place = self.copy_workspace()?;
-        let (root, id) = (&place.workspace.root, self.run.id.as_str());
+        let id = self.run.id.as_str();
         // The runs that agents left there are not those of the copy.
         let below = task_path(Path::new(""), id, Some(&step.task)).join(".delta");
-        may_fail(files::remove_dir_below(root, &below));
-        let ends = Rc::new(ends);
+        let place = self.copy_workspace(&below)?;
         let only = Some((step.clone(), context));
-        let Some((repeated, open)) = self.repeat(&place.workspace, Rc::clone(&ends), only)? else {
+        let Some((repeated, open)) = self.repeat(&place.workspace, &ends, only)? else {
             return Ok(self.ended_by_signal());
         };
-        self.tell_of_open(step, &open);
-        let (was, is) = (&ends.by_step[step], repeated.by_step.get(step));
-        let is_same = is.is_some_and(|is| was.is_same(is));
-        match self.wanted.format {
-            OutputFormat::Text => print(printable(&step_text(step, was, is)).as_bytes())?,
-            OutputFormat::Json => print_value(&step_object(&self.run.id, step, was, is))?,
+        self.explain_open(step, &open);
+        let compared = ComparedStep::of(step, &ends, &repeated);
+        match self.given.format() {
+            OutputFormat::Text => print(printable(&compared.text()).as_bytes())?,
+            OutputFormat::Json => print_value(&compared.object(id))?,
         }
-        place.leave(is_same, self.screen);
-        Ok(exit_of(is_same))
+        Ok(self.leave(&place, compared.is_same()))
     }
 
     /// Walks the whole run again.
     fn repeat_run(&self) -> Result<Exit> {
         let ends = Rc::new(RecordedEnds::read(self.run, None)?);
-        let place = self.copy_workspace()?;
-        let tasks = Path::new("tasks").join(self.run.id.as_str());
+        let id = self.run.id.as_str();
         // Each task begins in a directory of its own, which is empty.
-        may_fail(files::remove_dir_below(&place.workspace.root, &tasks));
-        let Some((repeated, _)) = self.repeat(&place.workspace, Rc::clone(&ends), None)? else {
+        let place = self.copy_workspace(&Path::new("tasks").join(id))?;
+        let Some((repeated, _)) = self.repeat(&place.workspace, &ends, None)? else {
             return Ok(self.ended_by_signal());
         };
-        let parted = find_parting(&ends, &repeated);
+        let parted =
+            find_parting(&ends, &repeated).map(|step| ComparedStep::of(step, &ends, &repeated));
         let count = ends.order.len();
-        match self.wanted.format {
+        match self.given.format() {
             OutputFormat::Text => {
-                let steps = counted(count, "step");
-                let text = match parted {
-                    None => format!("{steps}, all as recorded\n"),
-                    Some(step) => {
-                        let (was, is) = (&ends.by_step[step], repeated.by_step.get(step));
-                        format!("parts at {}", step_text(step, was, is))
-                    }
+                let text = match &parted {
+                    None => format!("{}, all as recorded\n", counted(count, "step")),
+                    Some(parted) => format!("parts at {}", parted.text()),
                 };
                 print(printable(&text).as_bytes())?;
             }
-            OutputFormat::Json => {
-                let id = &self.run.id;
-                let parted = parted.map(|step| {
-                    step_object(id, step, &ends.by_step[step], repeated.by_step.get(step))
-                });
-                let object = json!({
-                    "schema_version": SCHEMA_VERSION,
-                    "run_id": id.as_str(),
-                    "same": parted.is_none(),
-                    "steps": count,
-                    "parted_at": parted,
-                });
-                print_value(&object)?;
-            }
+            OutputFormat::Json => print_value(&json!({
+                "schema_version": SCHEMA_VERSION,
+                "run_id": id,
+                "same": parted.is_none(),
+                "steps": count,
+                "parted_at": parted.as_ref().map(|parted| parted.object(id)),
+            }))?,
         }
-        place.leave(parted.is_none(), self.screen);
-        Ok(exit_of(parted.is_none()))
+        Ok(self.leave(&place, parted.is_none()))
+    }
+
+    /// Keeps the repetition for inspection if it differs.
+    fn leave(&self, place: &ReplayDir, is_same: bool) -> Exit {
+        place.leave(is_same, self.screen);
+        if is_same {
+            Exit::Success
+        } else {
+            Exit::Failure
+        }
     }
 
     /// Says why a step that was repeated has not ended.
-    fn tell_of_open(&self, step: &StepId, open: &[SuspendedStep]) {
+    fn explain_open(&self, step: &StepId, open: &[SuspendedStep]) {
         for it in open {
             let (name, id) = (step.shown(), &self.run.id);
             let text = match it.need {
@@ -212,8 +198,11 @@ impl Replayer<'_> {
         }
     }
 
-    fn copy_workspace(&self) -> Result<ReplayDir> {
-        ReplayDir::make(None, self.run.workspace(), self.screen)
+    /// A copy of the workspace without one of its directories.
+    fn copy_workspace(&self, without: &Path) -> Result<ReplayDir> {
+        let place = ReplayDir::make(None, self.run.workspace(), self.screen)?;
+        ignore(files::remove_dir_below(&place.workspace.root, without));
+        Ok(place)
     }
 
     /// The context of a step's last attempt, if there is a record of it.
@@ -224,10 +213,8 @@ impl Replayer<'_> {
         let records = found.and_then(|step| step.records.last());
         let path = records.map(|records| Path::new(records).join("context.json"));
         let Some(path) = path else { return Ok(None) };
-        match files::read_text_below(&self.run.path, &path, LARGEST_STORE) {
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-            text => text.map(Some).at("read", &self.run.path.join(path)),
-        }
+        let text = files::read_text_below(&self.run.path, &path, LARGEST_STORE).if_there();
+        text.at("read", &self.run.path.join(path))
     }
 
     /// Lets an engine work on a new run of the same name. Returns how its steps ended, and those that wait; none if
@@ -235,11 +222,10 @@ impl Replayer<'_> {
     fn repeat(
         &self,
         workspace: &Workspace,
-        ends: Rc<RecordedEnds>,
+        ends: &Rc<RecordedEnds>,
         only: Option<(StepId, Option<String>)>,
     ) -> Result<Option<(RecordedEnds, Vec<SuspendedStep>)>> {
         workspace.create()?;
-        let roots = ends.roots.clone();
         let OpenRun {
             run,
             journal,
@@ -247,25 +233,19 @@ impl Replayer<'_> {
             ..
         } = self.begin(workspace)?;
         copy_stores(&self.run.path, &run.path)?;
-        let is_step = only.is_some();
+        let is_quiet = self.screen.quiet || only.is_some();
         let options = FlowOptions {
-            jobs: self.wanted.jobs(),
-            queue: None,
-            records: KeptRecords::All,
-            launch: Vec::new(),
-            changed_ok: false,
+            jobs: self.given.number("--jobs").unwrap_or_else(processors),
             keep_going: true,
-            pause_before: HashSet::new(),
-            repeat: Vec::new(),
-            screen: Screen::new(self.wanted.quiet || is_step, false),
-            with_tasks: false,
-            prints_roots: false,
-            keeping: Keeping::All,
+            screen: Screen::new(is_quiet, false),
             grace: run_context::grace(run_context::depth().0),
-            answered: Some(AnsweredSteps { ends, only }),
-            registration: None,
+            answered: Some(AnsweredSteps {
+                ends: Rc::clone(ends),
+                only,
+            }),
             is_ours: true,
             is_live: true,
+            ..FlowOptions::default()
         };
         let place = RunPlace {
             ledgers: account::open_tree(&run, &record, None)?,
@@ -278,7 +258,7 @@ impl Replayer<'_> {
             call_prefix: RunContext::call_prefix(),
             depth: run_context::depth().0,
         };
-        let inputs = Inputs::known(roots);
+        let inputs = Inputs::known(ends.roots.clone());
         let mut engine = FlowEngine::new(place, options, journal, self.signals, inputs);
         let stopped = engine.run(record)?;
         let (mut journal, _, run) = engine.into_parts();
@@ -294,13 +274,7 @@ impl Replayer<'_> {
     /// A new run, as the one that is repeated began.
     fn begin(&self, workspace: &Workspace) -> Result<OpenRun> {
         let id = &self.run.id;
-        let metadata = Metadata {
-            run_id: id.to_string(),
-            workspace_id: workspace.id(),
-            created_at: crate::text::timestamp::Timestamp::now().to_string(),
-            initial_message: Some(format!("replay of run {id}")),
-            ..Metadata::default()
-        };
+        let metadata = first_metadata(id, workspace, &format!("replay of run {id}"));
         let start = RunStart {
             workspace,
             signals: self.signals,
@@ -330,13 +304,6 @@ fn copy_stores(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn exit_of(is_same: bool) -> Exit {
-    match is_same {
-        true => Exit::Success,
-        false => Exit::Failure,
-    }
-}
-
 /// The first step, in the order of the record, that ended in another way, or not at all. What became of tasks that lost
 /// a race depends on time.
 fn find_parting<'e>(recorded: &'e RecordedEnds, repeated: &RecordedEnds) -> Option<&'e StepId> {
@@ -352,64 +319,71 @@ fn find_parting<'e>(recorded: &'e RecordedEnds, repeated: &RecordedEnds) -> Opti
 }
 
 /// The comparison of two ends of a step.
-fn step_text(step: &StepId, was: &RecordedEnd, is: Option<&RecordedEnd>) -> String {
-    const SHOWN: usize = 2000;
-    let name = step.shown();
-    let Some(is) = is else {
-        return format!("{name}: it was not reached again, or did not end\n");
-    };
-    let times = format!(
-        "{}, then {}",
-        format_duration(was.duration),
-        format_duration(is.duration)
-    );
-    if was.is_same(is) {
-        return format!("{name}: {}, as recorded; {times}\n", is.status());
-    }
-    let describe = |end: &RecordedEnd| match &end.outcome {
-        Ok(output) => in_short(output.as_deref().unwrap_or("the input, as it is"), SHOWN),
-        Err(failure) => format!(
-            "{}: {}",
-            failure.code.name(),
-            in_short(&failure.message, SHOWN)
-        ),
-    };
-    let what = match was.status() == is.status() {
-        true => format!("{}, but not as recorded", is.status()),
-        false => format!("{}, then {}", was.status(), is.status()),
-    };
-    format!(
-        "{name}: {what}; {times}\n- {}\n+ {}\n",
-        describe(was),
-        describe(is)
-    )
+struct ComparedStep<'c> {
+    step: &'c StepId,
+    was: &'c RecordedEnd,
+    /// None: it was not reached again, or did not end.
+    is: Option<&'c RecordedEnd>,
 }
 
-fn step_object(
-    run: &crate::text::ids::RunId,
-    step: &StepId,
-    was: &RecordedEnd,
-    is: Option<&RecordedEnd>,
-) -> Value {
-    let end = |end: &RecordedEnd| {
-        let output = end
-            .output()
-            .and_then(|text| serde_json::from_str::<Value>(text).ok());
-        let error = end.outcome.as_ref().err();
+impl<'c> ComparedStep<'c> {
+    fn of(step: &'c StepId, recorded: &'c RecordedEnds, repeated: &'c RecordedEnds) -> Self {
+        Self {
+            step,
+            was: &recorded.by_step[step],
+            is: repeated.by_step.get(step),
+        }
+    }
+
+    fn is_same(&self) -> bool {
+        self.is.is_some_and(|is| self.was.is_same(is))
+    }
+
+    fn text(&self) -> String {
+        const SHOWN: usize = 2000;
+        let (name, was) = (self.step.shown(), self.was);
+        let Some(is) = self.is else {
+            return format!("{name}: it was not reached again, or did not end\n");
+        };
+        let [before, then] = [was, is].map(|end| format_duration(end.duration));
+        let status = is.status();
+        if was.is_same(is) {
+            return format!("{name}: {status}, as recorded; {before}, then {then}\n");
+        }
+        let [removed, added] = [was, is].map(|end| match &end.outcome {
+            Ok(output) => in_short(output.as_deref().unwrap_or("the input, as it is"), SHOWN),
+            Err(failure) => {
+                let message = in_short(&failure.message, SHOWN);
+                format!("{}: {message}", failure.code.name())
+            }
+        });
+        let what = match was.status() {
+            same if same == status => format!("{status}, but not as recorded"),
+            other => format!("{other}, then {status}"),
+        };
+        format!("{name}: {what}; {before}, then {then}\n- {removed}\n+ {added}\n")
+    }
+
+    fn object(&self, run: &str) -> Value {
+        let end = |end: &RecordedEnd| {
+            let text = end.outcome.as_ref().ok().and_then(Option::as_deref);
+            let output = text.and_then(|text| serde_json::from_str::<Value>(text).ok());
+            let error = end.outcome.as_ref().err();
+            json!({
+                "status": end.status(),
+                "output": output,
+                "error": error.map(|it| json!({"code": it.code.name(), "message": &*it.message})),
+                "duration_ms": end.duration.as_millis() as u64,
+            })
+        };
         json!({
-            "status": end.status(),
-            "output": output,
-            "error": error.map(|it| json!({"code": it.code.name(), "message": &*it.message})),
-            "duration_ms": end.duration.as_millis() as u64,
+            "schema_version": SCHEMA_VERSION,
+            "run_id": run,
+            "task_id": self.step.task,
+            "node_id": self.step.node,
+            "same": self.is_same(),
+            "recorded": end(self.was),
+            "replayed": self.is.map(end),
         })
-    };
-    json!({
-        "schema_version": SCHEMA_VERSION,
-        "run_id": run.as_str(),
-        "task_id": step.task,
-        "node_id": step.node,
-        "same": is.is_some_and(|is| was.is_same(is)),
-        "recorded": end(was),
-        "replayed": is.map(end),
-    })
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Unaware of the loop.
 
-use super::run_format::RunFormat;
+use super::args::RunFormat;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::engine::{EngineStop, Need, SuspendedStep};
@@ -10,18 +10,17 @@ use crate::flow::graph::router::FlowStatus as Came;
 use crate::flow::record::tally::{SCHEMA_VERSION, Tally};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::stop_reason::StopReason;
-use crate::text::json::Object;
-use crate::text::timestamp::Timestamp;
+use crate::text::json;
 use crate::unix::terminal::{Screen, print_json, print_value};
 use serde_json::json;
 
-/// How a start of the engine ended.
+/// The end of a start of the engine.
 #[derive(Clone, Debug)]
 pub(crate) struct RunEnding {
     /// The run's status from now on.
     pub status: Status,
-    /// Why, in one word.
-    pub reason: String,
+    /// The reason in one word.
+    pub reason: &'static str,
     /// The exit code.
     pub exit: Exit,
     /// Printed beside the result.
@@ -33,75 +32,63 @@ pub(crate) struct RunEnding {
 impl RunEnding {
     /// The ending for a stop of the loop.
     pub(crate) fn of(stopped: EngineStop, tally: &Tally) -> Self {
-        let ending = |status, reason: &str, exit, said| Self {
-            status,
-            reason: reason.to_owned(),
-            exit,
-            said,
-            agents: Vec::new(),
-        };
-        match stopped {
+        let of_reason = |reason: StopReason| (reason.status(), reason.name(), reason.exit());
+        let mut agents = Vec::new();
+        let ((status, reason, exit), said) = match stopped {
             EngineStop::Done => {
-                let said = tally.reason().into_iter().collect();
                 let came = tally.status();
                 let (status, exit) = match came {
                     Came::Success => (Status::Completed, Exit::Success),
                     Came::Partial => (Status::Completed, Exit::Partial),
                     Came::Failure => (Status::Failed, Exit::Failure),
                 };
-                ending(status, came.name(), exit, said)
+                ((status, came.name(), exit), Vec::from_iter(tally.reason()))
             }
             EngineStop::Signal(stop) => {
-                let said = vec![format!("ended by {}", stop.name())];
-                ending(Status::Interrupted, stop.name(), stop.into(), said)
+                let ending = (Status::Interrupted, stop.name(), stop.into());
+                (ending, vec![format!("ended by {}", stop.name())])
             }
             EngineStop::JournalChanged => {
-                let reason = StopReason::JournalChanged;
                 let said = "the journal was changed by another program while the run was live; look at it, \
                             then resume the run";
-                ending(
-                    reason.status(),
-                    reason.name(),
-                    reason.exit(),
-                    vec![said.to_owned()],
-                )
+                (of_reason(StopReason::JournalChanged), vec![said.to_owned()])
             }
             EngineStop::Suspended(open) => {
-                let (status, reason, exit) = match open.first().map_or(Need::Time, |it| it.need) {
+                let ending = match open.first().map_or(Need::Time, |it| it.need) {
                     Need::Config => (Status::Interrupted, "agent", Exit::Config),
                     Need::Decision => (Status::Interrupted, "agent", Exit::Undecided),
-                    Need::Look => (Status::Interrupted, "paused", Exit::Undecided),
+                    Need::Paused => (Status::Interrupted, "paused", Exit::Undecided),
                     Need::Answer => (Status::WaitingForInput, "ask_human", Exit::Waiting),
                     Need::Time if open.iter().all(|it| it.due_at.is_some()) => {
-                        let reason = StopReason::Deferred;
-                        (reason.status(), reason.name(), reason.exit())
+                        of_reason(StopReason::Deferred)
                     }
                     Need::Time => (Status::Interrupted, "agent", Exit::TempFail),
                 };
-                let reasons = open.iter().filter_map(|it| it.reason.clone());
-                Self {
-                    agents: reasons.collect(),
-                    ..ending(status, reason, exit, explain(open))
-                }
+                agents.extend(open.iter().filter_map(|it| it.reason.clone()));
+                (ending, explain(open))
             }
+        };
+        Self {
+            status,
+            reason,
+            exit,
+            said,
+            agents,
         }
     }
 
     /// The ending for an error: the same command goes on when the cause is mended.
     pub(crate) fn broken(error: Error) -> Self {
-        let reason = match error.exit {
-            Exit::Usage | Exit::Config => "input",
-            _ if error.disk_full => "disk_full",
-            _ => "io_error",
+        let (reason, exit) = match error.exit {
+            exit @ (Exit::Usage | Exit::Config) => ("input", exit),
+            exit if error.is_damage => ("io_error", exit),
+            _ if error.disk_full => ("disk_full", Exit::TempFail),
+            _ => ("io_error", Exit::TempFail),
         };
         Self {
             status: Status::Interrupted,
-            reason: reason.to_owned(),
-            exit: match error.exit {
-                exit @ (Exit::Usage | Exit::Config) => exit,
-                exit if error.is_damage => exit,
-                _ => Exit::TempFail,
-            },
+            reason,
+            exit,
             said: vec![error.message],
             agents: Vec::new(),
         }
@@ -116,9 +103,10 @@ impl RunEnding {
     }
 }
 
-/// What is said of steps that do not go on by themselves; of all that are only to be looked at, once.
+/// The words about steps that do not go on by themselves; those that are only to be looked at come in one.
 fn explain(open: Vec<SuspendedStep>) -> Vec<String> {
-    let (paused, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|it| it.need == Need::Look);
+    let (paused, others): (Vec<_>, Vec<_>) =
+        open.into_iter().partition(|it| it.need == Need::Paused);
     let mut said = Vec::new();
     if !paused.is_empty() {
         let names: Vec<String> = paused.into_iter().map(|it| it.text).collect();
@@ -131,35 +119,32 @@ fn explain(open: Vec<SuspendedStep>) -> Vec<String> {
     all.chain(said).collect()
 }
 
-/// Prints the result on stdout, and what went wrong with the way out on stderr.
+/// Prints the result on stdout, and errors with the way out on stderr.
 pub(crate) fn print_result(
     format: RunFormat,
     screen: Screen,
     ending: &RunEnding,
     tally: &Tally,
-    (metadata, many): (&Metadata, bool),
+    metadata: &Metadata,
+    many: bool,
 ) -> Result<()> {
     for said in &ending.said {
-        let reason = match ending.status {
-            Status::WaitingForInput => String::new(),
-            _ if said.starts_with(&ending.reason) => String::new(),
-            _ => format!("{}: ", ending.reason),
-        };
-        screen.warn_as(PROGRAM, &format!("{reason}{said}"));
+        let is_said = said.starts_with(ending.reason);
+        if is_said || ending.status == Status::WaitingForInput {
+            screen.warn_as(PROGRAM, said);
+        } else {
+            screen.warn_as(PROGRAM, &format!("{}: {said}", ending.reason));
+        }
     }
     let resumable = matches!(ending.status, Status::Interrupted | Status::WaitingForInput);
     if resumable && !screen.quiet {
-        let before = match ending.reason == StopReason::Deadline.name() {
-            true => "given more time, ",
-            false => "",
-        };
-        screen.warn_as(
-            PROGRAM,
-            &format!("{before}the same command resumes the run"),
-        );
+        let is_deadline = ending.reason == StopReason::Deadline.name();
+        let before = if is_deadline { "given more time, " } else { "" };
+        let text = format!("{before}the same command resumes the run");
+        screen.warn_as(PROGRAM, &text);
     }
     match format {
-        RunFormat::Json => print_json(&result_object(ending, tally, metadata, many)),
+        RunFormat::Json => print_json(result_object(ending, tally, metadata, many)),
         // Each was printed when it ended.
         RunFormat::Jsonl => Ok(()),
         RunFormat::Text if resumable => Ok(()),
@@ -185,41 +170,30 @@ pub(crate) fn print_error(error: &Error) -> Result<()> {
 }
 
 fn result_object(ending: &RunEnding, tally: &Tally, metadata: &Metadata, many: bool) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut object = Object::begin(&mut out);
-    object
-        .put("schema_version", SCHEMA_VERSION)
-        .put("run_id", &metadata.run_id);
-    let status = match ending.status {
-        Status::Completed | Status::Failed => None,
-        Status::WaitingForInput => Some("waiting_for_input"),
-        Status::Running | Status::Interrupted => Some("interrupted"),
-    };
-    tally.write(&mut object, many, status);
-    object
-        .put("stop_reason", &ending.reason)
-        .put("exit_code", &ending.exit.code())
-        .put("messages", &ending.said);
-    if !ending.agents.is_empty() {
-        object.put("agent_stop_reasons", &ending.agents);
-    }
-    let times = [
-        Some(metadata.start_time.as_str()),
-        metadata.end_time.as_deref(),
-    ];
-    let [start, end] = times.map(|time| time.and_then(Timestamp::parse));
-    let duration = match (start, end) {
-        (Some(start), Some(end)) => end.since(start).as_millis() as u64,
-        _ => 0,
-    };
-    let mut metrics = Object::begin(object.nest("metrics"));
-    tally.write_counts(&mut metrics);
-    metrics
-        .put("duration_ms", &duration)
-        .put("start_time", &metadata.start_time)
-        .put("end_time", &metadata.end_time);
-    metrics.end();
-    object.end();
-    out.push(b'\n');
-    out
+    json::line(|object| {
+        object
+            .put("schema_version", SCHEMA_VERSION)
+            .put("run_id", &metadata.run_id);
+        let status = match ending.status {
+            Status::Completed | Status::Failed => None,
+            Status::WaitingForInput => Some("waiting_for_input"),
+            Status::Running | Status::Interrupted => Some("interrupted"),
+        };
+        tally.write(object, many, status);
+        object
+            .put("stop_reason", ending.reason)
+            .put("exit_code", &ending.exit.code())
+            .put("messages", &ending.said);
+        if !ending.agents.is_empty() {
+            object.put("agent_stop_reasons", &ending.agents);
+        }
+        let duration = metadata.running_time().as_millis() as u64;
+        object.object("metrics", |metrics| {
+            tally.write_counts(metrics);
+            metrics
+                .put("duration_ms", &duration)
+                .put("start_time", &metadata.start_time)
+                .put("end_time", &metadata.end_time);
+        });
+    })
 }

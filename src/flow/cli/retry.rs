@@ -1,23 +1,23 @@
-//! What a retry of a run does again: the steps that failed, and what had ended behind them.
+//! The steps that a retry of a run does again: those that failed, and what had ended after them.
 //!
 //! Unaware of how they are done again. Nothing is written here.
 
 use crate::error::{Error, Exit, Result};
 use crate::flow::graph::{RoutePlan, Router};
 use crate::flow::manifest::{Flow, ResumePolicy};
-use crate::flow::record::{
-    Replay, Replayed, RetriedStep, RetryStanding, Roots, TakenBack, each_line,
-};
+use crate::flow::record::{Replay, Replayed, RetriedStep, Retries, Roots, each_line};
+use crate::record::event::Recorded;
 use crate::runs::inspect::RunSnapshot;
 use crate::text::shorten::list_names;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The steps that a retry does again.
 #[derive(Debug, Default)]
 pub(super) struct RetryPlan {
-    /// They failed. Sorted.
+    /// Steps that failed. Sorted.
     pub failed: Vec<RetriedStep>,
     /// Nodes after a failure that ran something and succeeded. Sorted.
-    pub behind: Vec<RetriedStep>,
+    after: Vec<RetriedStep>,
 }
 
 /// The steps to repeat in a run. None if it has not ended, or is being retried already.
@@ -29,99 +29,86 @@ pub(super) fn plan_retry(
     flow: &Flow,
     plan: &RoutePlan<'_>,
 ) -> Result<Option<RetryPlan>> {
-    let taken = TakenBack::read(found.source())?;
-    if taken.standing == RetryStanding::Underway {
+    let retries = Retries::read(found.source())?;
+    if !retries.has_ended {
         return Ok(None);
     }
-    let failed = find_failed(found, plan, taken)?;
-    let behind = match failed.is_empty() {
-        true => Vec::new(),
-        false => find_behind(found, flow, plan, &failed)?,
-    };
-    Ok(Some(RetryPlan { failed, behind }))
+    let first = walk(found, flow, plan, retries)?;
+    let failed: Vec<RetriedStep> = first.failed.iter().cloned().collect();
+    if failed.is_empty() {
+        return Ok(Some(RetryPlan::default()));
+    }
+    let mut retries = Retries::read(found.source())?;
+    retries.take_back(&failed);
+    let again = walk(found, flow, plan, retries)?;
+    let mut after = BTreeSet::new();
+    for (root, steps) in first.succeeded {
+        let kept = again.succeeded.get(&root);
+        let is_kept = |step: &RetriedStep| kept.is_some_and(|kept| kept.contains(step));
+        // A partial one that failed is repeated for its own sake.
+        let is_after = |step: &RetriedStep| !is_kept(step) && !first.failed.contains(step);
+        after.extend(steps.into_iter().filter(is_after));
+    }
+    Ok(Some(RetryPlan {
+        failed,
+        after: after.into_iter().collect(),
+    }))
 }
 
-fn find_failed(
-    found: &RunSnapshot,
-    plan: &RoutePlan<'_>,
-    taken: TakenBack,
-) -> Result<Vec<RetriedStep>> {
-    let mut replay = Replay::new(plan, &found.run.path, taken);
-    let mut roots = Roots::new();
-    let mut failed = Vec::new();
-    each_line(found.source(), true, |line| {
-        if let Replayed::RootEnd(number) = replay.follow(&mut roots, line, |_, _| None)?
-            && roots.get(&number).is_some_and(Router::is_over)
-            && let Some(router) = roots.remove(&number)
-        {
-            let steps = router.failed_steps().into_iter();
-            failed.extend(steps.map(|(task, node)| RetriedStep {
-                task_id: router.id(task).to_owned(),
-                node_id: plan.graph.nodes[node].id.clone(),
-            }));
-        }
-        Ok(true)
-    })?;
-    failed.sort();
-    failed.dedup();
-    Ok(failed)
+/// The steps that a reading of the journal ends.
+#[derive(Default)]
+struct RecordedWalk {
+    failed: BTreeSet<RetriedStep>,
+    /// Steps that ran something, by their root, unless it has ended without a failed step.
+    succeeded: BTreeMap<usize, BTreeSet<RetriedStep>>,
 }
 
-/// The steps that end in one reading of the journal and not in another, in which the failed ones have not.
-fn find_behind(
+fn walk(
     found: &RunSnapshot,
     flow: &Flow,
     plan: &RoutePlan<'_>,
-    failed: &[RetriedStep],
-) -> Result<Vec<RetriedStep>> {
-    let before = TakenBack::read(found.source())?;
-    let mut after = TakenBack::read(found.source())?;
-    after.add(failed);
-    let mut readings = [before, after].map(|taken| {
-        let roots = Roots::new();
-        (Replay::new(plan, &found.run.path, taken), roots)
-    });
-    let mut behind = Vec::new();
+    retries: Retries,
+) -> Result<RecordedWalk> {
+    let mut walk = RecordedWalk::default();
+    let mut replay = Replay::new(plan, &found.run.path, retries);
+    let mut roots = Roots::new();
+    let named = |task: &str, node: usize| RetriedStep {
+        task_id: task.to_owned(),
+        node_id: plan.graph.nodes[node].id.clone(),
+    };
     each_line(found.source(), true, |line| {
-        let mut ended = [None, None];
-        for ((replay, roots), ended) in readings.iter_mut().zip(&mut ended) {
-            match replay.follow(roots, line, |_, _| None)? {
-                Replayed::End(step) => *ended = Some(step),
-                Replayed::RootEnd(number) => {
-                    if roots.get(&number).is_some_and(Router::is_over) {
-                        roots.remove(&number);
-                    }
-                }
-                Replayed::Root(..) | Replayed::Other => {}
+        match replay.follow(&mut roots, line, |_, _| None)? {
+            Replayed::End(step)
+                if flow.nodes[step.node].runs()
+                    && matches!(&line.event, Recorded::NodeEnd(end) if !end.has_failed()) =>
+            {
+                let of_root = walk.succeeded.entry(step.key.root).or_default();
+                of_root.insert(named(&step.task, step.node));
             }
-        }
-        if let [Some(step), None] = ended
-            && line.status.as_deref() != Some("failure")
-            && flow.nodes[step.node].runs()
-        {
-            let step = RetriedStep {
-                task_id: step.task.to_string(),
-                node_id: plan.graph.nodes[step.node].id.clone(),
-            };
-            // A partial one is repeated for its own sake.
-            behind.extend((!failed.contains(&step)).then_some(step));
+            Replayed::RootEnd(number) if roots.get(&number).is_some_and(Router::is_over) => {
+                if let Some(router) = roots.remove(&number) {
+                    let failed = router.failed_steps();
+                    if failed.is_empty() {
+                        walk.succeeded.remove(&number);
+                    }
+                    let steps = failed.into_iter();
+                    let named = steps.map(|(task, node)| named(router.id(task), node));
+                    walk.failed.extend(named);
+                }
+            }
+            _ => {}
         }
         Ok(true)
     })?;
-    behind.sort();
-    behind.dedup();
-    Ok(behind)
+    Ok(walk)
 }
 
 impl RetryPlan {
     /// The names of what had succeeded and is done again, in short.
-    pub(super) fn told_behind(&self) -> Option<String> {
-        (!self.behind.is_empty()).then(|| {
-            format!(
-                "these had succeeded behind what failed, and are done again: {}",
-                in_short(&self.behind.iter().collect::<Vec<_>>())
-            )
-        })
+    pub(super) fn remark(&self) -> Option<String> {
+        let names = in_short(self.after.iter());
+        (!self.after.is_empty())
+            .then(|| format!("these had succeeded behind what failed, and are done again: {names}"))
     }
 
     /// # Errors
@@ -132,7 +119,7 @@ impl RetryPlan {
             node.is_some_and(|node| flow.nodes[node].on_resume == ResumePolicy::Fail)
                 && !repeated.contains(&step.node_id)
         };
-        let open: Vec<&RetriedStep> = self.behind.iter().filter(must_be_said).collect();
+        let open: Vec<&RetriedStep> = self.after.iter().filter(must_be_said).collect();
         let Some(first) = open.first() else {
             return Ok(());
         };
@@ -141,7 +128,7 @@ impl RetryPlan {
             format!(
                 "{} had succeeded behind what failed, with on_resume: fail; to repeat it all the same: \
                  --repeat {}",
-                in_short(&open),
+                in_short(open.iter().copied()),
                 first.node_id
             ),
         ))
@@ -149,7 +136,6 @@ impl RetryPlan {
 }
 
 /// Steps by name, of many only the first.
-fn in_short(steps: &[&RetriedStep]) -> String {
-    let name = |step: &&RetriedStep| format!("{} of {}", step.node_id, step.task_id);
-    list_names(steps.iter().map(name))
+fn in_short<'s>(steps: impl ExactSizeIterator<Item = &'s RetriedStep>) -> String {
+    list_names(steps.map(|step| format!("{} of {}", step.node_id, step.task_id)))
 }

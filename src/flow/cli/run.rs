@@ -2,19 +2,18 @@
 //!
 //! Unaware of nodes. The same command line resumes what it began.
 
-mod launch;
+pub(super) mod launch;
 
-use super::args::FlowRunArgs;
-use super::basis::{self, RecordedBasis, RunBasis};
+use super::args::{FlowRunArgs, RunFormat};
+use super::basis::{self, RunBasis};
 use super::check;
 use super::result::print_error;
 use super::retry::plan_retry;
-use super::run_format::RunFormat;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::graph::RoutePlan;
 use crate::flow::manifest::{self, Flow};
-use crate::flow::record::check_beginnings;
+use crate::flow::record::{RecordedBasis, check_beginnings};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
@@ -25,7 +24,7 @@ use crate::runs::decide::{Decision, Naming, Refusal, Wanted, decide};
 use crate::runs::find;
 use crate::runs::inspect::{RunSnapshot, inspect_run};
 use crate::runs::left_behind::left_behind;
-use crate::runs::origin::{require_own, require_own_run};
+use crate::runs::origin::{create_own, require_own_run};
 use crate::runs::preflight::{check_depth, heed_deadline, install_signals};
 use crate::runs::waiting::register_again;
 use crate::text::ids::RunId;
@@ -76,59 +75,32 @@ fn try_run(wanted: &FlowRunArgs) -> Result<Exit> {
     if wanted.dry_run {
         return basis::print_dry_run(&flow, &plan, wanted);
     }
-    let workspace = Workspace::at(wanted.work_dir.as_deref().unwrap_or(Path::new(".")))?;
+    let workspace = Workspace::at(&wanted.work_dir)?;
     workspace.check_layout()?;
     workspace.check_writable()?;
     let command = RunCommand {
-        wanted,
-        flow: &flow,
-        plan: &plan,
-        workspace: &workspace,
-        signals: &signals,
-        screen: Screen::new(wanted.quiet, false),
-        basis,
         pause_before,
-        is_typed: false,
+        ..RunCommand::new(&flow, wanted, &plan, basis, &workspace, &signals)
     };
     unread_stdin::check()?;
     command.decide()
 }
 
-/// Goes on with the run that the command line names, or begins it: a line was added to the file of its inputs. What became
+/// Goes on with the run that the command line names, or begins it: a line was added to the file of its inputs. The result
 /// of the last input is printed.
 pub(super) fn run_typed(
     flow: &Flow,
     wanted: &FlowRunArgs,
     basis: RunBasis,
-    (workspace, signals): (&Workspace, &Signals),
+    workspace: &Workspace,
+    signals: &Signals,
 ) -> Result<Exit> {
     let plan = RoutePlan::new(&flow.graph, basis.start);
     let command = RunCommand {
-        wanted,
-        flow,
-        plan: &plan,
-        workspace,
-        signals,
-        screen: Screen::new(wanted.quiet, false),
-        basis,
-        pause_before: HashSet::new(),
         is_typed: true,
+        ..RunCommand::new(flow, wanted, &plan, basis, workspace, signals)
     };
-    let lock = workspace.lock(signals, None)?;
-    workspace.clear_unborn()?;
-    let id = RunId::parse(wanted.run_id.as_deref().unwrap_or_default()).map_err(Error::usage)?;
-    if !workspace.run_path(&id).is_dir() {
-        return command.begin(&id, lock);
-    }
-    let found = inspect_run(&RunDir::of(workspace, &id))?;
-    require_own_run(&found.run, false)?;
-    match command.past(&found.run, found.source())? {
-        _ if found.metadata.status == Status::Running => Err(found.busy()),
-        Some(past) => command.resume(found, &past, lock, None),
-        None => Err(Error::failure(format!(
-            "run {id} exists with another flow, input or start; choose another --run-id"
-        ))),
-    }
+    command.decide()
 }
 
 /// All is known but the run.
@@ -145,22 +117,44 @@ struct RunCommand<'c> {
     is_typed: bool,
 }
 
-impl RunCommand<'_> {
+impl<'c> RunCommand<'c> {
+    fn new(
+        flow: &'c Flow,
+        wanted: &'c FlowRunArgs,
+        plan: &'c RoutePlan<'c>,
+        basis: RunBasis,
+        workspace: &'c Workspace,
+        signals: &'c Signals,
+    ) -> Self {
+        Self {
+            wanted,
+            flow,
+            plan,
+            workspace,
+            signals,
+            screen: Screen::new(wanted.quiet, false),
+            basis,
+            pause_before: HashSet::new(),
+            is_typed: false,
+        }
+    }
+
     /// Decides, under the workspace's lock, which run to begin or resume.
     fn decide(self) -> Result<Exit> {
-        require_own(self.workspace, self.wanted.adopt)?;
-        self.workspace.create()?;
-        require_own(self.workspace, self.wanted.adopt)?;
+        create_own(self.workspace, self.wanted.adopt)?;
         let lock = self.workspace.lock(self.signals, None)?;
         self.workspace.clear_unborn()?;
         let (naming, found) = self.find()?;
         if let Some(found) = &found {
             require_own_run(&found.run, self.wanted.adopt)?;
         }
-        let past = found
-            .as_ref()
-            .map(|found| self.past(&found.run, found.source()));
-        let past = past.transpose()?.flatten();
+        let past = match &found {
+            Some(found) => self.past(&found.run, found.source())?,
+            None => None,
+        };
+        if self.is_typed {
+            return self.follow_typed(found, past, lock);
+        }
         if self.wanted.retry {
             return self.retry(found, past, lock);
         }
@@ -169,16 +163,16 @@ impl RunCommand<'_> {
             has_text: true,
             new: false,
             retry_failed: false,
-            // Whether a question has been answered is for the node's own run to find out.
+            // The node's own run finds out if a question has been answered.
             interactive: true,
             attends_calls: false,
         };
-        let standing = found.as_ref().map(|found| found.standing(past.is_some()));
-        match (decide(wanted, standing), found, past) {
+        let state = found.as_ref().map(|found| found.state(past.is_some()));
+        match (decide(wanted, state), found, past) {
             (Decision::Busy, Some(found), _) => Err(found.busy()),
             (Decision::Resume, Some(found), Some(_)) if is_early(&found) => self.wait(&found),
             (Decision::Resume, Some(found), Some(past)) => self.resume(found, &past, lock, None),
-            (Decision::Retell | Decision::Refuse(Refusal::Failed), Some(found), Some(past)) => {
+            (Decision::Reprint | Decision::Refuse(Refusal::Failed), Some(found), Some(past)) => {
                 self.reprint(found, &past, lock)
             }
             (Decision::Refuse(_), Some(found), _) => Err(other_run(&found)),
@@ -188,32 +182,46 @@ impl RunCommand<'_> {
                         self.screen.warn_as(PROGRAM, &note);
                     }
                 }
-                let name = self.wanted.run_id.as_deref().map(RunId::parse).transpose();
-                let id = name.map_err(Error::usage)?;
-                self.begin(
-                    &id.unwrap_or_else(|| RunId::generate(Timestamp::now())),
-                    lock,
-                )
+                let generated = || RunId::generate(Timestamp::now());
+                let id = self.wanted.run_id.clone().unwrap_or_else(generated);
+                self.begin(&id, lock)
             }
         }
     }
 
     /// Begins nothing of a run that only waits for a time which has not come.
     fn wait(&self, found: &RunSnapshot) -> Result<Exit> {
-        register_again(found, &self.flow.home, self.workspace, &self.waiting());
-        let (id, due_at) = (&found.run.id, found.metadata.due_at.as_deref());
-        let why = found.metadata.error.as_deref().unwrap_or_default();
-        let text = format!("run {id} waits until {}: {why}", due_at.unwrap_or_default());
+        register_again(found, &self.flow.home, self.workspace, self.start_words());
+        let said = [&found.metadata.due_at, &found.metadata.error];
+        let [due_at, why] = said.map(|it| it.as_deref().unwrap_or_default());
+        let text = format!("run {} waits until {due_at}: {why}", found.run.id);
         Err(Error::new(Exit::TempFail, text))
+    }
+
+    /// Begins the run whose inputs are typed, or goes on with it, also if it has ended.
+    fn follow_typed(
+        self,
+        found: Option<RunSnapshot>,
+        past: Option<RecordedBasis>,
+        lock: DecisionLock,
+    ) -> Result<Exit> {
+        match (found, past, &self.wanted.run_id) {
+            (None, _, Some(id)) => self.begin(id, lock),
+            (Some(found), ..) if found.metadata.status == Status::Running => Err(found.busy()),
+            (Some(found), Some(past), _) => self.resume(found, &past, lock, None),
+            (found, ..) => Err(Error::failure(format!(
+                "run {} exists with another flow, input or start; choose another --run-id",
+                found.map_or_else(String::new, |found| found.run.id.to_string())
+            ))),
+        }
     }
 
     /// The run that the command line means: the one that it names, or the newest one of this flow with
     /// this input.
     fn find(&self) -> Result<(Naming, Option<RunSnapshot>)> {
-        if let Some(name) = &self.wanted.run_id {
-            let id = RunId::parse(name).map_err(Error::usage)?;
-            let is_there = self.workspace.run_path(&id).is_dir();
-            let found = is_there.then(|| inspect_run(&RunDir::of(self.workspace, &id)));
+        if let Some(id) = &self.wanted.run_id {
+            let is_there = self.workspace.run_path(id).is_dir();
+            let found = is_there.then(|| inspect_run(&RunDir::of(self.workspace, id)));
             return Ok((Naming::ById, found.transpose()?));
         }
         if let Some(newest) = self.workspace.newest()? {
@@ -231,8 +239,8 @@ impl RunCommand<'_> {
 
     /// The basis of a run, if it is one of this flow with this input.
     fn past(&self, run: &RunDir, journal: JournalSource<'_>) -> Result<Option<RecordedBasis>> {
-        let past = basis::read_basis_in(run, journal)?;
-        Ok(past.filter(|past| past.is_same(&self.basis, self.flow)))
+        let past = RecordedBasis::read_in(run, journal)?;
+        Ok(past.filter(|past| basis::is_same(past, &self.basis, self.flow)))
     }
 
     /// Goes on with a run that ended without success, as an earlier retry of it does.
@@ -242,13 +250,14 @@ impl RunCommand<'_> {
         past: Option<RecordedBasis>,
         lock: DecisionLock,
     ) -> Result<Exit> {
-        let Some(found) = found else {
-            return Err(Error::usage(
-                "--retry: there is no run of this flow and input here; see `delta list-runs`",
-            ));
-        };
-        let Some(past) = past else {
-            return Err(other_run(&found));
+        let (found, past) = match (found, past) {
+            (Some(found), Some(past)) => (found, past),
+            (Some(found), None) => return Err(other_run(&found)),
+            (None, _) => {
+                let message =
+                    "--retry: there is no run of this flow and input here; see `delta list-runs`";
+                return Err(Error::usage(message));
+            }
         };
         if found.metadata.status == Status::Running {
             return Err(found.busy());
@@ -280,16 +289,16 @@ fn is_early(found: &RunSnapshot) -> bool {
 
 /// The nodes before which the run is to stop.
 fn pauses(flow: &Flow, wanted: &FlowRunArgs) -> Result<HashSet<usize>> {
-    let find = |id: &String| find_node(flow, "--pause-before", id);
+    let find = |id: &String| basis::find_node(flow, "--pause-before", id);
     wanted.pause_before.iter().map(find).collect()
 }
 
-/// Checks that `--repeat` names a node, or one of a flow within the flow behind the name of its node and a slash.
+/// Checks that `--repeat` names a node, or one of a flow within the flow after the name of its node and a slash.
 fn check_repeated(flow: &Flow, name: &str) -> Result<()> {
     let Some((node, rest)) = name.split_once('/') else {
-        return find_node(flow, "--repeat", name).map(|_| ());
+        return basis::find_node(flow, "--repeat", name).map(drop);
     };
-    let node = find_node(flow, "--repeat", node)?;
+    let node = basis::find_node(flow, "--repeat", node)?;
     let inner = flow.nodes[node].flow.as_deref().map(manifest::load_to_run);
     match inner.and_then(|loaded| loaded.flow) {
         Some(inner) => check_repeated(&inner, rest),
@@ -298,15 +307,6 @@ fn check_repeated(flow: &Flow, name: &str) -> Result<()> {
             flow.graph.nodes[node].id
         ))),
     }
-}
-
-/// The node that an option names.
-fn find_node(flow: &Flow, option: &str, id: &str) -> Result<usize> {
-    let graph = &flow.graph;
-    graph.find(id).ok_or_else(|| {
-        let known = graph.nodes.iter().map(|node| node.id.as_str());
-        basis::unknown_name(option, id, known)
-    })
 }
 
 /// Refuses a run whose record lacks the beginning of a task.

@@ -2,19 +2,17 @@
 //!
 //! Reads the journal and the records of a run. Unaware of how runs go on.
 
-use super::args::ShowArgs;
 use super::basis;
-use crate::error::{Error, Exit, Result, reason};
+use crate::error::{At, Error, Exit, Result, reason};
 use crate::flow::graph::router::FlowStatus;
 use crate::flow::graph::{Payload, RoutePlan};
 use crate::flow::record::{
-    CallCode, Lineage, NodeToolCall, Replay, Roots, StepRecord, TakenBack, TaskRecord, each_line,
-    events, tool_calls,
+    CallCode, Lineage, NodeToolCall, RecordedBasis, Replay, Retries, Roots, StepRecord, TaskRecord,
+    each_line, events, tool_calls,
 };
-use crate::record::event::{EventKind, FlowEvent};
+use crate::record::event::Recorded;
 use crate::record::metadata::Status;
 use crate::record::run_dir::RunDir;
-use crate::runs::origin::warn_if_foreign_run;
 use crate::runs::{find, inspect};
 use crate::text::amounts::{format_duration, format_millis};
 use crate::text::disguise::printable;
@@ -22,26 +20,26 @@ use crate::text::ids::RunId;
 use crate::text::shorten::in_short;
 use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::terminal::print;
-use std::io::{ErrorKind, IsTerminal};
+use serde_json::json;
+use std::io::IsTerminal;
 use std::path::Path;
 
-/// Runs the command.
-pub(crate) fn show_run(wanted: &ShowArgs) -> Result<Exit> {
-    let (run, rest) = find_run(&wanted.work_dir, &wanted.names)?;
-    warn_if_foreign_run(&run)?;
-    if basis::read_recorded_basis(&run)?.is_none() {
-        return Err(basis::not_of_flow(&run, "log", "shows"));
-    }
+/// Shows what the names mean: a run, a task, a node, of which each may be left out from the end, the run also from
+/// the beginning.
+pub(crate) fn show_run(work_dir: &Path, names: &[String]) -> Result<Exit> {
+    let (run, rest) = find_run(work_dir, names)?;
+    let past = basis::shown_basis(&run, Some("log"))?;
     let lineage = Lineage::read(&run)?;
     let text = match rest {
         [] => printable(&tree_text(&lineage, &run)),
         [task] => printable(&task_text(task, find_task(&lineage, task)?)),
         [task, node, ..] => {
-            let text = step_text(&run, task, find_task(&lineage, task)?, node)?;
-            match std::io::stdout().is_terminal() {
-                true => printable(&text),
-                // What a node was given and printed goes into a pipe unchanged.
-                false => text,
+            let text = step_text(&run, &past, task, find_task(&lineage, task)?, node)?;
+            // What a node was given and printed goes into a pipe unchanged.
+            if std::io::stdout().is_terminal() {
+                printable(&text)
+            } else {
+                text
             }
         }
     };
@@ -52,8 +50,8 @@ pub(crate) fn show_run(wanted: &ShowArgs) -> Result<Exit> {
 /// The run that is meant, and the names after it. A run need not be named.
 pub(super) fn find_run<'n>(work_dir: &Path, names: &'n [String]) -> Result<(RunDir, &'n [String])> {
     let is_task = |name: &str| {
-        let digits = name.strip_prefix('T').unwrap_or_default();
-        digits.starts_with(|c: char| c.is_ascii_digit())
+        let digits = name.strip_prefix('T');
+        digits.is_some_and(|it| it.starts_with(|c: char| c.is_ascii_digit()))
     };
     let is_run = |name: &str| match (find::open_workspace(work_dir), RunId::parse(name)) {
         (Ok(workspace), Ok(id)) => workspace.run_path(&id).is_dir(),
@@ -92,8 +90,8 @@ fn tree_text(lineage: &Lineage, run: &RunDir) -> String {
 
 fn find_task<'l>(lineage: &'l Lineage, id: &str) -> Result<&'l TaskRecord> {
     lineage.tasks.get(id).ok_or_else(|| {
-        let known: Vec<&str> = lineage.order.iter().map(String::as_str).take(20).collect();
-        let known = known.join(", ");
+        let first = &lineage.order[..lineage.order.len().min(20)];
+        let known = first.join(", ");
         Error::failure(format!("there is no task {id}; the tasks are {known}"))
     })
 }
@@ -110,7 +108,13 @@ fn task_text(id: &str, task: &TaskRecord) -> String {
     out
 }
 
-fn step_text(run: &RunDir, id: &str, task: &TaskRecord, node: &str) -> Result<String> {
+fn step_text(
+    run: &RunDir,
+    past: &RecordedBasis,
+    id: &str,
+    task: &TaskRecord,
+    node: &str,
+) -> Result<String> {
     let Some(step) = task.steps.iter().rfind(|step| step.node == node) else {
         let known: Vec<&str> = task.steps.iter().map(|step| &*step.node).collect();
         return Err(Error::failure(format!(
@@ -120,9 +124,9 @@ fn step_text(run: &RunDir, id: &str, task: &TaskRecord, node: &str) -> Result<St
     };
     let mut out = printable(&format!("{id} {node}  {}\n", end_text(task, step)));
     let mut part = |name: &str, text: &str| {
-        let text = text.trim_end();
-        if !text.is_empty() {
-            out.push_str(&format!("--- {name}\n{text}\n"));
+        let shown = text.trim_end();
+        if !shown.is_empty() {
+            out.push_str(&format!("--- {name}\n{shown}\n"));
         }
     };
     part("denied", &step.denied.join("\n"));
@@ -131,14 +135,12 @@ fn step_text(run: &RunDir, id: &str, task: &TaskRecord, node: &str) -> Result<St
         part("records", "removed: the run keeps those of failures only");
         part("command", step.command.as_deref().unwrap_or_default());
         if let Some((cpu, memory)) = end.used {
-            part(
-                "usage",
-                &format!("{{\"cpu_ms\":{cpu},\"memory_bytes\":{memory}}}"),
-            );
+            let usage = json!({"cpu_ms": cpu, "memory_bytes": memory});
+            part("usage", &usage.to_string());
         }
     }
     let Some(last) = step.records.last().filter(|_| end.is_none()) else {
-        let (input, output) = payloads_of(run, id, node)?;
+        let (input, output) = payloads_of(run, past, id, node)?;
         part("input", input.as_deref().unwrap_or_default());
         if step.end.as_ref().is_some_and(|end| end.failure.is_none()) {
             part("output", output.as_deref().unwrap_or("the input, as it is"));
@@ -168,24 +170,19 @@ fn step_text(run: &RunDir, id: &str, task: &TaskRecord, node: &str) -> Result<St
 /// The tools that an attempt has called, a line each.
 fn tool_lines(io: &Path) -> Result<String> {
     let line = |(name, call): (String, NodeToolCall)| match &call.message {
-        Some(why) => format!(
-            "{name}  {}: {}\n",
-            call.code.map_or("ok", CallCode::name),
-            in_short(why, 200)
-        ),
-        None => {
-            let took = format_millis(call.duration_ms);
-            format!("{name}  ok, {took}\n")
+        Some(why) => {
+            let code = call.code.map_or("ok", CallCode::name);
+            format!("{name}  {code}: {}\n", in_short(why, 200))
         }
+        None => format!("{name}  ok, {}\n", format_millis(call.duration_ms)),
     };
     Ok(tool_calls::read_calls(io)?.into_iter().map(line).collect())
 }
 
 /// The text of a record, or why it cannot be shown; empty if it is missing.
 fn read_shown(run: &RunDir, record: &Path) -> String {
-    match files::read_below(&run.path, record, LARGEST_INPUT) {
-        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-        Err(e) if e.kind() == ErrorKind::NotFound => String::new(),
+    match files::read_below(&run.path, record, LARGEST_INPUT).if_there() {
+        Ok(bytes) => String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned(),
         Err(e) => format!("({}: {})", record.display(), reason(&e)),
     }
 }
@@ -193,17 +190,15 @@ fn read_shown(run: &RunDir, record: &Path) -> String {
 fn task_line(id: &str, task: &TaskRecord) -> String {
     let path: Vec<&str> = task.steps.iter().map(|step| &*step.node).collect();
     let status = task.status.as_deref().unwrap_or("open");
-    let error = task
-        .error
-        .as_ref()
-        .map_or_else(String::new, |(node, failure)| {
-            let text = format!("{node}: {}: {}", failure.code.name(), failure.message);
-            format!("  {}", in_short(&text, 200))
-        });
-    format!("{id}  {status}  {}{error}", path.join(" > "))
+    let mut line = format!("{id}  {status}  {}", path.join(" > "));
+    if let Some((node, failure)) = &task.error {
+        let text = format!("{node}: {}: {}", failure.code.name(), failure.message);
+        line.push_str(&format!("  {}", in_short(&text, 200)));
+    }
+    line
 }
 
-/// How a node in a task ended, or why it has not.
+/// The end of a node in a task, or the reason for its absence.
 fn end_text(task: &TaskRecord, step: &StepRecord) -> String {
     match (&step.end, &task.status) {
         (Some(end), _) => match &end.failure {
@@ -228,23 +223,29 @@ fn end_text(task: &TaskRecord, step: &StepRecord) -> String {
 
 /// The input and the output of a node that keeps no records. The input is found by routing again, if the
 /// flow is still there as it was.
-fn payloads_of(run: &RunDir, task: &str, node: &str) -> Result<(Option<Payload>, Option<Payload>)> {
-    let past = basis::read_recorded_basis(run)?;
-    let flow = past.as_ref().and_then(basis::RecordedBasis::unchanged_flow);
-    let start = flow.as_ref().zip(past.as_ref());
-    let start = start.and_then(|(flow, past)| flow.graph.find(past.start()));
-    let plan = flow.as_ref().zip(start);
-    let plan = plan.map(|(flow, start)| RoutePlan::new(&flow.graph, start));
-    let taken = TakenBack::read(&run.journal())?;
+fn payloads_of(
+    run: &RunDir,
+    past: &RecordedBasis,
+    task: &str,
+    node: &str,
+) -> Result<(Option<Payload>, Option<Payload>)> {
+    let flow = past.unchanged_flow();
+    let plan = flow.as_ref().and_then(|flow| {
+        let start = flow.graph.find(&past.start)?;
+        Some(RoutePlan::new(&flow.graph, start))
+    });
+    let retries = Retries::read(&run.journal())?;
     let mut replay = plan
         .as_ref()
-        .map(|plan| Replay::new(plan, &run.path, taken));
+        .map(|plan| Replay::new(plan, &run.path, retries));
     let mut roots = Roots::new();
     let (mut input, mut output) = (None, None);
     each_line(&run.journal(), true, |line| {
-        let is_it = line.task_id.as_deref() == Some(task) && line.node_id.as_deref() == Some(node);
-        if is_it && line.kind == EventKind::Flow(FlowEvent::NodeEnd) {
-            output = events::read_text(&run.path, line.output, line.output_ref.as_deref())?;
+        let is_it = line.task_id.get() == Some(task) && line.node_id.get() == Some(node);
+        if let Recorded::NodeEnd(end) = &line.event
+            && is_it
+        {
+            output = events::read_text(&run.path, end.output.0, &end.output_ref)?;
         }
         if let Some(replay) = &mut replay {
             replay.follow(&mut roots, line, |_, _| None)?;

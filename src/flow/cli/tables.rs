@@ -1,11 +1,10 @@
 //! The command line of `delta-flow`: a row for each option, from which come parsing, `-h` and
 //! completion.
 //!
-//! Data only. A new option is a row here and a field in `args`.
+//! Data only. A new option is a row here, and is read where its command begins, or in `args`.
 
-use super::run_format::RunFormat;
+use super::args::RunFormat;
 use super::templates;
-use crate::engine::validator;
 use crate::flow::eval::format::EvalFormat;
 use crate::flow::manifest::KeptRecords;
 use crate::flow::view::draw::Language;
@@ -14,21 +13,21 @@ use crate::text::options::table::ValueKind::{
     Bytes, Directory, File, Number, Other, Pair, Run, RunId, Text, Words, Workspace,
 };
 use crate::text::options::table::{
-    CommandTable, FORMATS, HELP, OptionRow, ProgramTable, TABLE_FORMATS, VERSION, command, flag,
-    names, operand, valued, words,
+    CommandTable, FORMATS, HELP, OperandRow, OptionRow, ProgramTable, TABLE_FORMATS, VERSION,
+    command, flag, names, operand, valued, words,
 };
 
 pub(crate) static FLOW: ProgramTable = ProgramTable {
     name: "delta flow",
     commands: &COMMAND_TABLES,
-    hidden: &[completion::COMMAND, validator::COMMAND],
+    hidden: &[completion::COMMAND],
     options: &[HELP, VERSION],
 };
 
 /// The commands, in the order in which help lists them.
 pub const COMMANDS: [&str; 16] = names(&COMMAND_TABLES);
 
-const LANGUAGES: [&str; 3] = [Language::ALL[0].0, Language::ALL[1].0, Language::ALL[2].0];
+const LANGUAGES: [&str; 3] = words(&Language::ALL);
 
 const RUN_FORMATS: [&str; 3] = words(&RunFormat::ALL);
 
@@ -43,6 +42,78 @@ const WORK_DIR: OptionRow = valued(
     Workspace,
     "the workspace (default: the current directory)",
 );
+const WORK_IN: OptionRow = valued(
+    "-w",
+    "--work-dir",
+    "DIR",
+    Workspace,
+    "work in DIR (default: the current directory)",
+);
+const JOBS: OptionRow = valued(
+    "-j",
+    "--jobs",
+    "N",
+    Number(1),
+    "run at most N programs at once (default: processors)",
+);
+const DEADLINE: OptionRow = valued(
+    "",
+    "--deadline",
+    "TIME",
+    Other,
+    "end before TIME: RFC 3339, epoch seconds, or +90m",
+);
+const ADOPT: OptionRow = flag(
+    "",
+    "--adopt",
+    "trust the records of a copied or cloned workspace",
+);
+const QUIET: OptionRow = flag("-q", "--quiet", "print nothing but results and errors");
+const DIR: OperandRow = operand("DIR", Directory).optional();
+const RUN: OperandRow = operand("RUN", Run).optional();
+const DIR_OR_RUN: OperandRow = operand("DIR|RUN", Run).optional();
+const RUN_IN: OptionRow = valued(
+    "-w",
+    "--work-dir",
+    "DIR",
+    Workspace,
+    "look for the run in the workspace DIR",
+);
+
+/// `delta eval`, which is `delta flow eval`, too.
+#[rustfmt::skip]
+pub(crate) const EVAL: CommandTable = CommandTable {
+    text: "Measure the flow, the agents or the commands of evaluations.yaml in DIR (default: \
+           the current directory), or agents (-a) by a file of cases (--cases): run the trials \
+           that are missing, judge them, and print the rates, with what can be said of them.\n\n\
+           report [DIR]: print the results that are kept in DIR as one page of HTML.",
+    operands: &[DIR, DIR],
+    options: &[&[
+        valued("-a", "--agent", "AGENT", Directory, "measure @NAME, the agent in a directory, or DIR@REVISION").repeatable(),
+        valued("", "--cases", "FILE", File, "with -a: the cases, as CSV, JSON or JSON lines"),
+        valued("", "--grade", "COMMAND", Text, "with -a: judge answers by COMMAND, given the trial on stdin"),
+        valued("-w", "--work-dir", "DIR", Workspace, "keep everything in DIR (default: the current directory)"),
+        valued("", "--suite", "NAME", Text, "only this suite; may be repeated, as the next three").repeatable(),
+        valued("", "--tag", "TAG", Text, "only suites and cases with this tag").repeatable(),
+        valued("", "--case", "ID", Text, "only this case").repeatable(),
+        valued("", "--setting", "NAME", Text, "only this setting").repeatable(),
+        valued("", "--trials", "N", Number(1), "try each case N times (default: as the suite says)"),
+        valued("-j", "--jobs", "N", Number(1), "run at most N trials at once (default: processors)"),
+        valued("", "--format", "", Words(&EVAL_FORMATS), "print a table (default), or for programs"),
+        valued("", "--split", "SIDE", Text, "only one side of the cases: train or held, as in held:0.3"),
+        valued("", "--sample", "N", Number(1), "only N cases of each suite, the same ones each time"),
+        valued("", "--against", "WHAT", File, "compare with a result of --format json, an agent, or a revision"),
+        valued("", "--require", "", Words(&["higher"]), "exit with 0 only if every comparison shows higher"),
+        valued("-o", "--output", "PATH", File, "of report: write a file, or PATH/index.html and pages of trials"),
+        flag("", "--regrade", "judge all recorded trials again, and run nothing"),
+        flag("", "--dry-run", "run nothing; print how many trials there would be, or with -a the file"),
+        valued("", "--budget", "KEY=N", Other, "limit what all trials spend: cost=3,tokens=500000"),
+        DEADLINE,
+        ADOPT,
+        QUIET,
+    ]],
+    ..command("eval", "measure flows, agents and commands by suites of cases")
+};
 
 // One row a line.
 #[rustfmt::skip]
@@ -50,28 +121,28 @@ const COMMAND_TABLES: [CommandTable; 16] = [
     CommandTable {
         text: "Run the flow in DIR (default: the current directory), or resume an interrupted \
                run of it. The output of its exit is printed as JSON.",
-        operands: &[operand("DIR", Directory).optional()],
+        operands: &[DIR],
         options: &[&[
             valued("-i", "--input", "FILE", File, "the input: a file with JSON, or - for stdin"),
             valued("-m", "--message", "TEXT", Text, "the input: a text"),
             valued("", "--inputs", "FILE", File, "many inputs: one JSON value on each line; - for stdin"),
             valued("", "--start", "NODE", Other, "begin at this start node"),
-            valued("-w", "--work-dir", "DIR", Workspace, "work in DIR (default: the current directory)"),
-            valued("-j", "--jobs", "N", Number(1), "run at most N programs at once (default: processors)"),
+            WORK_IN,
+            JOBS,
             valued("", "--run-id", "ID", RunId, "name the run; the same command never starts it twice"),
             valued("", "--format", "", Words(&RUN_FORMATS), "print outputs (default), one object, or one as each input ends"),
             valued("", "--budget", "KEY=N", Other, "limit what all agents spend: cost=3,tokens=500000"),
-            valued("", "--deadline", "TIME", Other, "end before TIME: RFC 3339, epoch seconds, or +90m"),
+            DEADLINE,
             flag("", "--dry-run", "print what would run, and run nothing"),
             valued("", "--pause-before", "NODE", Other, "pause before this node; may be repeated").repeatable(),
             valued("", "--launch", "COMMAND", Text, "put COMMAND before every program, as in 'srun -n1'"),
             flag("-k", "--keep-going", "continue with other inputs after a failure"),
             valued("", "--records", "", Words(&KEPT_RECORDS), "keep those of all nodes, or only of those that failed"),
-            flag("", "--adopt", "trust the records of a copied or cloned workspace"),
+            ADOPT,
             valued("", "--changed", "", Words(&["ok"]), "resume although files of the flow have changed"),
             flag("", "--retry", "repeat what failed in an ended run, and everything after it"),
             valued("", "--repeat", "NODE", Other, "repeat this node in spite of on_resume: fail").repeatable(),
-            flag("-q", "--quiet", "print nothing but results and errors"),
+            QUIET,
         ]],
         ..command("run", "run a flow, or resume an interrupted run")
     },
@@ -79,7 +150,7 @@ const COMMAND_TABLES: [CommandTable; 16] = [
         text: "Show a run (default: the newest) as a tree of tasks, one task with the nodes that \
                it visited, or one node with its command, input, context and output.",
         operands: &[
-            operand("RUN", Run).optional(),
+            RUN,
             operand("TASK", Other).optional(),
             operand("NODE", Other).optional(),
         ],
@@ -89,7 +160,7 @@ const COMMAND_TABLES: [CommandTable; 16] = [
     CommandTable {
         text: "Create a flow, or an evaluation, in DIR (default: the current directory), which must \
                be new or empty, and print its name.",
-        operands: &[operand("DIR", Directory).optional()],
+        operands: &[DIR],
         options: &[&[
             valued("-t", "--template", "", Words(&templates::NAMES), "start from this template"),
             flag("-y", "--yes", "use triage without asking for a template"),
@@ -98,7 +169,7 @@ const COMMAND_TABLES: [CommandTable; 16] = [
     },
     CommandTable {
         text: "Check a flow (default: the one in the current directory) and report all problems.",
-        operands: &[operand("DIR", Directory).optional()],
+        operands: &[DIR],
         options: &[&[
             flag("-v", "--verbose", "print what was derived for keys that were not written"),
             valued("", "--format", "", FORMATS, "print text (default) or one JSON object"),
@@ -108,9 +179,9 @@ const COMMAND_TABLES: [CommandTable; 16] = [
     CommandTable {
         text: "Draw a flow (default: the one in the current directory), or a run of it, its \
                nodes coloured by their results.",
-        operands: &[operand("DIR|RUN", Run).optional()],
+        operands: &[DIR_OR_RUN],
         options: &[&[
-            valued("-w", "--work-dir", "DIR", Workspace, "look for the run in the workspace DIR"),
+            RUN_IN,
             valued("", "--format", "", Words(&LANGUAGES), "for Graphviz (dot, the default), for Mermaid, or as a picture (svg)"),
         ]],
         ..command("graph", "draw a flow")
@@ -131,7 +202,7 @@ const COMMAND_TABLES: [CommandTable; 16] = [
                while the run goes on: each at least once, and in order. Started again, it continues \
                behind the events that were read. It ends ten seconds after the run.",
         operands: &[
-            operand("RUN", Run).optional(),
+            RUN,
             operand("PROGRAM", Other).optional(),
             operand("ARGUMENT", Bytes).optional().repeatable(),
         ],
@@ -150,9 +221,9 @@ const COMMAND_TABLES: [CommandTable; 16] = [
         options: &[&[
             valued("", "--task", "TASK", Other, "the task that was at the node, if several were"),
             WORK_DIR,
-            valued("-j", "--jobs", "N", Number(1), "run at most N programs at once (default: processors)"),
+            JOBS,
             valued("", "--format", "", FORMATS, "print for people (default) or one JSON object"),
-            flag("", "--adopt", "trust the records of a copied or cloned workspace"),
+            ADOPT,
             valued("", "--changed", "", Words(&["ok"]), "replay although files of the flow have changed"),
             flag("-q", "--quiet", "print nothing but the comparison"),
         ]],
@@ -161,7 +232,7 @@ const COMMAND_TABLES: [CommandTable; 16] = [
     CommandTable {
         text: "List all that a run (default: the newest) brought: outputs of nodes, results of tools, and \
                the files of outputs with their hashes.",
-        operands: &[operand("RUN", Run).optional()],
+        operands: &[RUN],
         options: &[&[
             WORK_DIR,
             valued("", "--node", "NODE", Other, "only what this node brought"),
@@ -175,9 +246,9 @@ const COMMAND_TABLES: [CommandTable; 16] = [
         text: "Print what a flow (default: the one in the current directory), or a run of it, was made \
                from, as JSON: delta's version, files with their hashes, schemas, providers, models, \
                where credentials are, and the programs that commands need.",
-        operands: &[operand("DIR|RUN", Run).optional()],
+        operands: &[DIR_OR_RUN],
         options: &[&[
-            valued("-w", "--work-dir", "DIR", Workspace, "look for the run in the workspace DIR"),
+            RUN_IN,
             valued("", "--check", "FILE", File, "compare with what was printed before; exit with 1 if it differs"),
         ]],
         ..command("manifest", "print what a flow or a run was made from")
@@ -186,20 +257,20 @@ const COMMAND_TABLES: [CommandTable; 16] = [
         text: "Give a flow (default: the one in the current directory) one line after the other. Each is \
                an input of one run, whose output is printed. /attach, /edit, /profile, /history, /show, \
                /quit, and the commands of cli_profiles.yaml are obeyed.",
-        operands: &[operand("DIR", Directory).optional()],
+        operands: &[DIR],
         options: &[&[
             valued("", "--profile", "PROFILE", Other, "the profile (default: the first of cli_profiles.yaml)"),
-            valued("-w", "--work-dir", "DIR", Workspace, "work in DIR (default: the current directory)"),
+            WORK_IN,
             valued("", "--run-id", "ID", RunId, "name the run, or go on with one that was typed"),
-            valued("-j", "--jobs", "N", Number(1), "run at most N programs at once (default: processors)"),
-            flag("-q", "--quiet", "print nothing but results and errors"),
+            JOBS,
+            QUIET,
         ]],
         ..command("repl", "give a flow one line after the other")
     },
     CommandTable {
         text: "Report where the time, the memory and the tokens of runs (default: the newest) \
                went, by node and by tool. The same as delta stats.",
-        operands: &[operand("RUN", Run).optional().repeatable()],
+        operands: &[RUN.repeatable()],
         options: &[&[
             WORK_DIR,
             valued("", "--format", "", TABLE_FORMATS, "print for people (default) or for programs"),
@@ -223,7 +294,7 @@ const COMMAND_TABLES: [CommandTable; 16] = [
         operands: &[
             operand("", Words(&["add", "list"])),
             operand("STORE", Other),
-            operand("DIR", Directory).optional(),
+            DIR,
         ],
         options: &[&[
             valued("-m", "--message", "TEXT", Text, "add a text"),
@@ -234,30 +305,7 @@ const COMMAND_TABLES: [CommandTable; 16] = [
         ]],
         ..command("memory", "add to the memory of a flow, or list it")
     },
-    CommandTable {
-        text: "Measure the flow, the agents or the commands of evaluations.yaml in DIR (default: \
-               the current directory): run the trials that are missing, judge them, and print \
-               the rates, with what can be said of them.",
-        operands: &[operand("DIR", Directory).optional()],
-        options: &[&[
-            valued("-w", "--work-dir", "DIR", Workspace, "keep everything in DIR (default: the current directory)"),
-            valued("", "--suite", "NAME", Text, "only this suite; may be repeated, as the next three").repeatable(),
-            valued("", "--tag", "TAG", Text, "only suites and cases with this tag").repeatable(),
-            valued("", "--case", "ID", Text, "only this case").repeatable(),
-            valued("", "--setting", "NAME", Text, "only this setting").repeatable(),
-            valued("", "--trials", "N", Number(1), "try each case N times (default: as the suite says)"),
-            valued("-j", "--jobs", "N", Number(1), "run at most N trials at once (default: processors)"),
-            valued("", "--format", "", Words(&EVAL_FORMATS), "print a table (default), or for programs"),
-            valued("", "--against", "FILE", File, "compare with a result of --format json"),
-            flag("", "--regrade", "judge all recorded trials again, and run nothing"),
-            flag("", "--dry-run", "print how many trials there would be, and run nothing"),
-            valued("", "--budget", "KEY=N", Other, "limit what all trials spend: cost=3,tokens=500000"),
-            valued("", "--deadline", "TIME", Other, "end before TIME: RFC 3339, epoch seconds, or +90m"),
-            flag("", "--adopt", "trust the records of a copied or cloned workspace"),
-            flag("-q", "--quiet", "print nothing but results and errors"),
-        ]],
-        ..command("eval", "measure flows, agents and commands by suites of cases")
-    },
+    EVAL,
     CommandTable {
         text: "Print the manual page, or the options of a command.",
         operands: &[operand("COMMAND", Other).optional()],

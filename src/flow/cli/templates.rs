@@ -9,9 +9,9 @@ use crate::unix::new_files::NewFile;
 pub(crate) struct FlowTemplate {
     /// The argument of `-t`.
     pub name: &'static str,
-    /// The command that runs it.
+    /// The words before its directory that run it.
     pub command: &'static str,
-    /// Words behind that and the directory, as a person types them.
+    /// Words after the command and the directory, as a person types them.
     pub arguments: &'static str,
     /// The file that makes a directory one of these, and what such a directory is.
     pub main: (&'static str, &'static str),
@@ -30,14 +30,14 @@ const FLOW: (&str, &str) = ("workflow.yaml", "a flow");
 pub(crate) const ALL: [FlowTemplate; 4] = [
     FlowTemplate {
         name: "triage",
-        command: "run",
+        command: "delta flow run ",
         main: FLOW,
         arguments: " -w /tmp/triage -m 'It crashes.'",
         files: files_of!("flow-triage": "workflow.yaml" "agents.yaml" "providers.yaml" "model.sh" "tickets.jsonl"),
     },
     FlowTemplate {
         name: "map-reduce",
-        command: "run",
+        command: "delta flow run ",
         main: FLOW,
         arguments: " -w /tmp/map-reduce",
         files: files_of!("flow-map-reduce": "workflow.yaml" "schemas/paths.json" "schemas/count.json" "bin/list"
@@ -45,7 +45,7 @@ pub(crate) const ALL: [FlowTemplate; 4] = [
     },
     FlowTemplate {
         name: "review",
-        command: "run",
+        command: "delta flow run ",
         main: FLOW,
         arguments: " -w /tmp/review -m \"$(git diff)\"",
         files: files_of!("flow-review": "workflow.yaml" "agents.yaml" "providers.yaml" "prompts/bugs.md"
@@ -53,7 +53,7 @@ pub(crate) const ALL: [FlowTemplate; 4] = [
     },
     FlowTemplate {
         name: "eval",
-        command: "eval",
+        command: "delta eval ",
         main: ("evaluations.yaml", "an evaluation"),
         arguments: " -w /tmp/evaluation",
         files: files_of!("evaluation": "evaluations.yaml" "cases.jsonl" "graders/one-word" "agent/agent.yaml"

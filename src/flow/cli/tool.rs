@@ -3,26 +3,25 @@
 //! A process of its own beside the engine, which it only leaves a record to. Unaware of what the node
 //! makes of the result.
 
-use super::args::ToolArgs as Wanted;
 use crate::config::environment::Environment;
 use crate::config::tool::bind::{BaseDirs, BoundCall, bind_arguments};
 use crate::config::tool::definition::{CWD, ParameterType};
 use crate::engine::later::NOT_YET;
 use crate::engine::run_context::{self, RunContext};
-use crate::error::{At, Error, Exit, Result, may_fail};
+use crate::error::{At, Error, Exit, Result, ignore};
 use crate::flow::PROGRAM;
 use crate::flow::graph::Failure;
 use crate::flow::graph::choice;
 use crate::flow::manifest::{self, Denied, Flow, FlowTool, PayloadForm, Permissions, fill};
 use crate::flow::record::attempt::PrintedOutput;
-use crate::flow::record::{
-    CallCode, CallRecord, NodeToolCall, attempt, check_schema, not_started, program_beside,
-};
+use crate::flow::record::{CallCode, CallRecord, NodeToolCall, attempt, check_schema, not_started};
 use crate::record::execution::{self, ExecutionRecord, Stdin};
 use crate::runs::preflight::install_signals;
 use crate::runs::task::read_stdin;
 use crate::text::json;
+use crate::text::options::parse::ParsedCommand;
 use crate::text::suggestion::nearest;
+use crate::unix::own_program::own_program;
 use crate::unix::process::{self, Command, Ended, Outcome, Variable};
 use crate::unix::signals::Signals;
 use crate::unix::terminal::{print_error, print_while_read};
@@ -32,7 +31,7 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a tool may take that does not say, in ms: as long as an agent's.
+/// The time of a tool that names none, in ms: as long as an agent's.
 const TIMEOUT: u64 = 600_000;
 
 /// The origin of the call, from the environment of a node's program.
@@ -48,32 +47,31 @@ struct CallPlace {
 }
 
 /// Runs the command. The exit code is the tool's.
-pub(crate) fn run_tool(wanted: &Wanted) -> Result<u8> {
+pub(crate) fn run_tool(given: &ParsedCommand) -> Result<u8> {
+    let name = given.required_text(0);
     let place = CallPlace::from_environment()?;
     let signals = install_signals()?;
     let flow = load_flow_of(&place.home)?;
-    let found = find_tool(&flow, &place.node, &wanted.name);
-    let arguments = read_arguments(wanted, found.as_ref().ok().copied(), &signals)?;
+    let found = find_tool(&flow, &place.node, &name);
+    let arguments = read_arguments(given, found.as_ref().ok().copied(), &signals)?;
     let record = CallRecord::begin(&place.io)?;
     record.write("input.json", &arguments)?;
     let ready = found.and_then(|tool| Ok((tool, bind_call(&flow, tool, &arguments, &place)?)));
     match ready {
-        Ok((tool, bound)) => place.execute(&flow, tool, bound, (record, &signals)),
-        Err(refusal) => refuse_call(&wanted.name, record, refusal),
+        Ok((tool, bound)) => place.execute(&flow, tool, bound, record, &signals),
+        Err(refusal) => refuse_call(name, record, refusal),
     }
 }
 
-/// Why a call is not run.
-struct RefusedCall {
-    why: String,
-    /// A policy says so.
-    denied: Option<Denied>,
+/// The reason why a call is not run.
+enum RefusedCall {
+    Misuse(String),
+    Denied(Denied),
 }
 
 impl From<String> for RefusedCall {
     fn from(why: String) -> Self {
-        let denied = None;
-        Self { why, denied }
+        Self::Misuse(why)
     }
 }
 
@@ -92,10 +90,10 @@ impl CallPlace {
         let io = context.parent().unwrap_or(&context).to_owned();
         // RUN/io/nodes/TASK/NODE
         let run = io.ancestors().nth(4).filter(|run| run.ends_with(&run_id));
-        let root = run.and_then(Path::parent).and_then(Path::parent);
-        let Some(root) = root.filter(|_| io.is_dir()) else {
-            let context = context.display();
-            let message = format!("tool: FLOW_CONTEXT: {context} is not in run {run_id}");
+        let workspace = run.and_then(|run| run.parent()?.parent());
+        let Some(root) = workspace.filter(|_| io.is_dir()) else {
+            let shown = context.display();
+            let message = format!("tool: FLOW_CONTEXT: {shown} is not in run {run_id}");
             return Err(Error::usage(message));
         };
         Ok(Self {
@@ -112,7 +110,8 @@ impl CallPlace {
         flow: &Flow,
         tool: &FlowTool,
         bound: BoundCall,
-        (record, signals): (CallRecord, &Signals),
+        record: CallRecord,
+        signals: &Signals,
     ) -> Result<u8> {
         let argv = self.confined(tool, bound.argv)?;
         let stdin = bound.stdin.as_deref().map_or(Stdin::Nothing, Stdin::Bytes);
@@ -124,65 +123,53 @@ impl CallPlace {
         } = execution::begin_record(&record.dir, &argv, stdin, None)?;
         let timeout = tool.tool.timeout_ms.unwrap_or(TIMEOUT);
         let timeout = (timeout > 0).then(|| Duration::from_millis(timeout));
-        let call_id = RunContext::new_call_id();
-        let ran = process::run(
-            signals,
-            Command {
-                argv: &argv,
-                dir: &self.cwd,
-                env: &tool_variables(tool, &record.dir),
-                call_id: &call_id,
-                stdin,
-                stdout: stdout.try_clone().at("open", &record.dir)?,
-                stderr: stderr.try_clone().at("open", &record.dir)?,
-                timeout,
-            },
-            run_context::grace(run_context::depth().0),
-        );
-        let (mut exit_code, duration, failure) = match ran {
+        let mut call = NodeToolCall {
+            tool_name: tool.tool.name.clone(),
+            call_id: RunContext::new_call_id(),
+            resolved_command: Some(command),
+            ..NodeToolCall::default()
+        };
+        let program = Command {
+            argv: &argv,
+            dir: &self.cwd,
+            env: &tool_variables(tool, &record.dir),
+            call_id: &call.call_id,
+            stdin,
+            stdout: stdout.try_clone().at("open", &record.dir)?,
+            stderr: stderr.try_clone().at("open", &record.dir)?,
+            timeout,
+        };
+        let grace = run_context::grace(run_context::depth().0);
+        let failure = match process::run(signals, program, grace) {
             Ok(outcome) => {
-                let failure = find_tool_failure(flow, tool, &record.dir, (&outcome, timeout))?;
-                (outcome.how.code(), outcome.duration, failure)
+                call.exit_code = outcome.how.code();
+                call.duration_ms = outcome.duration.as_millis() as u64;
+                find_tool_failure(flow, tool, &record.dir, &outcome, timeout)?
             }
             Err(error) => {
+                call.exit_code = error.code();
                 let failure = not_started(&argv[0], &error);
                 let said = writeln!(stderr, "{}", failure.message);
                 said.at("write", &record.dir)?;
-                (
-                    error.code(),
-                    Duration::ZERO,
-                    Some((CallCode::Operation, failure)),
-                )
+                Some((CallCode::Operation, failure))
             }
         };
-        if exit_code == 0 && failure.is_some() {
-            exit_code = Exit::Failure as i32;
+        if let Some((code, failure)) = failure {
+            (call.code, call.message) = (Some(code), Some(failure.message.to_string()));
+            if call.exit_code == 0 {
+                call.exit_code = Exit::Failure as i32;
+            }
         }
-        let (code, message) = failure.map(|(code, it)| (code, it.message)).unzip();
-        // What its caller would take for something that ends later.
-        let is_later = exit_code == NOT_YET && tool.partial_exit != Some(NOT_YET);
-        let call = NodeToolCall {
-            tool_name: tool.tool.name.clone(),
-            call_id,
-            code,
-            message: message.map(|message| message.to_string()),
-            exit_code,
-            duration_ms: duration.as_millis() as u64,
-            resolved_command: Some(command),
-            denied: None,
-        };
         record.finish(&call)?;
         pass_on_output(&mut stdout, &mut stderr, &call)?;
-        match u8::try_from(exit_code) {
-            Ok(_) if is_later => {
-                let name = &tool.tool.name;
-                let text =
-                    format!("tool {name}: exit code 75, and a tool of a flow cannot end later");
-                Err(Error::failure(text))
-            }
-            Ok(code) => Ok(code),
-            Err(_) => Ok(Exit::Failure.code()),
+        // What its caller would take for something that ends later.
+        if call.exit_code == NOT_YET && tool.partial_exit != Some(NOT_YET) {
+            let name = &call.tool_name;
+            return Err(Error::failure(format!(
+                "tool {name}: exit code 75, and a tool of a flow cannot end later"
+            )));
         }
+        Ok(u8::try_from(call.exit_code).unwrap_or(Exit::Failure.code()))
     }
 
     /// A tool's argv, with its permissions before it.
@@ -199,11 +186,11 @@ impl CallPlace {
         };
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let (home, cwd) = (text(&self.home), text(&self.cwd));
-        let root = fill(root.as_slice(), &self.home, &self.cwd).pop();
-        let root = root.map_or_else(|| self.cwd.clone(), |root| self.cwd.join(root));
+        let below = fill(root.as_slice(), &self.home, &self.cwd).pop();
+        let root = below.map_or_else(|| self.cwd.clone(), |root| self.cwd.join(root));
         // A task's directory is new, and no other process could make what is below it.
         std::fs::create_dir_all(&root).at("create", &root)?;
-        let mut all = vec![program_beside("delta"), "sandbox".to_owned()];
+        let mut all = vec![own_program(), "sandbox".to_owned()];
         all.extend(["--rw".to_owned(), text(&root)]);
         let more = manifest::fill_paths(read, &self.home, &self.cwd);
         for readable in [home, text(&self.root), cwd].into_iter().chain(more) {
@@ -222,11 +209,10 @@ impl CallPlace {
 }
 
 fn load_flow_of(home: &Path) -> Result<Flow> {
-    let loaded = manifest::load_flow(home);
-    loaded.flow.ok_or_else(|| {
-        let home = home.display();
+    manifest::load_flow(home).flow.ok_or_else(|| {
         Error::config(format!(
-            "tool: the flow has errors now; see `delta flow check {home}`"
+            "tool: the flow has errors now; see `delta flow check {}`",
+            home.display()
         ))
     })
 }
@@ -237,17 +223,12 @@ fn find_tool<'f>(
     node: &str,
     name: &str,
 ) -> std::result::Result<&'f FlowTool, RefusedCall> {
-    let ix = flow.graph.find(node);
-    let ix = ix.ok_or_else(|| format!("the flow has no node {node}"))?;
-    let allowed = flow.tools_of(ix).iter().map(|ix| &flow.tools[*ix]);
+    let found = flow.graph.find(node);
+    let ix = found.ok_or_else(|| format!("the flow has no node {node}"))?;
+    let allowed = flow.tools_of(ix);
     if let Some(tool) = allowed.clone().find(|tool| tool.tool.name == name) {
-        return match flow.denial_of_tool(ix, name) {
-            None => Ok(tool),
-            Some(denied) => Err(RefusedCall {
-                why: denied.message(),
-                denied: Some(denied),
-            }),
-        };
+        let denied = flow.denial_of_tool(ix, name).map(RefusedCall::Denied);
+        return denied.map_or(Ok(tool), Err);
     }
     let names: Vec<&str> = allowed.map(|tool| tool.tool.name.as_str()).collect();
     let hint = match (nearest(name, names.iter().copied()), names.is_empty()) {
@@ -259,31 +240,40 @@ fn find_tool<'f>(
 }
 
 /// The arguments as JSON text: the standard input, or what the command line gives.
-fn read_arguments(wanted: &Wanted, tool: Option<&FlowTool>, signals: &Signals) -> Result<String> {
-    if wanted.parameters.is_empty() && wanted.stdin.is_none() {
-        let given = String::from_utf8_lossy(&read_stdin("input", signals)?).into_owned();
-        let is_nothing = given.trim().is_empty();
-        return Ok(if is_nothing { "{}".to_owned() } else { given });
+fn read_arguments(
+    given: &ParsedCommand,
+    tool: Option<&FlowTool>,
+    signals: &Signals,
+) -> Result<String> {
+    let stdin_text = || -> Result<String> {
+        let bytes = read_stdin("input", signals)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let (parameters, stdin) = (given.pairs("--parameter"), given.text("--stdin"));
+    if parameters.is_empty() && stdin.is_none() {
+        let text = stdin_text()?;
+        let is_nothing = text.trim().is_empty();
+        return Ok(if is_nothing { "{}".to_owned() } else { text });
     }
     let mut all = Map::new();
     let declared = |name: &str| {
         let mut parameters = tool?.tool.parameters.iter();
         parameters.find(|parameter| parameter.name == name)
     };
-    let mut add = |name: &str, text: String| {
-        let value = match declared(name).map(|parameter| parameter.kind) {
+    let mut add = |name: String, text: String| {
+        let value = match declared(&name).map(|parameter| parameter.kind) {
             None | Some(ParameterType::String) => Value::String(text),
             Some(_) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
         };
-        all.insert(name.to_owned(), value);
+        all.insert(name, value);
     };
-    for (name, value) in &wanted.parameters {
-        add(name, value.clone());
+    for (name, value) in parameters {
+        add(name, value);
     }
-    if let Some(name) = &wanted.stdin {
-        let text = String::from_utf8_lossy(&read_stdin("input", signals)?).into_owned();
+    if let Some(name) = stdin {
+        let text = stdin_text()?;
         // Without arguments the input is empty.
-        if !text.is_empty() || declared(name).is_none_or(|parameter| parameter.required) {
+        if !text.is_empty() || declared(&name).is_none_or(|parameter| parameter.required) {
             add(name, text);
         }
     }
@@ -302,7 +292,7 @@ fn bind_call(
         cwd: &place.cwd.to_string_lossy(),
     };
     let bound = bind_arguments(&tool.tool, arguments, &places)?;
-    let schema = tool.schema_in.map(|ix| &flow.schemas[ix]);
+    let schema = flow.schema(tool.schema_in.as_ref());
     match check_schema(schema, arguments, choice::FailureCode::SchemaIn) {
         Some(failure) => Err(format!("the arguments: {}", failure.message)),
         None => Ok(bound),
@@ -315,18 +305,19 @@ fn tool_variables(tool: &FlowTool, dir: &Path) -> Vec<Variable> {
     let mut variables = environment.for_child(tool.tool.pass_api_key);
     let own = tool.tool.env.iter();
     variables.extend(own.map(|(name, value)| (name.clone(), Some(value.clone()))));
-    let dir = dir.to_string_lossy().into_owned();
-    variables.push((execution::EXECUTION_DIR.to_owned(), Some(dir)));
+    let path = dir.to_string_lossy().into_owned();
+    variables.push((execution::EXECUTION_DIR.to_owned(), Some(path)));
     variables.push(environment.hosts_variable());
     variables
 }
 
-/// Why a tool that ended like this has failed, if it has.
+/// The failure of a tool that ended like this, if it has failed.
 fn find_tool_failure(
     flow: &Flow,
     tool: &FlowTool,
     dir: &Path,
-    (outcome, timeout): (&Outcome, Option<Duration>),
+    outcome: &Outcome,
+    timeout: Option<Duration>,
 ) -> Result<Option<(CallCode, Failure)>> {
     if !attempt::is_partial(outcome, tool.partial_exit)
         && let Some(failure) = attempt::find_failure(dir, outcome, timeout)?
@@ -337,7 +328,7 @@ fn find_tool_failure(
         };
         return Ok(Some((code, failure)));
     }
-    let Some(schema) = tool.schema_out.map(|ix| &flow.schemas[ix]) else {
+    let Some(schema) = flow.schema(tool.schema_out.as_ref()) else {
         return Ok(None);
     };
     let failure = match PrintedOutput::read(dir)?.payload(PayloadForm::Json, "") {
@@ -348,34 +339,29 @@ fn find_tool_failure(
 }
 
 /// Records a call that is not run, and says why.
-fn refuse_call(
-    name: &str,
-    record: CallRecord,
-    RefusedCall { why, denied }: RefusedCall,
-) -> Result<u8> {
-    let error = Error::new(Exit::Misuse, format!("tool {name}: {why}"));
-    let code = match denied {
-        Some(_) => CallCode::PolicyDenied,
-        None => CallCode::Misuse,
+fn refuse_call(tool_name: String, record: CallRecord, refusal: RefusedCall) -> Result<u8> {
+    let (code, why, denied) = match refusal {
+        RefusedCall::Misuse(why) => (CallCode::Misuse, why, None),
+        RefusedCall::Denied(denied) => (CallCode::PolicyDenied, denied.message(), Some(denied)),
     };
+    let error = Error::new(Exit::Misuse, format!("tool {tool_name}: {why}"));
     record.write("stdout.log", "")?;
     record.write("stderr.log", &format!("{error}\n"))?;
     record.finish(&NodeToolCall {
-        tool_name: name.to_owned(),
+        tool_name,
         call_id: RunContext::new_call_id(),
         code: Some(code),
         message: Some(error.message.clone()),
         exit_code: Exit::Misuse as i32,
-        duration_ms: 0,
-        resolved_command: None,
         denied,
+        ..NodeToolCall::default()
     })?;
     Err(error)
 }
 
 /// Passes on what a tool printed and said. An output that is not as declared is not passed on.
 fn pass_on_output(stdout: &mut File, stderr: &mut File, call: &NodeToolCall) -> Result<()> {
-    may_fail(
+    ignore(
         stderr
             .rewind()
             .and_then(|()| std::io::copy(stderr, &mut std::io::stderr())),

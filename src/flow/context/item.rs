@@ -3,6 +3,7 @@
 //! Unaware of files.
 
 use crate::flow::graph::Payload;
+use crate::flow::manifest::StoreName;
 use crate::flow::record::attempt::one_value;
 use crate::text::json::{self, Object};
 use crate::text::timestamp::Timestamp;
@@ -14,7 +15,7 @@ use serde_json::value::RawValue;
 pub(crate) struct MemoryItem {
     /// Unique in its store.
     pub id: String,
-    /// When it was made.
+    /// Time of its making.
     pub timestamp: Timestamp,
     pub tags: Vec<String>,
     pub content: Payload,
@@ -23,6 +24,9 @@ pub(crate) struct MemoryItem {
     /// The node.
     pub node_id: Option<String>,
 }
+
+/// An item and its store.
+pub(crate) type Kept = (StoreName, MemoryItem);
 
 /// A line as it is read. Unknown fields are ignored.
 #[derive(Deserialize)]
@@ -33,9 +37,7 @@ struct ItemLine<'l> {
     tags: Vec<String>,
     #[serde(borrow)]
     content: &'l RawValue,
-    #[serde(default)]
     task_id: Option<String>,
-    #[serde(default)]
     node_id: Option<String>,
 }
 

@@ -6,7 +6,6 @@
 pub(crate) mod item;
 pub(crate) mod store;
 pub(crate) mod rank;
-pub(crate) mod helper;
 pub(crate) mod select;
 pub(crate) mod recall;
 

@@ -1,4 +1,4 @@
-//! In which order items are taken: by words, by vectors, and by several orders at once. Pure.
+//! In which order items are taken: by words, and by several orders at once. Pure.
 //!
 //! Words: BM25 as in S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and
 //! Beyond", Foundations and Trends in Information Retrieval 3 (2009), with the usual `k1` and `b`. One is
@@ -7,6 +7,7 @@
 //! Several orders: reciprocal rank fusion as in G. Cormack, C. Clarke and S. Büttcher, "Reciprocal Rank
 //! Fusion Outperforms Condorcet and Individual Rank Learning Methods", SIGIR 2009, with their `k`.
 
+use crate::text::order;
 use std::collections::HashMap;
 
 const K1: f64 = 1.2;
@@ -19,7 +20,7 @@ pub(crate) fn split_words(text: &str) -> impl Iterator<Item = String> {
     parts.filter(|part| !part.is_empty()).map(str::to_lowercase)
 }
 
-/// How well each text answers a query; 0 if they have no word in common.
+/// Scores of texts as answers to a query; 0 if they have no word in common.
 pub(crate) fn bm25(query: &str, texts: &[String]) -> Vec<f64> {
     let mut asked: HashMap<String, usize> = HashMap::new();
     for word in split_words(query) {
@@ -71,22 +72,10 @@ pub(crate) fn fuse_ranks(orders: &[&[usize]], count: usize) -> Vec<f64> {
     scores
 }
 
-/// The cosine of the angle between two vectors; 0 if one has no direction.
-pub(crate) fn cosine(a: &[f64], b: &[f64]) -> f64 {
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let length = dot(a, a).sqrt() * dot(b, b).sqrt();
-    if length > 0.0 && length.is_finite() {
-        // There is no -0 then.
-        dot(a, b) / length + 0.0
-    } else {
-        0.0
-    }
-}
-
 /// The indices of scores, the best first. Of those that are alike, the first stays first.
 pub(crate) fn best_first(scores: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
-    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+    order::sort_by(&mut order, |a, b| scores[*b].total_cmp(&scores[*a]));
     order
 }
 
@@ -131,14 +120,5 @@ mod tests {
         close(&scores, &[1.0 / 61.0, 2.0 / 62.0, 1.0 / 63.0 + 1.0 / 61.0]);
         assert_eq!(best_first(&scores), [2, 1, 0]);
         assert_eq!(best_first(&[1.0, 2.0, 1.0]), [1, 0, 2]);
-    }
-
-    #[test]
-    fn a_cosine_knows_directions_only() {
-        close(&[cosine(&[3.0, 4.0], &[6.0, 8.0])], &[1.0]);
-        close(&[cosine(&[1.0, 0.0], &[0.0, 2.0])], &[0.0]);
-        close(&[cosine(&[1.0, 0.0], &[-1.0, 0.0])], &[-1.0]);
-        assert!(cosine(&[0.0], &[1.0]) == 0.0);
-        assert!(cosine(&[1e200], &[1e200]) == 0.0);
     }
 }

@@ -7,28 +7,23 @@
 //! Unaware of the journal. Only the first of the three is ever read from a file of its own: the others follow
 //! from the ends of steps.
 
-use super::item::{self, MemoryItem};
-use super::select::Candidate;
+use super::item::{self, Kept, MemoryItem};
 use super::store::{LARGEST_STORE, StoreFile, parse_items};
 use crate::error::{At, Result};
 use crate::flow::graph::{Failure, FailureCode, Note, Payload, StepRef};
-use crate::flow::manifest::{
-    ContextChoice, Flow, Profile, ProfileSource, Remember, StoreName, sha256,
-};
+use crate::flow::manifest::{Flow, Profile, ProfileSource, Remember, StoreName, sha256};
+use crate::record::event::Recorded;
 use crate::record::reader::read_event;
 use crate::record::run_dir::RunDir;
+use crate::text::order;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::signals::Signals;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-
-/// An item and its store.
-pub(crate) type Kept = (StoreName, MemoryItem);
 
 /// The memory of a run.
 #[derive(Debug, Default)]
@@ -40,7 +35,7 @@ pub(crate) struct Recall {
     files: [Option<StoreFile>; 3],
     /// Items that were there when the run began, the newest first.
     before: Vec<Kept>,
-    /// Why it cannot be known.
+    /// The reason why a store cannot be read.
     unreadable: [Option<String>; 3],
     /// Items that steps brought, by their root and their note.
     brought: HashMap<usize, Vec<Vec<Kept>>>,
@@ -51,9 +46,9 @@ impl Recall {
     /// Nothing yet. `root` is the workspace.
     pub(crate) fn new(flow: &Flow, root: &Path, run: &RunDir) -> Result<Self> {
         let mut seen = [false; 3];
-        for node in &flow.nodes {
+        for (ix, node) in flow.nodes.iter().enumerate() {
             if node.runs() {
-                let profile = profile_of(flow, node.context);
+                let profile = flow.profile(ix);
                 let sources = profile.iter().flat_map(|it| it.sources.iter());
                 sources.for_each(|source| seen[source.store as usize] = true);
             }
@@ -79,17 +74,6 @@ impl Recall {
         self.files = [const { None }; 3];
     }
 
-    /// Empty if there is nothing to remember.
-    pub(crate) fn key(&self) -> &str {
-        &self.key
-    }
-
-    /// Programs may be asked what contexts need.
-    pub(crate) fn asks(&self, flow: &Flow) -> bool {
-        let memory = &flow.memory;
-        self.seen.contains(&true) && (memory.embedder.is_some() || memory.tokenizer.is_some())
-    }
-
     fn is_needed(&self) -> bool {
         self.seen.contains(&true) || self.files.iter().any(Option::is_some)
     }
@@ -98,7 +82,8 @@ impl Recall {
     pub(crate) fn begin(
         &mut self,
         flow: &Flow,
-        (root, run): (&Path, &RunDir),
+        root: &Path,
+        run: &RunDir,
         signals: &Signals,
     ) -> Result<()> {
         for store in self.files.iter().flatten() {
@@ -111,7 +96,7 @@ impl Recall {
             else {
                 continue;
             };
-            match read_copy(&store, (&run.path, which), signals) {
+            match read_copy(&store, &run.path, which, signals) {
                 Ok(items) => before.extend(items.into_iter().map(|item| (which, item))),
                 Err(error) if error.disk_full || signals.stop().is_some() => return Err(error),
                 Err(error) => self.unreadable[which as usize] = Some(error.message),
@@ -122,7 +107,7 @@ impl Recall {
         before.retain(|(_, item)| !item.id.starts_with(&own));
         before.reverse();
         // Those of one time stay as they are: the last line first.
-        before.sort_by_key(|(_, item)| std::cmp::Reverse(item.timestamp));
+        order::sort_by_key(&mut before, |(_, item)| std::cmp::Reverse(item.timestamp));
         self.before = before;
         Ok(())
     }
@@ -156,10 +141,8 @@ impl Recall {
                 all.push((remember.store, item(id, remember.tags.clone(), content)));
             }
         }
-        let owed = all
-            .iter()
-            .filter(|(which, _)| self.files[*which as usize].is_some());
-        self.owed.extend(owed.cloned());
+        let is_owed = |(which, _): &&Kept| self.files[*which as usize].is_some();
+        self.owed.extend(all.iter().filter(is_owed).cloned());
         all.retain(|(which, _)| self.seen[*which as usize]);
         if all.is_empty() {
             return None;
@@ -192,8 +175,9 @@ impl Recall {
         &self,
         flow: &Flow,
         profile: &Profile,
-        (root, notes): (usize, &[Note]),
-    ) -> std::result::Result<Vec<Candidate<'_>>, String> {
+        root: usize,
+        notes: &[Note],
+    ) -> std::result::Result<Vec<&Kept>, String> {
         for source in &profile.sources {
             if let Some(why) = &self.unreadable[source.store as usize] {
                 return Err(why.clone());
@@ -205,8 +189,8 @@ impl Recall {
             source.store == *which
                 && (source.tags.is_empty() || source.tags.iter().any(|tag| item.tags.contains(tag)))
         };
-        let brought = self.brought.get(&root).map_or(&[][..], Vec::as_slice);
-        let brought = notes.iter().filter_map(|note| brought.get(*note));
+        let of_root = self.brought.get(&root).map_or(&[][..], Vec::as_slice);
+        let brought = notes.iter().filter_map(|note| of_root.get(*note));
         let newest_first = brought
             .flat_map(|kept| kept.iter().rev())
             .chain(&self.before);
@@ -217,7 +201,7 @@ impl Recall {
             has_room
         });
         let wanted = kept.filter(|kept| profile.sources.iter().any(|it| is_wanted(it, kept)));
-        Ok(wanted.map(|(which, item)| (*which, item)).collect())
+        Ok(wanted.collect())
     }
 
     /// Items that the files of stores lack.
@@ -254,28 +238,34 @@ fn run_key(journal: &Path) -> Result<String> {
         .read_until(b'\n', &mut line)
         .at("read", journal)?;
     // The line may have been edited.
-    let name = read_event(&line, 0).ok().and_then(|line| {
-        Some(format!(
-            "{}\n{}\n{}",
-            line.run_id?, line.timestamp?, line.call_id?
-        ))
-    });
-    let name = name.map_or(line, String::into_bytes);
-    Ok(sha256(&name)[..16].to_owned())
+    let name = read_event(&line, 0)
+        .ok()
+        .and_then(|line| match &line.event {
+            Recorded::EngineStart(start) => Some(format!(
+                "{}\n{}\n{}",
+                start.run_id.get()?,
+                line.timestamp.get()?,
+                start.call_id.get()?
+            )),
+            _ => None,
+        });
+    let key = name.map_or(line, String::into_bytes);
+    Ok(sha256(&key)[..16].to_owned())
 }
 
 /// The items that a store held when the run began.
 fn read_copy(
     store: &StoreFile,
-    (run, which): (&Path, StoreName),
+    run: &Path,
+    which: StoreName,
     signals: &Signals,
 ) -> Result<Vec<MemoryItem>> {
     let dir = Path::new("memory");
     let below = dir.join(format!("{}.jsonl", which.name()));
     let copy = run.join(&below);
-    match files::read_below(run, &below, LARGEST_STORE) {
-        Err(e) if e.kind() == ErrorKind::NotFound => {}
-        bytes => return parse_items(&bytes.at("read", &copy)?, &copy),
+    let kept = files::read_below(run, &below, LARGEST_STORE).if_there();
+    if let Some(bytes) = kept.at("read", &copy)? {
+        return parse_items(&bytes, &copy);
     }
     let items = store.items(signals)?;
     files::make_dirs_below(run, dir)?;
@@ -283,21 +273,12 @@ fn read_copy(
     Ok(items)
 }
 
-/// The profile of a node; none if it is given nothing.
-pub(crate) fn profile_of(flow: &Flow, context: ContextChoice) -> Option<Cow<'_, Profile>> {
-    match context {
-        ContextChoice::None => None,
-        ContextChoice::Global => Some(Cow::Owned(Profile::global())),
-        ContextChoice::Profile(ix) => Some(Cow::Borrowed(&flow.memory.profiles[ix])),
-    }
-}
-
 /// The part of an output to remember, if there is one, as it was written. `null` means nothing.
 fn select_part(remember: &Remember, output: &Payload) -> Option<Payload> {
     let mut json: &str = output;
-    for token in remember.pointer.split('/').skip(1) {
+    for escaped in remember.pointer.split('/').skip(1) {
         // RFC 6901.
-        let token = token.replace("~1", "/").replace("~0", "~");
+        let token = escaped.replace("~1", "/").replace("~0", "~");
         json = if json.starts_with('{') {
             let members: HashMap<String, &RawValue> = serde_json::from_str(json).ok()?;
             members.get(&token)?.get()

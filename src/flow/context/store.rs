@@ -7,7 +7,8 @@
 //! Old items are dropped by renaming a new file over it.
 
 use super::item::{self, MemoryItem};
-use crate::error::{At, Error, Result, may_fail};
+use crate::error::{At, Error, Result, ignore};
+use crate::text::order;
 use crate::unix::files;
 use crate::unix::locks::wait_for_lock;
 use crate::unix::signals::Signals;
@@ -24,13 +25,12 @@ pub(crate) const LARGEST_STORE: u64 = 2 * files::LARGEST_INPUT;
 /// A store that is a file.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreFile {
-    /// Where it is.
     pub path: PathBuf,
     /// The number of items kept, the newest; None: all.
     pub max_items: Option<usize>,
 }
 
-/// How a file is locked.
+/// The lock on a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LockMode {
     Shared,
@@ -70,8 +70,8 @@ impl StoreFile {
         // The end is checked: its writer may have died.
         let ends = files::read_part(&file, len.saturating_sub(1), 1).at("read", &self.path)?;
         if once || self.max_items.is_some() || ends != b"\n" {
-            let read = file.try_clone();
-            let read = read.and_then(|file| files::read_limited(file, LARGEST_STORE));
+            let all = file.try_clone();
+            let read = all.and_then(|file| files::read_limited(file, LARGEST_STORE));
             bytes = read.at("read", &self.path)?;
         }
         let mut known = parse_items(&bytes, &self.path)?;
@@ -99,7 +99,7 @@ impl StoreFile {
         }
         let written = file.write_all(&lines);
         if written.is_err() {
-            may_fail(file.set_len(whole));
+            ignore(file.set_len(whole));
         }
         written.at("write", &self.path)?;
         file.sync_data().at("sync", &self.path)
@@ -126,7 +126,7 @@ impl StoreFile {
             return false;
         }
         let mut order: Vec<usize> = (0..items.len()).collect();
-        order.sort_by_key(|ix| (items[*ix].timestamp, *ix));
+        order::sort_by_key(&mut order, |ix| (items[*ix].timestamp, *ix));
         let old: HashSet<usize> = order.into_iter().take(too_many).collect();
         let mut ix = 0;
         items.retain(|_| {
@@ -163,12 +163,12 @@ impl StoreFile {
     }
 }
 
-/// What is written must be readable.
+/// Checks that what is written can be read.
 fn check_length(len: u64) -> io::Result<()> {
-    match len > LARGEST_STORE {
-        true => Err(files::too_large(LARGEST_STORE)),
-        false => Ok(()),
+    if len > LARGEST_STORE {
+        return Err(files::too_large(LARGEST_STORE));
     }
+    Ok(())
 }
 
 fn open_file(path: &Path, how: LockMode) -> io::Result<File> {

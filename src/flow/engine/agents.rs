@@ -4,13 +4,11 @@
 //! An answer that does not fit is sent back with its faults, as often as the agent allows. The agent's own
 //! journal has the messages, so that the count survives every kill of the engine.
 
-use super::attempt_runs::AttemptState;
-use super::prepare::{BeginningStep, text_of};
-use super::programs::ActiveProgram;
-use super::{Need, RunPlace, SuspendedStep};
+use super::printed_run::PrintedRun;
+use super::programs::{ActiveProgram, BeginningStep, text_of};
+use super::{FlowEngine, Need, RunPlace, StepResult, SuspendedStep};
 use crate::error::{At, Error, Result};
 use crate::flow::context::recall::find_lacking;
-use crate::flow::context::select::AssembledContext;
 use crate::flow::context::store::LARGEST_STORE;
 use crate::flow::graph::{
     Failure, FailureCode, NodeIx, Payload, Role, StepRef, choose_route, edge_names, edge_words,
@@ -18,10 +16,8 @@ use crate::flow::graph::{
 use crate::flow::manifest::asked;
 use crate::flow::manifest::{AgentBody, Flow, FlowAgent, PayloadForm};
 use crate::flow::record::attempt;
-use crate::flow::record::{
-    check_schema, each_line, find_failure, one_value, program_beside, tools_option,
-};
-use crate::record::event::{EventKind, InputType};
+use crate::flow::record::{check_schema, each_line, one_value, tools_option};
+use crate::record::event::{InputType, Recorded};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::answers::values_in;
@@ -29,225 +25,168 @@ use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shell::shell_quoted;
 use crate::unix::files;
+use crate::unix::own_program::own_program;
 use crate::unix::process::{Ended, Outcome};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-/// How a message begins that sends an answer back.
+/// The beginning of a message that sends an answer back.
 const SENT_BACK: &str = "This answer will not do: ";
 
-/// The object that `delta run --format json` prints.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct AgentResult {
-    status: Option<String>,
-    stop_reason: Option<String>,
-    result: Option<String>,
-    error: Option<AgentError>,
-    interaction: Option<AgentQuestion>,
-    awaits: Option<AwaitedRun>,
-}
-
-/// The run of a sub-agent that an agent's run waits for.
-#[derive(Deserialize)]
-struct AwaitedRun {
-    interaction: Option<AgentQuestion>,
-    answer_command: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct AgentError {
-    message: String,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct AgentQuestion {
-    request_id: String,
-    prompt: String,
-    input_type: String,
-}
-
-/// A message to an agent, with the command that sends it.
-pub(super) struct AgentMessage {
-    /// Without what is put before every program.
-    pub argv: Vec<String>,
-    pub text: String,
-    /// The context, as it is recorded.
-    pub context: String,
-}
-
-/// How the run of a node's own stopped: an agent's or a flow's.
+/// The end or the pause of a node's own run: an agent's or a flow's.
 pub(super) enum ChildRunEnd {
-    /// It goes on when it has what it needs.
+    /// Resumable once it has what it needs.
     Suspended(SuspendedStep),
-    Ended(std::result::Result<Payload, Failure>),
+    Ended(StepResult),
     /// The answer does not fit; the agent may be asked again.
     Unfit(Failure),
 }
 
-/// The message that begins the run of an agent, or goes on with the one that an earlier start began.
-pub(super) fn begin_agent(
-    place: &RunPlace<'_>,
-    attempts: &AttemptState,
-    beginning: &BeginningStep,
-    dir: &Path,
-    context: &AssembledContext,
-) -> Result<AgentMessage> {
-    let (flow, step) = (place.flow, &beginning.step);
-    let run_id = attempts.own_run(place, step);
-    Ok(AgentMessage {
-        argv: message_command(place, ("run", &run_id), step.node, dir)?,
-        text: first_message(flow, beginning, &context.prompt),
-        context: context.text.clone(),
-    })
-}
-
-fn message_command(
-    place: &RunPlace<'_>,
-    (command, run_id): (&str, &str),
-    node: NodeIx,
-    dir: &Path,
-) -> Result<Vec<String>> {
-    let home = agent_home(place, node)?;
-    let mut argv = vec![program_beside("delta")];
-    argv.extend(agent_command(command, place.flow, node, (&home, dir)));
-    let rest = ["-m", "-", "--run-id", run_id, "--format", "json", "-q"];
-    argv.extend(rest.map(str::to_owned));
-    Ok(argv)
-}
-
-/// The end of an agent's run that has stopped.
-pub(super) fn end_agent(
-    place: &RunPlace<'_>,
-    attempts: &AttemptState,
-    active: &ActiveProgram,
-    outcome: &Outcome,
-) -> Result<ChildRunEnd> {
-    let (flow, step) = (place.flow, &active.step);
-    let path = active.io.join("stdout.log");
-    let printed = std::fs::read(&path).at("read", &path)?;
-    let printed: AgentResult = serde_json::from_slice(&printed).unwrap_or_default();
-    if let Ended::Exited(code) = outcome.how
-        && active.failure.is_none()
-        && let Some(need) = Need::of_exit(code)
-    {
-        let reason = printed.stop_reason.clone();
-        let text = match (need, printed.error.as_ref()) {
-            (Need::Answer, _) => how_to_answer(place, attempts, step, printed),
-            (_, Some(error)) => error.message.clone(),
-            (_, None) => format!("its run ended with {code}"),
-        };
-        let suspended = SuspendedStep {
-            need,
-            text,
-            reason,
-            due_at: attempts.due_at(place, step),
-        };
-        return Ok(ChildRunEnd::Suspended(suspended));
+impl FlowEngine<'_> {
+    /// The command that begins the run of an agent with a message, or goes on with the one that an earlier start began.
+    pub(super) fn message_command(
+        &self,
+        command: &str,
+        step: &StepRef,
+        dir: &Path,
+    ) -> Result<Vec<String>> {
+        let run_id = self.own_run(step);
+        let home = agent_home(&self.place, step.node)?;
+        let mut argv = vec![own_program()];
+        argv.extend(agent_command(
+            command,
+            self.place.flow,
+            step.node,
+            &home,
+            dir,
+        ));
+        argv.extend(["-m", "-", "--run-id", &run_id, "--format", "json", "-q"].map(str::to_owned));
+        Ok(argv)
     }
-    let fault = match &active.failure {
-        Some(failure) => Some(failure.clone()),
-        None => find_failure(&active.io, outcome, flow.nodes[step.node].timeout)?,
-    };
-    if let Some(mut failure) = fault {
-        if let Some(error) = printed
-            .error
-            .filter(|_| failure.code == FailureCode::Operation)
-        {
-            failure = Failure::new(FailureCode::Operation, error.message);
+
+    /// The end of an agent's run that has stopped.
+    pub(super) fn end_agent(
+        &self,
+        active: &ActiveProgram,
+        outcome: &Outcome,
+    ) -> Result<ChildRunEnd> {
+        let (flow, step) = (self.place.flow, &active.step);
+        let printed = PrintedRun::read(&active.io)?;
+        if let Some((need, code)) = active.need(outcome) {
+            let reason = printed.stop_reason.clone();
+            let text = match need {
+                Need::Answer => self.how_to_answer(step, printed),
+                _ => printed
+                    .error_message()
+                    .unwrap_or_else(|| format!("its run ended with {code}")),
+            };
+            return Ok(ChildRunEnd::Suspended(SuspendedStep {
+                need,
+                text,
+                reason,
+                due_at: self.due_at(step),
+            }));
         }
-        return Ok(ChildRunEnd::Ended(Err(failure)));
+        if let Some(failure) = active.find_failure(outcome, flow.nodes[step.node].timeout)? {
+            let message = printed
+                .error_message()
+                .filter(|_| failure.code == FailureCode::Operation);
+            return Ok(ChildRunEnd::Ended(Err(
+                message.map_or(failure, Failure::operation)
+            )));
+        }
+        let is_completed = printed.status.as_deref() == Some("COMPLETED");
+        let Some(answer) = printed.result.filter(|_| is_completed) else {
+            return Ok(ChildRunEnd::Ended(Err(Failure::operation(
+                "the agent's run has no result",
+            ))));
+        };
+        Ok(match understand(flow, step.node, &answer) {
+            Ok(output) => ChildRunEnd::Ended(Ok(output)),
+            Err(failure) => ChildRunEnd::Unfit(failure),
+        })
     }
-    let is_completed = printed.status.as_deref() == Some("COMPLETED");
-    let Some(answer) = printed.result.filter(|_| is_completed) else {
-        let failure = Failure::new(FailureCode::Operation, "the agent's run has no result");
-        return Ok(ChildRunEnd::Ended(Err(failure)));
-    };
-    Ok(match understand(flow, step.node, &answer) {
-        Ok(output) => ChildRunEnd::Ended(Ok(output)),
-        Err(failure) => ChildRunEnd::Unfit(failure),
-    })
-}
 
-/// The message that asks for a better answer, if the agent may be asked again. `io` has the records of the last one.
-pub(super) fn send_back(
-    place: &RunPlace<'_>,
-    attempts: &AttemptState,
-    step: &StepRef,
-    (failure, io): (&Failure, &Path),
-) -> Result<Option<AgentMessage>> {
-    let flow = place.flow;
-    let agent = flow.nodes[step.node].agent;
-    let most = agent.map_or(0, |agent| flow.agents[agent].repairs);
-    let dir = place.task_dir(step)?;
-    let run_id = attempts.own_run(place, step);
-    // An unknown count is taken for the largest.
-    if count_sent_back(&dir, &run_id).unwrap_or(u32::MAX) >= most {
-        return Ok(None);
+    /// The agent may be asked for a better answer.
+    pub(super) fn may_send_back(&self, step: &StepRef, dir: &Path) -> bool {
+        let most = self
+            .place
+            .flow
+            .agent(step.node)
+            .map_or(0, |agent| agent.repairs);
+        // An unknown count is taken for the largest.
+        count_sent_back(dir, &self.own_run(step)).unwrap_or(u32::MAX) < most
     }
-    // The context of its first answer.
-    let run = &place.run.path;
-    let path = Path::new(&*attempt::reference(run, io)).join("context.json");
-    let context = files::read_text_below(run, &path, LARGEST_STORE).at("read", &run.join(&path))?;
-    let again = match flow.schema_out(step.node) {
-        Some(_) => "Answer again, with the whole JSON value and nothing else.",
-        None => "Answer again.",
-    };
-    Ok(Some(AgentMessage {
-        argv: message_command(place, ("continue", &run_id), step.node, &dir)?,
-        text: format!("{SENT_BACK}{}\n{again}", failure.message),
-        context,
-    }))
-}
 
-fn how_to_answer(
-    place: &RunPlace<'_>,
-    attempts: &AttemptState,
-    step: &StepRef,
-    printed: AgentResult,
-) -> String {
-    let below = printed
-        .awaits
-        .and_then(|it| Some((it.interaction?, it.answer_command?)));
-    let (asked, below) = match (printed.interaction, below) {
-        (_, Some((asked, command))) => (asked, Some(command)),
-        (asked, None) => (asked.unwrap_or_default(), None),
-    };
-    let dir = place.task_path(step);
-    let flow = place.flow;
-    let agent = flow.nodes[step.node].agent.map(|agent| &flow.agents[agent]);
-    let home = agent.map_or_else(PathBuf::new, |agent| home_of(place, agent));
-    let mut command = vec!["delta".to_owned()];
-    command.extend(agent_command("continue", flow, step.node, (&home, &dir)));
-    command.extend(["--run-id".to_owned(), attempts.own_run(place, step)]);
-    command.extend(["--question".to_owned(), asked.request_id]);
-    let own = || shell_quoted(&command);
-    // The command of a sub-agent's run comes with its answer.
-    let below = below.as_deref().map(|below| {
-        let bare = [" -m ANSWER", " -m yes"].into_iter();
-        bare.fold(below, |below, end| below.strip_suffix(end).unwrap_or(below))
-    });
-    let command = below.map_or_else(own, str::to_owned);
-    let prompt = asked.prompt;
-    let root = place.workspace.root.to_string_lossy().into_owned();
-    let (root, run, task) = (shell_quoted(&[root]), &place.run.id, &step.task);
-    let here = format!("or: delta flow answer -w {root} --run-id {run} {task}");
-    match InputType::of(Cow::Borrowed(&*asked.input_type)) {
-        InputType::Confirmation => {
-            format!(
+    /// The message that asks for a better answer.
+    pub(super) fn sent_back(&self, step: &StepRef, failure: &Failure) -> String {
+        let again = match self.place.flow.schema_out(step.node) {
+            Some(_) => "Answer again, with the whole JSON value and nothing else.",
+            None => "Answer again.",
+        };
+        format!("{SENT_BACK}{}\n{again}", failure.message)
+    }
+
+    /// The context of an agent's first answer, from its records.
+    pub(super) fn context_of(&self, io: &Path) -> Result<String> {
+        let run = &self.place.run.path;
+        let path = Path::new(&*attempt::reference(run, io)).join("context.json");
+        files::read_text_below(run, &path, LARGEST_STORE).at("read", &run.join(&path))
+    }
+
+    fn how_to_answer(&self, step: &StepRef, printed: PrintedRun) -> String {
+        let place = &self.place;
+        let below = printed
+            .awaits
+            .and_then(|it| Some((it.interaction?, it.answer_command?)));
+        let (asked, command) = match below {
+            // The command of a sub-agent's run comes with its answer.
+            Some((asked, command)) => {
+                let bare = [" -m ANSWER", " -m yes"]
+                    .into_iter()
+                    .fold(&*command, |it, end| it.strip_suffix(end).unwrap_or(it));
+                (asked, bare.to_owned())
+            }
+            None => {
+                let asked = printed.interaction.unwrap_or_default();
+                let (flow, node) = (place.flow, step.node);
+                let home = flow
+                    .agent(node)
+                    .map_or_else(PathBuf::new, |it| home_of(place, it));
+                let mut command = vec!["delta".to_owned()];
+                let dir = place.task_path(step);
+                command.extend(agent_command("continue", flow, node, &home, &dir));
+                command.extend(["--run-id".to_owned(), self.own_run(step)]);
+                command.extend(["--question".to_owned(), asked.request_id.clone()]);
+                (asked, shell_quoted(&command))
+            }
+        };
+        let prompt = asked.prompt;
+        let root = place.workspace.root.to_string_lossy().into_owned();
+        let (root, run, task) = (shell_quoted(&[root]), &place.run.id, &step.task);
+        let here = format!("or: delta flow answer -w {root} --run-id {run} {task}");
+        match InputType::of(Cow::Borrowed(&*asked.input_type)) {
+            InputType::Confirmation => format!(
                 "{prompt}\nto say yes: {command} -m yes\nto say no: {command} -m no\n{here} yes"
-            )
+            ),
+            _ => format!("{prompt}\nanswer with: {command} -m ANSWER\n{here} ANSWER"),
         }
-        _ => format!("{prompt}\nanswer with: {command} -m ANSWER\n{here} ANSWER"),
+    }
+}
+
+impl ActiveProgram {
+    /// The need of a node's own run that has stopped with a code and can be resumed.
+    pub(super) fn need(&self, outcome: &Outcome) -> Option<(Need, i32)> {
+        match outcome.how {
+            Ended::Exited(code) if self.failure.is_none() => Some((Need::of_exit(code)?, code)),
+            _ => None,
+        }
     }
 }
 
 /// The message with which the run of an agent begins.
-fn first_message(flow: &Flow, beginning: &BeginningStep, context: &str) -> String {
+pub(super) fn first_message(flow: &Flow, beginning: &BeginningStep, context: &str) -> String {
     let node = beginning.step.node;
     let mut text = match text_of(&beginning.input, flow.nodes[node].input) {
         Some(input) => format!("Input:\n{input}\n{context}"),
@@ -274,17 +213,13 @@ fn first_message(flow: &Flow, beginning: &BeginningStep, context: &str) -> Strin
 
 /// The words of a command of `delta` on an agent's run. What decides where programs go, and what is spent, is in
 /// each of them: no record is believed about it.
-fn agent_command(
-    command: &str,
-    flow: &Flow,
-    node: NodeIx,
-    (home, dir): (&Path, &Path),
-) -> Vec<String> {
+fn agent_command(command: &str, flow: &Flow, node: NodeIx, home: &Path, dir: &Path) -> Vec<String> {
     let (agent_dir, work_dir) = (home.to_string_lossy(), dir.to_string_lossy());
-    let words = [command, "-a", &agent_dir, "-w", &work_dir];
-    let mut words = words.map(str::to_owned).to_vec();
+    let mut words = [command, "-a", &agent_dir, "-w", &work_dir]
+        .map(str::to_owned)
+        .to_vec();
     words.extend(tools_option(flow, node, home));
-    let agent = flow.nodes[node].agent.map(|agent| &flow.agents[agent]);
+    let agent = flow.agent(node);
     // One that is made from a model has them in its own file.
     let is_directory = |agent: &&FlowAgent| matches!(agent.body, AgentBody::Directory(_));
     let limits = agent.filter(is_directory).map(|agent| &agent.limits);
@@ -300,11 +235,14 @@ fn agent_command(
 
 /// A budget as the command line has it.
 fn budget_words(budget: &Map<String, Value>) -> String {
-    let words = budget.iter().map(|(key, value)| match value {
-        Value::String(word) => format!("{key}={word}"),
-        number => format!("{key}={number}"),
-    });
-    words.collect::<Vec<_>>().join(",")
+    budget
+        .iter()
+        .map(|(key, value)| match value {
+            Value::String(word) => format!("{key}={word}"),
+            number => format!("{key}={number}"),
+        })
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 /// An agent's directory: its own, or the one for what is made from a model and a prompt.
@@ -318,10 +256,9 @@ fn home_of(place: &RunPlace<'_>, agent: &FlowAgent) -> PathBuf {
 
 /// An agent's directory, made if it is from a model and a prompt.
 fn agent_home(place: &RunPlace<'_>, node: NodeIx) -> Result<PathBuf> {
-    let Some(agent) = place.flow.nodes[node].agent else {
+    let Some(agent) = place.flow.agent(node) else {
         return Ok(place.flow.home.clone());
     };
-    let agent = &place.flow.agents[agent];
     let home = home_of(place, agent);
     let AgentBody::Model { llm, prompt, .. } = &agent.body else {
         return Ok(home);
@@ -358,7 +295,7 @@ fn selected_word<'a>(flow: &Flow, node: NodeIx, answer: &'a str) -> Option<&'a s
 /// An answer as the node's output, if it will do. Where a schema or a choice asks for JSON, it is the whole answer or the
 /// last fenced block that will do; elsewhere only a block that is the whole answer counts: words around one belong to it.
 /// What is no JSON is a string, unless there is a schema to fit.
-fn understand(flow: &Flow, node: NodeIx, answer: &str) -> std::result::Result<Payload, Failure> {
+fn understand(flow: &Flow, node: NodeIx, answer: &str) -> StepResult {
     let leads_on = |output: Payload| choose_route(&flow.graph, node, &output).map(|_| output);
     if flow.nodes[node].output == PayloadForm::Text {
         return leads_on(json::text(answer).into());
@@ -374,9 +311,10 @@ fn understand(flow: &Flow, node: NodeIx, answer: &str) -> std::result::Result<Pa
         return judge(json::text(word).into());
     }
     let has_schema = flow.schema_out(node).is_some();
-    let values = match has_schema || flow.graph.nodes[node].role == Role::Decision {
-        true => values_in(answer),
-        false => json::unwrapped(answer).into_iter().collect(),
+    let values = if has_schema || flow.graph.nodes[node].role == Role::Decision {
+        values_in(answer)
+    } else {
+        json::unwrapped(answer).into_iter().collect()
     };
     let values = values.into_iter().map(str::to_owned);
     let outputs: Vec<Payload> = values.filter_map(|value| one_value(value).ok()).collect();
@@ -389,24 +327,22 @@ fn understand(flow: &Flow, node: NodeIx, answer: &str) -> std::result::Result<Pa
     }
     match first {
         Some(failure) => Err(failure),
-        None if has_schema => {
-            let message = "the answer is not one JSON value";
-            Err(Failure::new(FailureCode::SchemaOut, message))
-        }
+        None if has_schema => Err(Failure::new(
+            FailureCode::SchemaOut,
+            "the answer is not one JSON value",
+        )),
         None => judge(json::text(answer).into()),
     }
 }
 
-/// How often the answers of an agent's run have been sent back.
+/// The number of answers of an agent's run that were sent back.
 fn count_sent_back(work_dir: &Path, run_id: &str) -> Result<u32> {
     let id = RunId::parse(run_id).map_err(Error::failure)?;
     let run = RunDir::of(&Workspace::at(work_dir)?, &id);
     let mut count = 0;
     each_line(&run.journal(), true, |line| {
-        if line.kind == EventKind::UserMessage {
-            let content = line.content.map_or("null", RawValue::get);
-            let message: Option<String> = serde_json::from_str(content).unwrap_or_default();
-            count += u32::from(message.is_some_and(|it| it.starts_with(SENT_BACK)));
+        if let Recorded::UserMessage(message) = &line.event {
+            count += u32::from(message.content.text().starts_with(SENT_BACK));
         }
         Ok(true)
     })?;

@@ -2,10 +2,9 @@
 //!
 //! Unaware of where the record is from.
 
-use super::RunPlace;
+use super::{RunPlace, StepResult};
 use crate::flow::context::select::AssembledContext;
-use crate::flow::graph::{Failure, Payload, StepRef};
-use crate::flow::manifest::NodeKind;
+use crate::flow::graph::StepRef;
 use crate::flow::record::{RecordedEnds, StepId};
 use std::rc::Rc;
 
@@ -16,12 +15,12 @@ pub(crate) struct AnsweredSteps {
     pub only: Option<(StepId, Option<String>)>,
 }
 
-/// How a step begins beside a record.
+/// The beginning of a step beside a record.
 pub(super) enum RecordedAnswer {
-    /// It is done.
+    /// The step is done.
     Done,
-    Ended(Result<Payload, Failure>),
-    /// Its end was not recorded, as of a task that lost a race.
+    Ended(StepResult),
+    /// The end was not recorded, as of a task that lost a race.
     Unknown,
 }
 
@@ -34,8 +33,8 @@ impl AnsweredSteps {
         let is_done = match &self.only {
             Some((only, _)) => *only == id,
             None => {
-                let node = &place.flow.nodes[step.node];
-                node.kind != NodeKind::Agent && node.flow.is_none()
+                let flow = place.flow;
+                flow.agent(step.node).is_none() && flow.nodes[step.node].flow.is_none()
             }
         };
         match end.outcome.clone() {
@@ -49,8 +48,8 @@ impl AnsweredSteps {
 
     /// The context that the record has for a step.
     pub(super) fn context(&self, place: &RunPlace<'_>, step: &StepRef) -> Option<AssembledContext> {
-        let (only, context) = self.only.as_ref()?;
-        let context = context.as_ref().filter(|_| *only == place.step_id(step))?;
+        let (only, recorded) = self.only.as_ref()?;
+        let context = recorded.as_ref().filter(|_| *only == place.step_id(step))?;
         Some(AssembledContext::recorded(context.clone()))
     }
 }

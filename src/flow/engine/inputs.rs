@@ -1,4 +1,4 @@
-//! What root tasks begin with: one input, the lines of a file, or those that come through a pipe.
+//! The inputs of root tasks: one, the lines of a file, or those that come through a pipe.
 //!
 //! A file is read as far as it is needed and no further; what comes through a pipe is copied into the run as it comes.
 //! Unaware of what becomes of the inputs.
@@ -11,16 +11,13 @@ use crate::runs::task::too_long;
 use crate::text::json;
 use crate::unix::files::LARGEST_INPUT;
 use rustix::fs::OFlags;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-
-/// Bytes that are taken from a pipe at once.
-const PIECE: usize = 64 << 10;
 
 /// A pipe that inputs come through.
 #[derive(Clone, Debug)]
@@ -31,122 +28,95 @@ pub(crate) enum StreamSource {
 }
 
 /// The inputs that have not been taken.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Inputs {
-    source: InputSource,
-    /// The number of the next one, from 1.
-    next: usize,
-    /// A line that is not JSON is an input that fails, and no error.
-    bad_lines_fail: bool,
+    /// Without lines: all of them.
+    known: VecDeque<RecordedRoot>,
+    lines: Option<InputReader>,
+    /// The lines come through a pipe.
+    stream: Option<InputStream>,
+    /// The number of the last line that was taken.
+    last: usize,
+    /// A line that is not JSON is an input that fails, and the others go on.
+    pub bad_lines_fail: bool,
     /// Lines that have been taken must be what they were.
-    compares: bool,
+    pub compares: bool,
     /// Marks of inputs that an earlier start has taken and that have not come again yet, by their numbers.
     awaited: BTreeMap<usize, u64>,
     /// A message for the user.
     note: Option<String>,
 }
 
-#[derive(Debug)]
-enum InputSource {
-    One(Option<Payload>),
-    Known(std::vec::IntoIter<RecordedRoot>),
-    File(InputReader),
-    Stream(Box<StreamedLines>),
-}
-
-/// The input of a new root.
-#[derive(Debug)]
-pub(crate) struct TakenInput {
-    /// From 1.
-    pub number: usize,
-    pub payload: Payload,
-    /// Why the root fails at its start.
-    pub fault: Option<String>,
-}
-
 /// The next input, as far as it is there.
 #[derive(Debug)]
 pub(crate) enum Taken {
-    Input(TakenInput),
-    /// It may still come.
+    Input(RecordedRoot),
+    /// The next input may still come.
     NotYet,
     End,
 }
 
 impl Inputs {
-    fn of(source: InputSource) -> Self {
-        Self {
-            source,
-            next: 1,
-            bad_lines_fail: false,
-            compares: false,
-            awaited: BTreeMap::new(),
-            note: None,
-        }
-    }
-
     /// One input, or none at all.
     pub(crate) fn one(input: Option<Payload>) -> Self {
-        Self::of(InputSource::One(input))
+        let root = |input| RecordedRoot {
+            number: 1,
+            input,
+            fault: None,
+        };
+        Self::known(input.into_iter().map(root).collect())
     }
 
     /// Inputs that roots had in another run.
     pub(crate) fn known(inputs: Vec<RecordedRoot>) -> Self {
-        Self::of(InputSource::Known(inputs.into_iter()))
+        Self {
+            known: inputs.into(),
+            ..Self::default()
+        }
     }
 
     /// The lines of a file; empty ones do not count.
     pub(crate) fn lines(path: &Path) -> Result<Self> {
         let file = File::open(path).at("read", path)?;
         let name = path.display().to_string();
-        Ok(Self::of(InputSource::File(InputReader::new(file, name))))
+        Ok(Self {
+            lines: Some(InputReader::new(file, name)),
+            ..Self::default()
+        })
     }
 
     /// The lines that come through a pipe, beginning with those that the run has. Without a source there are no others.
     pub(crate) fn streamed(run: &Path, source: Option<&StreamSource>) -> Result<Self> {
-        let spool = InputSpool::open(run)?;
+        let mut spool = InputSpool::open(run)?;
         let name = match source {
             Some(StreamSource::Path(path)) => path.display().to_string(),
             Some(StreamSource::Stdin) | None => "standard input".to_owned(),
         };
-        let mut note = None;
-        let mut lines = StreamedLines {
-            reader: InputReader::new(spool.reader()?, name.clone()),
-            spool,
-            source: None,
-            compared: 0,
-            is_starved: false,
-        };
+        let lines = InputReader::new(spool.reader()?, name.clone());
+        let (mut note, mut open) = (None, None);
         match source {
-            Some(_) if lines.spool.is_whole() => {
+            Some(_) if spool.is_whole() => {
                 note = Some(format!("the run has all its inputs; {name} is not read"));
             }
-            Some(source) => lines.source = Some(source.open()?),
-            None if lines.spool.is_whole() => {}
+            Some(source) => open = Some(source.open()?),
+            None if spool.is_whole() => {}
             None => {
-                lines.spool.cut_unfinished_line()?;
+                spool.cut_unfinished_line()?;
                 let text = "the inputs had not been read to their end; the run goes on with those that had come";
                 note = Some(text.to_owned());
             }
         }
-        let source = InputSource::Stream(Box::new(lines));
         Ok(Self {
             note,
-            ..Self::of(source)
+            lines: Some(lines),
+            stream: Some(InputStream {
+                spool,
+                source: open,
+                compared: 0,
+                is_starved: false,
+            }),
+            ..Self::default()
         })
-    }
-
-    /// A line that is not JSON is an input that fails, and the others go on.
-    pub(crate) fn failing_bad_lines(self, bad_lines_fail: bool) -> Self {
-        Self {
-            bad_lines_fail,
-            ..self
-        }
-    }
-
-    /// Lines that have been taken must be what they were.
-    pub(crate) fn comparing(self, compares: bool) -> Self {
-        Self { compares, ..self }
     }
 
     /// Passes over the input with this number, and those before it: an earlier start has taken it.
@@ -154,20 +124,17 @@ impl Inputs {
     /// # Errors
     /// The line is not what it was; or it cannot be read.
     pub(crate) fn pass_over(&mut self, number: usize, input: &Payload) -> Result<()> {
-        if !self.has_lines() {
-            self.next = self.next.max(number + 1);
-            if let InputSource::One(input) = &mut self.source {
-                *input = None;
-            }
+        if self.lines.is_none() {
+            self.known.retain(|it| it.number > number);
             return Ok(());
         }
         self.awaited.insert(number, mark_of(input));
-        while self.next <= number {
+        while self.last < number {
             match self.read_next()? {
-                ReadLine::Line(line) => self.pass(&line)?,
-                ReadLine::NotYet => break,
+                Taken::Input(line) => self.pass(&line)?,
+                Taken::NotYet => break,
                 // The journal has it.
-                ReadLine::End => {
+                Taken::End => {
                     self.awaited.remove(&number);
                     break;
                 }
@@ -182,23 +149,19 @@ impl Inputs {
     /// It cannot be read, or the line is not JSON.
     pub(crate) fn take(&mut self) -> Result<Taken> {
         loop {
-            let line = match self.read_next()? {
-                ReadLine::End => return Ok(Taken::End),
-                ReadLine::NotYet => return Ok(Taken::NotYet),
-                ReadLine::Line(line) => line,
-            };
-            if self.awaited.contains_key(&line.number) {
-                self.pass(&line)?;
-                continue;
+            let taken = self.read_next()?;
+            match &taken {
+                Taken::Input(line) if self.awaited.contains_key(&line.number) => self.pass(line)?,
+                Taken::Input(line) if self.lines.is_some() && !self.bad_lines_fail => {
+                    return match &line.fault {
+                        None => Ok(taken),
+                        Some(fault) => Err(Error::usage(format!(
+                            "{fault}; each line is one input (to go on with the others: -k)"
+                        ))),
+                    };
+                }
+                _ => return Ok(taken),
             }
-            if let Some(fault) = line.fault.as_ref().filter(|_| !self.bad_lines_fail)
-                && self.has_lines()
-            {
-                return Err(Error::usage(format!(
-                    "{fault}; each line is one input (to go on with the others: -k)"
-                )));
-            }
-            return Ok(Taken::Input(line));
         }
     }
 
@@ -207,29 +170,35 @@ impl Inputs {
     /// # Errors
     /// It cannot be read or kept, or it differs from what came before.
     pub(crate) fn receive(&mut self) -> Result<()> {
-        if let InputSource::Stream(lines) = &mut self.source {
-            self.note = lines.receive()?.or(self.note.take());
+        if let (Some(stream), Some(lines)) = (&mut self.stream, &mut self.lines) {
+            self.note = stream.receive(lines)?.or(self.note.take());
         }
         Ok(())
     }
 
     /// More may come through a pipe.
     pub(crate) fn is_open(&self) -> bool {
-        matches!(&self.source, InputSource::Stream(lines) if lines.source.is_some())
+        self.stream.as_ref().is_some_and(|it| it.source.is_some())
     }
 
     /// The pipe, unless enough has come for now. With `if_starved` all must have been taken that has come.
     pub(crate) fn descriptor(&self, if_starved: bool) -> Option<BorrowedFd<'_>> {
-        let InputSource::Stream(lines) = &self.source else {
-            return None;
-        };
-        let is_wanted = match if_starved {
-            true => lines.is_starved,
+        let stream = self.stream.as_ref()?;
+        let is_wanted = if if_starved {
+            stream.is_starved
+        } else {
             // One byte more than a line may have: of one that is too long, no end is waited for.
-            false => lines.bytes_ahead() <= LARGEST_INPUT,
+            stream
+                .spool
+                .len()
+                .saturating_sub(self.lines.as_ref()?.consumed)
+                <= LARGEST_INPUT
         };
-        let source = lines.source.as_ref().filter(|_| is_wanted);
-        source.map(AsFd::as_fd)
+        stream
+            .source
+            .as_ref()
+            .filter(|_| is_wanted)
+            .map(AsFd::as_fd)
     }
 
     /// The message for the user, once.
@@ -237,80 +206,55 @@ impl Inputs {
         self.note.take()
     }
 
-    fn has_lines(&self) -> bool {
-        matches!(self.source, InputSource::File(_) | InputSource::Stream(_))
-    }
-
     /// A line that was taken before must be what it was.
-    fn pass(&mut self, line: &TakenInput) -> Result<()> {
+    fn pass(&mut self, line: &RecordedRoot) -> Result<()> {
         let was = self.awaited.remove(&line.number);
-        if !self.compares || was.is_none_or(|was| was == mark_of(&line.payload)) {
+        if !self.compares || was.is_none_or(|was| was == mark_of(&line.input)) {
             return Ok(());
         }
-        let (place, number) = (self.place(), line.number);
+        let place = self
+            .lines
+            .as_ref()
+            .map_or_else(String::new, InputReader::place);
         Err(Error::config(format!(
-            "{place}: T{number} began with another input; lines can be added, but those that have been taken \
-             must stay as they were (or: --changed ok)"
+            "{place}: T{} began with another input; lines can be added, but those that have been taken \
+             must stay as they were (or: --changed ok)",
+            line.number
         )))
     }
 
-    /// The place of the last line.
-    fn place(&self) -> String {
-        match &self.source {
-            InputSource::File(reader) => reader.place(),
-            InputSource::Stream(lines) => lines.reader.place(),
-            InputSource::One(_) | InputSource::Known(_) => String::new(),
-        }
-    }
-
-    fn read_next(&mut self) -> Result<ReadLine> {
-        let line = match &mut self.source {
-            InputSource::One(input) => match input.take() {
-                Some(payload) => Ok((payload, None)),
-                None => return Ok(ReadLine::End),
-            },
-            InputSource::Known(inputs) => {
-                return Ok(inputs.next().map_or(ReadLine::End, |root| {
-                    ReadLine::Line(TakenInput {
-                        number: root.number,
-                        payload: root.input,
-                        fault: root.fault,
-                    })
-                }));
-            }
-            InputSource::File(reader) => match reader.read_line(false)? {
-                Some(line) => parse_line(reader, &line),
-                None => return Ok(ReadLine::End),
-            },
-            InputSource::Stream(lines) => {
-                let is_open = lines.source.is_some();
-                match lines.reader.read_line(is_open)? {
-                    Some(line) => parse_line(&lines.reader, &line),
-                    None => {
-                        lines.is_starved = true;
-                        return Ok(match is_open {
-                            true => ReadLine::NotYet,
-                            false => ReadLine::End,
-                        });
-                    }
-                }
-            }
+    fn read_next(&mut self) -> Result<Taken> {
+        let is_open = self.is_open();
+        let Some(reader) = &mut self.lines else {
+            return Ok(self.known.pop_front().map_or(Taken::End, Taken::Input));
         };
-        let (payload, fault) = line.unwrap_or_else(|(text, fault)| (text, Some(fault)));
-        let number = self.next;
-        self.next += 1;
-        Ok(ReadLine::Line(TakenInput {
-            number,
-            payload,
-            fault,
+        let Some(line) = reader.read_line(is_open)? else {
+            if let Some(stream) = &mut self.stream {
+                stream.is_starved = true;
+            }
+            return Ok(if is_open { Taken::NotYet } else { Taken::End });
+        };
+        self.last += 1;
+        let fault = match std::str::from_utf8(json::without_mark(&line)) {
+            Ok(text) => match json::check(text) {
+                Ok(()) => {
+                    return Ok(Taken::Input(RecordedRoot {
+                        number: self.last,
+                        input: text.into(),
+                        fault: None,
+                    }));
+                }
+                Err(error) => format!("not JSON: {}", json::parser_message(&error)),
+            },
+            Err(_) => "not UTF-8".to_owned(),
+        };
+        // As a string.
+        Ok(Taken::Input(RecordedRoot {
+            number: self.last,
+            input: json::text(&*String::from_utf8_lossy(&line)).into(),
+            fault: Some(format!("{}: {fault}", reader.place())),
         }))
     }
-}
-
-enum ReadLine {
-    Line(TakenInput),
-    NotYet,
-    End,
 }
 
 /// The lines of a file that may still grow.
@@ -360,9 +304,8 @@ impl InputReader {
             self.line += 1;
             self.consumed += self.unfinished.len() as u64;
             let line = std::mem::take(&mut self.unfinished);
-            let trimmed = line.trim_ascii();
-            if !trimmed.is_empty() {
-                return Ok(Some(trimmed.to_vec()));
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some(line.trim_ascii().to_vec()));
             }
         }
     }
@@ -370,8 +313,9 @@ impl InputReader {
     /// Forgets what it has read of a line that has been cut off, also what it holds in advance.
     fn forget_unfinished(&mut self) -> Result<()> {
         self.unfinished.clear();
-        let place = SeekFrom::Start(self.consumed);
-        self.reader.seek(place).at("read", Path::new(&self.name))?;
+        self.reader
+            .seek(SeekFrom::Start(self.consumed))
+            .at("read", Path::new(&self.name))?;
         Ok(())
     }
 
@@ -380,10 +324,9 @@ impl InputReader {
     }
 }
 
-/// The lines that come through a pipe, read from their copy.
+/// A pipe, and the copy of what has come through it.
 #[derive(Debug)]
-struct StreamedLines {
-    reader: InputReader,
+struct InputStream {
     spool: InputSpool,
     /// None: nothing more will come.
     source: Option<File>,
@@ -393,35 +336,30 @@ struct StreamedLines {
     is_starved: bool,
 }
 
-impl StreamedLines {
-    /// Bytes that have come and that no root has begun with.
-    fn bytes_ahead(&self) -> u64 {
-        self.spool.len().saturating_sub(self.reader.consumed)
-    }
-
-    /// Takes in a piece. Returns a message for the user.
-    fn receive(&mut self) -> Result<Option<String>> {
+impl InputStream {
+    /// Takes in a piece for the lines that are read from the copy. Returns a message for the user.
+    fn receive(&mut self, lines: &mut InputReader) -> Result<Option<String>> {
         let Some(source) = &self.source else {
             return Ok(None);
         };
-        let mut piece = vec![0; PIECE];
+        let name = lines.name.clone();
+        let mut piece = vec![0; 64 << 10];
         match rustix::io::read(source, &mut piece) {
-            Ok(0) => self.end(),
-            Ok(len) => self.add(&piece[..len]).map(|()| None),
+            Ok(0) => self.end(lines),
+            Ok(len) => self.add(&piece[..len], &name).map(|()| None),
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(None),
             Err(errno) => {
-                let (name, why) = (&self.reader.name, reason(&io::Error::from(errno)));
+                let why = reason(&io::Error::from(errno));
                 Err(Error::failure(format!("cannot read {name}: {why}")))
             }
         }
     }
 
-    /// What an earlier start has got must come again, unless nothing comes.
-    fn add(&mut self, piece: &[u8]) -> Result<()> {
+    /// Adds a piece: what an earlier start has got must come again, unless nothing comes.
+    fn add(&mut self, piece: &[u8], name: &str) -> Result<()> {
         let known = self.spool.len() - self.compared;
         let (again, new) = piece.split_at(piece.len().min(known as usize));
         if self.spool.read(self.compared, again.len())? != again {
-            let name = &self.reader.name;
             return Err(Error::config(format!(
                 "{name} differs from what the run was given before; give the same again, go on without \
                  --inputs, or begin another run with --run-id"
@@ -433,21 +371,18 @@ impl StreamedLines {
         Ok(())
     }
 
-    fn end(&mut self) -> Result<Option<String>> {
+    fn end(&mut self, lines: &mut InputReader) -> Result<Option<String>> {
         self.source = None;
         self.is_starved = false;
-        let mut note = None;
-        if self.compared < self.spool.len() {
-            let name = &self.reader.name;
-            note = Some(format!(
-                "{name} ended before what the run was given earlier; the run goes on with that"
-            ));
-            if self.spool.cut_unfinished_line()? {
-                self.reader.forget_unfinished()?;
-            }
+        let is_short = self.compared < self.spool.len();
+        if is_short && self.spool.cut_unfinished_line()? {
+            lines.forget_unfinished()?;
         }
         self.spool.complete()?;
-        Ok(note)
+        let name = &lines.name;
+        Ok(is_short.then(|| {
+            format!("{name} ended before what the run was given earlier; the run goes on with that")
+        }))
     }
 }
 
@@ -456,8 +391,7 @@ impl StreamSource {
     fn open(&self) -> Result<File> {
         match self {
             Self::Stdin => {
-                let copy = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3);
-                let copy = copy.map_err(|errno| {
+                let copy = rustix::io::fcntl_dupfd_cloexec(io::stdin(), 3).map_err(|errno| {
                     let why = reason(&io::Error::from(errno));
                     Error::usage(format!("cannot read the inputs from stdin: {why}"))
                 });
@@ -470,22 +404,6 @@ impl StreamSource {
                 .at("open", path),
         }
     }
-}
-
-/// A line as JSON; or, with what is wrong with it, as a string.
-fn parse_line(
-    reader: &InputReader,
-    line: &[u8],
-) -> std::result::Result<(Payload, Option<String>), (Payload, String)> {
-    let what = match std::str::from_utf8(json::without_mark(line)) {
-        Ok(text) => match json::check(text) {
-            Ok(()) => return Ok((text.into(), None)),
-            Err(error) => format!("not JSON: {}", json::parser_message(&error)),
-        },
-        Err(_) => "not UTF-8".to_owned(),
-    };
-    let text = json::text(&*String::from_utf8_lossy(line)).into();
-    Err((text, format!("{}: {what}", reader.place())))
 }
 
 /// A mark to recognise an input by within one process.
@@ -502,7 +420,7 @@ mod tests {
 
     fn next_line(inputs: &mut Inputs) -> Option<String> {
         match inputs.take().unwrap() {
-            Taken::Input(input) => Some(input.payload.to_string()),
+            Taken::Input(input) => Some(input.input.to_string()),
             Taken::NotYet | Taken::End => None,
         }
     }

@@ -9,21 +9,18 @@
 
 pub(crate) mod credentials;
 pub(crate) mod inputs;
-mod limits;
-mod ready;
 mod spent;
 pub(crate) mod answered;
-mod programs;
-mod queue;
 mod attempt_runs;
+pub(crate) mod programs;
+mod queue;
 mod roots;
-mod prepare;
 mod remember;
+pub(crate) mod printed_run;
 mod agents;
 mod nested;
 mod finish;
 mod deferred;
-mod program_end;
 mod begin;
 mod wait;
 mod resume;
@@ -33,19 +30,21 @@ use super::context::recall::Recall;
 use super::graph::plan::RoutePlan;
 use super::graph::router::{Router, StepRef};
 use super::graph::topology::NodeIx;
+use super::graph::{Failure, Payload};
 use super::manifest::{Flow, KeptRecords, ResumePolicy};
 use super::record::events::{self, EventWriter, RootInput};
 use super::record::replay::Roots;
 use super::record::tally::{FinishedRoot, Keeping, Tally};
-use super::record::{self, StepId, edge_told};
+use super::record::{self, RecordedRoot, StepId, edge_told};
 use super::view::progress_table::ProgressTable;
-use crate::error::{Exit, Result, may_fail};
-use crate::record::due::{Registration, not_registered};
+use crate::engine::due::{Registration, not_registered};
+use crate::error::{Exit, Result, ignore};
 use crate::record::engine_log::Level;
 use crate::record::event::EventKind;
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
+use crate::text::order;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::signals::{Signals, Stop};
@@ -64,6 +63,7 @@ use std::time::{Duration, Instant};
 const AHEAD: usize = 4;
 
 /// The options of one start of the engine.
+#[derive(Default)]
 pub(crate) struct FlowOptions {
     /// The most programs at once.
     pub jobs: usize,
@@ -77,20 +77,20 @@ pub(crate) struct FlowOptions {
     pub keep_going: bool,
     /// Nodes before which the run stops.
     pub pause_before: HashSet<NodeIx>,
-    /// Where progress is printed.
+    /// The screen on which progress is printed.
     pub screen: Screen,
     /// Files of the flow may have changed since the run began.
     pub changed_ok: bool,
-    /// Nodes that a retry may repeat although they say `on_resume: fail`; those of a flow within the flow behind the
+    /// Nodes that a retry may repeat although they say `on_resume: fail`; those of a flow within the flow after the
     /// name of its node and a slash.
     pub repeat: Vec<String>,
     /// The report of each task is kept.
     pub with_tasks: bool,
     /// The result of a root task is printed when it ends.
     pub prints_roots: bool,
-    /// What is kept of root tasks that have ended.
+    /// The parts of root tasks that are kept when they have ended.
     pub keeping: Keeping,
-    /// How long programs have between SIGTERM and SIGKILL.
+    /// The time between SIGTERM and SIGKILL.
     pub grace: Duration,
     /// Steps that are not done, because a record has their ends.
     pub answered: Option<AnsweredSteps>,
@@ -103,7 +103,7 @@ pub(crate) struct FlowOptions {
     pub registration: Option<Registration>,
 }
 
-/// Where a run is.
+/// The place of a run.
 pub(crate) struct RunPlace<'e> {
     /// The flow.
     pub flow: &'e Flow,
@@ -111,13 +111,13 @@ pub(crate) struct RunPlace<'e> {
     pub plan: &'e RoutePlan<'e>,
     /// A single root task works in it, all others below it.
     pub workspace: &'e Workspace,
-    /// Its inputs are the lines of a file.
+    /// Inputs are the lines of a file.
     pub has_many_roots: bool,
     /// The run.
     pub run: RunDir,
     /// The beginning of the ids of its calls.
     pub call_prefix: String,
-    /// How deep the run is nested.
+    /// The depth of nesting.
     pub depth: u32,
     /// The ledgers in which its agents write what they spend, as their environment names them.
     pub ledgers: String,
@@ -156,7 +156,10 @@ impl<'e> RunPlace<'e> {
     }
 }
 
-/// Why the loop has ended.
+/// The result of a step.
+type StepResult<T = Payload> = std::result::Result<T, Failure>;
+
+/// The reason why the loop has ended.
 #[derive(Debug)]
 pub(crate) enum EngineStop {
     Done,
@@ -167,15 +170,15 @@ pub(crate) enum EngineStop {
     Suspended(Vec<SuspendedStep>),
 }
 
-/// What a step needs before it goes on; the most demanding first.
+/// The need of a step before it goes on; the most demanding first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
-    /// Its agent's files mended.
+    /// Mended files of its agent.
     Config,
     /// Something decided.
     Decision,
     /// A look at it: the run was to stop before it.
-    Look,
+    Paused,
     /// A person's answer.
     Answer,
     /// Nothing but time.
@@ -199,7 +202,7 @@ impl Need {
     }
 }
 
-/// Why a step does not begin, or did not end.
+/// The reason why a step does not begin, or did not end.
 #[derive(Debug)]
 pub(crate) struct SuspendedStep {
     pub need: Need,
@@ -207,7 +210,7 @@ pub(crate) struct SuspendedStep {
     pub text: String,
     /// The stop reason of the step's own run, if it has one.
     pub reason: Option<String>,
-    /// When it goes on, if it waits for a time.
+    /// The time when it goes on, if it waits for one.
     pub due_at: Option<Timestamp>,
 }
 
@@ -228,11 +231,11 @@ impl SuspendedStep {
         }
     }
 
-    /// The same with the name of the step in its text.
+    /// Puts the name of the step into the text.
     fn named(self, name: &str) -> Self {
         let why = &self.text;
         let text = match self.need {
-            Need::Look => name.to_owned(),
+            Need::Paused => name.to_owned(),
             Need::Answer => format!("{name} asks: {why}"),
             Need::Config | Need::Decision | Need::Time => format!("{name}: {why}"),
         };
@@ -249,7 +252,7 @@ pub(crate) struct FlowEngine<'e> {
     queue: Queue,
     programs: Programs<'e>,
     attempts: AttemptState,
-    /// What contexts are made of.
+    /// The items of which contexts are made.
     context: Recall,
     table: ProgressTable,
 }
@@ -287,12 +290,12 @@ impl<'e> FlowEngine<'e> {
     pub(crate) fn run(&mut self, record: Vec<u8>) -> Result<EngineStop> {
         if self.table.is_on() {
             // Without it Ctrl-Z leaves the table where the shell's prompt comes.
-            may_fail(self.programs.signals.catch_suspension());
+            ignore(self.programs.signals.catch_suspension());
         }
         let done = self.work(record);
         if done.is_err() {
             self.programs.end_all();
-            may_fail(self.events.journal.flush());
+            ignore(self.events.journal.flush());
         }
         self.table.close();
         done
@@ -302,28 +305,32 @@ impl<'e> FlowEngine<'e> {
     pub(crate) fn into_parts(mut self) -> (Journal, Tally, RunDir) {
         let with_tasks = self.options.with_tasks;
         for (number, router) in self.roots.open.iter().filter(|_| with_tasks) {
-            let so_far = FinishedRoot::of(self.place.plan, *number, router, with_tasks);
-            self.roots.tally.add(so_far);
+            self.roots.tally.add(FinishedRoot::of(
+                self.place.plan,
+                *number,
+                router,
+                with_tasks,
+            ));
         }
         (self.events.journal, self.roots.tally, self.place.run)
     }
 
     fn work(&mut self, record: Vec<u8>) -> Result<EngineStop> {
-        resume::resume(self, &record)?;
+        self.resume(&record)?;
         drop(record);
         loop {
             let is_ours = !self.events.journal.was_changed();
             let began = is_ours && self.programs.stop.is_none() && self.fill()?;
             if is_ours {
-                begin::launch(self)?;
+                self.launch_prepared()?;
             }
-            remember::store_items(self, false)?;
+            self.store_items(false)?;
             self.print_lines()?;
             self.remove_spent();
-            let is_awaited = self.queue.ready.next_due().is_some() || self.awaits_inputs();
+            let is_awaited = self.queue.next_due().is_some() || self.awaits_inputs();
             let waits = !began && is_awaited && self.programs.stop.is_none();
             if !self.programs.children.is_empty() || (is_ours && waits) {
-                wait::wait(self)?;
+                self.await_event()?;
             } else if !began || self.programs.stop.is_some() {
                 break;
             }
@@ -338,8 +345,9 @@ impl<'e> FlowEngine<'e> {
     }
 
     fn remove_spent(&mut self) {
-        let journal = &self.events.journal;
-        self.programs.spent.remove(&self.place, journal);
+        self.programs
+            .spent
+            .remove(&self.place, &self.events.journal);
     }
 
     /// Prints the lines about roots that have ended, once their ends are in the journal.
@@ -352,7 +360,7 @@ impl<'e> FlowEngine<'e> {
             return Ok(());
         }
         self.table.erase();
-        print_json(&std::mem::take(&mut self.roots.lines))
+        print_json(std::mem::take(&mut self.roots.lines))
     }
 
     fn stop_reason(&mut self) -> EngineStop {
@@ -362,31 +370,30 @@ impl<'e> FlowEngine<'e> {
         let mut suspended: Vec<_> = std::mem::take(&mut self.queue.suspended)
             .into_values()
             .collect();
-        suspended.sort_by_cached_key(|(StepRef { key, .. }, why)| {
-            let router = self.roots.open.get(&key.root);
-            (
-                why.need,
-                key.root,
-                router.and_then(|it| it.place_of(key.step)),
-            )
+        order::sort_by_key(&mut suspended, |(StepRef { key, .. }, why)| {
+            let place = self
+                .roots
+                .open
+                .get(&key.root)
+                .and_then(|it| it.place_of(key.step));
+            (why.need, key.root, place)
         });
         // Recorded with the end of this start, so that a pause that no one has seen is made again.
-        for (step, _) in suspended.iter().filter(|(_, it)| it.need == Need::Look) {
+        for (step, _) in suspended.iter().filter(|(_, it)| it.need == Need::Paused) {
             self.events.add_pause(step);
         }
-        match suspended.is_empty() {
-            true => EngineStop::Done,
-            false => EngineStop::Suspended(suspended.into_iter().map(|(_, why)| why).collect()),
+        if suspended.is_empty() {
+            return EngineStop::Done;
         }
+        EngineStop::Suspended(suspended.into_iter().map(|(_, why)| why).collect())
     }
 
     /// Begins what can begin, until no more may run at once. New inputs are taken only when nothing of
     /// the old ones is ready. Where much is ready, some more is prepared than may run, so that one sync
     /// of the journal serves for many programs. Returns whether anything has begun.
     fn fill(&mut self) -> Result<bool> {
-        self.queue.ready.release(Instant::now());
-        self.queue.wake(Timestamp::now());
-        self.queue.release_held(&self.programs);
+        let (now, time) = (Instant::now(), Timestamp::now());
+        self.queue.release(&self.programs, now, time);
         let jobs = self.options.jobs.max(1);
         if self.programs.at_work() >= jobs {
             return Ok(false);
@@ -395,14 +402,14 @@ impl<'e> FlowEngine<'e> {
         let mut began = false;
         loop {
             let at_work = self.programs.at_work();
-            let Some(step) = self.queue.ready.pop() else {
+            let Some(step) = self.queue.ready.pop_front() else {
                 if at_work >= jobs || !self.may_admit() || !self.admit()? {
                     break;
                 }
                 continue;
             };
             if let Some(group) = self.queue.full_group(step.node, &self.programs) {
-                self.queue.ready.hold(step, group);
+                self.queue.hold(step, group);
                 continue;
             }
             // Such a step must not be recorded as begun before it is.
@@ -411,7 +418,7 @@ impl<'e> FlowEngine<'e> {
                 self.queue.ready.push_front(step);
                 break;
             }
-            begin::begin(self, step)?;
+            self.begin_step(step)?;
             began = true;
             since_flush += 1;
             if since_flush == 1024 {
@@ -431,7 +438,7 @@ impl<'e> FlowEngine<'e> {
         let has_room = |most: usize| self.roots.open.len() < most;
         self.roots.failed.is_none()
             && self.options.queue.is_none_or(has_room)
-            && self.queue.ready.held() < self.options.jobs.max(1) * AHEAD
+            && self.queue.held() < self.options.jobs.max(1) * AHEAD
     }
 
     /// More inputs may come, and would be taken at once.
@@ -447,27 +454,27 @@ impl<'e> FlowEngine<'e> {
         let Taken::Input(taken) = self.queue.inputs.take()? else {
             return Ok(false);
         };
-        let (run, number) = (&self.place.run.path, taken.number);
-        let kept = events::keep_text(run, &events::input_name(number), &taken.payload)?;
-        let router = Router::new(self.place.plan, number, taken.payload);
-        self.roots.open.insert(number, router);
-        if let Some(fault) = &taken.fault {
-            self.queue.faults.insert(number, fault.clone());
-        }
-        let fault = taken.fault;
-        roots::drain(self, number, Some(&RootInput { kept, fault }))?;
+        let RecordedRoot {
+            number,
+            input,
+            fault,
+        } = taken;
+        let kept = events::keep_text(&self.place.run.path, &events::input_name(number), &input)?;
+        self.roots
+            .open
+            .insert(number, Router::new(self.place.plan, number, input));
+        self.queue
+            .faults
+            .extend(fault.iter().cloned().map(|it| (number, it)));
+        self.drain_router(number, Some(&RootInput { kept, fault }))?;
         Ok(true)
     }
 
-    /// The beginning of the ids of calls that the journal does not have.
-    fn calls_of_helpers(&self) -> String {
-        format!("{}{}", self.place.call_prefix, self.context.key())
-    }
-
     /// Prints a line of progress about a step: how it ended, and, if that is bad, why.
-    fn report_step(&mut self, step: &StepRef, good: std::result::Result<(), &str>, how: &str) {
+    fn report_step(&mut self, step: &StepRef, why: Option<&str>, how: &str) {
         let node = self.place.node_id(step);
-        self.table.print_step((&step.task, node), how, good);
+        self.table
+            .print_step(&step.task, node, how, why.map_or(Ok(()), Err));
     }
 
     /// Lets a step wait, and registers the run if it waits for a time.

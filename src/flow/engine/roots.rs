@@ -25,75 +25,71 @@ impl<'e> RootTasks<'e> {
     }
 }
 
-/// Does what a router wants. `input` is that of a new root.
-pub(super) fn drain(
-    engine: &mut FlowEngine<'_>,
-    number: usize,
-    input: Option<&RootInput>,
-) -> Result<()> {
-    while let Some(router) = engine.roots.open.get_mut(&number)
-        && let Some(effect) = router.next_effect()
-    {
-        match effect {
-            Effect::Start(step) => engine.queue.ready.push_back(step),
-            Effect::Cancel(key) => cancel(engine, key),
-            Effect::Won(..) => {
-                engine.events.add_effect(router, &effect, input);
-                engine.events.journal.sync()?;
+impl FlowEngine<'_> {
+    /// Does what a router wants. `input` is that of a new root.
+    pub(super) fn drain_router(&mut self, number: usize, input: Option<&RootInput>) -> Result<()> {
+        while let Some(router) = self.roots.open.get_mut(&number)
+            && let Some(effect) = router.next_effect()
+        {
+            match effect {
+                Effect::Start(step) => self.queue.ready.push_back(step),
+                Effect::Cancel(key) => self.cancel_step(key),
+                Effect::Won(..) => {
+                    self.events.add_effect(router, &effect, input);
+                    self.events.journal.sync()?;
+                }
+                report => self.events.add_effect(router, &report, input),
             }
-            report => engine.events.add_effect(router, &report, input),
         }
+        self.harvest_root(number);
+        Ok(())
     }
-    harvest(engine, number);
-    Ok(())
-}
 
-/// Takes in the result of a root that is over, which makes room for others.
-pub(super) fn harvest(engine: &mut FlowEngine<'_>, number: usize) {
-    let router = engine.roots.open.get(&number).filter(|it| it.is_over());
-    let Some(router) = router else { return };
-    let with_tasks = engine.options.with_tasks;
-    let finished = FinishedRoot::of(engine.place.plan, number, router, with_tasks);
-    if finished.succeeded() {
-        engine
-            .programs
-            .spent
-            .remove_empty_dirs(&engine.place, router);
+    /// Takes in the result of a root that is over, which makes room for others.
+    pub(super) fn harvest_root(&mut self, number: usize) {
+        let router = self.roots.open.get(&number).filter(|it| it.is_over());
+        let Some(router) = router else { return };
+        let with_tasks = self.options.with_tasks;
+        let finished = FinishedRoot::of(self.place.plan, number, router, with_tasks);
+        if finished.succeeded() {
+            self.programs.spent.remove_empty_dirs(&self.place, router);
+        }
+        self.roots.open.remove(&number);
+        self.queue.faults.remove(&number);
+        self.context.forget(number);
+        if self.options.prints_roots {
+            self.roots
+                .lines
+                .extend_from_slice(&finished.line(self.place.run.id.as_str()));
+        }
+        if finished.failed() && !self.options.keep_going {
+            self.give_up_after(number);
+        }
+        self.roots.tally.add(finished);
     }
-    engine.roots.open.remove(&number);
-    engine.queue.faults.remove(&number);
-    engine.context.forget(number);
-    if engine.options.prints_roots {
-        let line = finished.line(engine.place.run.id.as_str());
-        engine.roots.lines.extend_from_slice(&line);
-    }
-    if finished.failed() && !engine.options.keep_going {
-        give_up_after(engine, number);
-    }
-    engine.roots.tally.add(finished);
-}
 
-fn cancel(engine: &mut FlowEngine<'_>, key: StepKey) {
-    engine.queue.cancel(key);
-    engine.attempts.counts.remove(&key);
-    engine.attempts.deferred.remove(&key);
-    engine.programs.cancel(key);
-}
+    fn cancel_step(&mut self, key: StepKey) {
+        self.queue.cancel(key);
+        self.attempts.counts.remove(&key);
+        self.attempts.deferred.remove(&key);
+        self.programs.cancel(key);
+    }
 
-/// Cancels the roots after one that has failed. Those before it go on, so that the first failure is the same however
-/// many run at once.
-fn give_up_after(engine: &mut FlowEngine<'_>, number: usize) {
-    let first = engine
-        .roots
-        .failed
-        .map_or(number, |failed| failed.min(number));
-    engine.roots.failed = Some(first);
-    engine.roots.tally.cut_after(first);
-    for mut router in engine.roots.open.split_off(&(first + 1)).into_values() {
-        router.cancel();
-        while let Some(effect) = router.next_effect() {
-            if let Effect::Cancel(key) = effect {
-                cancel(engine, key);
+    /// Cancels the roots after one that has failed. Those before it go on, so that the first failure is the same however
+    /// many run at once.
+    fn give_up_after(&mut self, number: usize) {
+        let first = self
+            .roots
+            .failed
+            .map_or(number, |failed| failed.min(number));
+        self.roots.failed = Some(first);
+        self.roots.tally.cut_after(first);
+        for mut router in self.roots.open.split_off(&(first + 1)).into_values() {
+            router.cancel();
+            while let Some(effect) = router.next_effect() {
+                if let Effect::Cancel(key) = effect {
+                    self.cancel_step(key);
+                }
             }
         }
     }

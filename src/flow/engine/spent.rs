@@ -4,11 +4,11 @@
 //! are empty.
 
 use super::{FlowOptions, RunPlace};
-use crate::error::may_fail;
+use crate::error::ignore;
 use crate::flow::graph::{Router, StepKey, StepRef};
 use crate::flow::manifest::KeptRecords;
 use crate::flow::record::{Lineage, attempt, task_path};
-use crate::record::event::Line;
+use crate::record::event::{Line, Recorded};
 use crate::record::journal::Journal;
 use std::collections::HashMap;
 
@@ -16,9 +16,9 @@ use std::collections::HashMap;
 #[derive(Debug)]
 pub(super) struct SpentRecords {
     keeps_failed_only: bool,
-    /// Of steps under way: those of all their attempts.
+    /// Records of steps under way: those of all their attempts.
     open: HashMap<StepKey, Vec<String>>,
-    /// Of steps that have succeeded: each with its task and node.
+    /// Records of steps that have succeeded, each with its task and node.
     due: Vec<(String, String, String)>,
 }
 
@@ -50,53 +50,49 @@ impl SpentRecords {
 
     /// A step has succeeded: its records go as soon as the journal says so.
     pub(super) fn spend(&mut self, place: &RunPlace<'_>, step: &StepRef) {
-        let references = self.open.remove(&step.key).unwrap_or_default();
-        self.add_due(place, (&step.task, place.node_id(step)), references);
+        if let Some(references) = self.open.remove(&step.key) {
+            self.add_due(place, &step.task, place.node_id(step), references);
+        }
     }
 
-    /// The same of a step that an earlier start has ended.
+    /// Spends the records of a step that an earlier start has ended.
     pub(super) fn spend_replayed(
         &mut self,
         place: &RunPlace<'_>,
         line: &Line<'_>,
         lineage: &Lineage,
     ) {
-        if line.records_removed != Some(true) || !self.keeps_failed_only {
-            return;
+        let is_removed =
+            matches!(&line.event, Recorded::NodeEnd(end) if end.records_removed == Some(true));
+        if let Some((task, node)) = line.step()
+            && is_removed
+            && self.keeps_failed_only
+            && let Some(record) = lineage.tasks.get(&task)
+            && let Some(step) = record.steps.iter().rfind(|it| it.node == node)
+        {
+            self.add_due(place, &task, &node, step.records.clone());
         }
-        let Some((task, node)) = line.step() else {
-            return;
-        };
-        let steps = lineage.tasks.get(&task).map(|task| &task.steps);
-        let step = steps.and_then(|steps| steps.iter().rfind(|it| it.node == node));
-        let references = step.map(|step| step.records.clone()).unwrap_or_default();
-        self.add_due(place, (&task, &node), references);
     }
 
-    fn add_due(
-        &mut self,
-        place: &RunPlace<'_>,
-        (task, node): (&str, &str),
-        references: Vec<String>,
-    ) {
+    fn add_due(&mut self, place: &RunPlace<'_>, task: &str, node: &str, references: Vec<String>) {
         let is_other = |name: &str| place.flow.graph.find(name).is_some();
         let lower = attempt::lower_records(node, &references, is_other);
         let all = references.into_iter().chain(lower);
-        let all = all.map(|reference| (task.to_owned(), node.to_owned(), reference));
-        self.due.extend(all);
+        self.due
+            .extend(all.map(|it| (task.to_owned(), node.to_owned(), it)));
     }
 
     /// Removes what is due. The journal must have the ends of these steps.
     pub(super) fn remove(&mut self, place: &RunPlace<'_>, journal: &Journal) {
-        if journal.was_changed() {
-            return;
-        }
-        for (task, node, reference) in std::mem::take(&mut self.due) {
-            may_fail(attempt::remove_records(
-                &place.run.path,
-                (&task, &node),
-                &reference,
-            ));
+        if !journal.was_changed() {
+            for (task, node, reference) in self.due.drain(..) {
+                ignore(attempt::remove_records(
+                    &place.run.path,
+                    &task,
+                    &node,
+                    &reference,
+                ));
+            }
         }
     }
 
@@ -110,7 +106,7 @@ impl SpentRecords {
             if task > 0 || place.has_many_roots {
                 let path = task_path(root, run, Some(router.id(task)));
                 // It stays if anything is in it.
-                may_fail(std::fs::remove_dir(path));
+                ignore(std::fs::remove_dir(path));
             }
         }
     }

@@ -4,8 +4,10 @@
 //! no program is found there by a relative path.
 
 use super::assertion::{Assertion, AssertionKind, Mark, TargetResult};
-use super::suite::Case;
+use super::plan::PlannedTrial;
+use crate::record::event::evaluation::is_score;
 use crate::text::json::{LONGEST_EXCERPT, parser_message};
+use crate::text::shorten::in_short;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome};
 use serde::Deserialize;
@@ -41,15 +43,15 @@ pub(super) fn look_at_file(workspace: &Path, path: &str, text: Option<&str>) -> 
 
 /// The object that a grader gets on its standard input.
 pub(super) fn describe_trial(
-    case: &Case,
-    (setting, number): (&str, u32),
+    trial: &PlannedTrial<'_>,
     result: &TargetResult,
     workspace: &Path,
 ) -> Value {
+    let case = trial.chosen.case;
     json!({
         "case": case.id,
-        "setting": setting,
-        "trial": number,
+        "setting": trial.setting.name,
+        "trial": trial.number,
         "input": case.input,
         "expected": case.expected,
         "output": result.output,
@@ -64,51 +66,65 @@ pub(super) fn describe_trial(
     })
 }
 
-/// The verdict of a grader that has ended; `io` has what it printed.
-pub(super) fn read_mark(assertion: &Assertion, outcome: &Outcome, io: &Path) -> Mark {
+/// The verdict of a grader.
+pub(super) struct GraderVerdict {
+    pub mark: Mark,
+    /// By their names.
+    pub scores: BTreeMap<String, f64>,
+    /// What it said of an answer that passes.
+    pub remark: Option<String>,
+}
+
+impl From<Mark> for GraderVerdict {
+    fn from(mark: Mark) -> Self {
+        Self {
+            mark,
+            scores: BTreeMap::new(),
+            remark: None,
+        }
+    }
+}
+
+/// Reads the verdict of a grader that has ended; `io` has what it printed.
+pub(super) fn read_verdict(assertion: &Assertion, outcome: &Outcome, io: &Path) -> GraderVerdict {
     let printed = end_of(&io.join("stdout.log"));
     let said = end_of(&io.join("stderr.log"));
-    if let (AssertionKind::Exec { is_json: true, .. }, Ended::Exited(0 | 1)) =
-        (&assertion.check, outcome.how)
-    {
+    let is_json = matches!(assertion.check, AssertionKind::Exec { is_json: true, .. });
+    if is_json && matches!(outcome.how, Ended::Exited(0 | 1)) {
         // The reader would take an array for the members in their order.
-        if printed.trim_start().starts_with('[') {
-            return Mark::Broken(
-                "the grader's verdict: expected an object, found an array".to_owned(),
-            );
-        }
-        return match serde_json::from_str::<JsonVerdict>(&printed) {
-            Ok(verdict) => verdict.mark(assertion),
-            Err(e) => Mark::Broken(format!("the grader's verdict: {}", parser_message(&e))),
+        let read = if printed.trim_start().starts_with('[') {
+            Err("expected an object, found an array".to_owned())
+        } else {
+            serde_json::from_str(&printed).map_err(|e| parser_message(&e))
+        };
+        return match read {
+            Ok(verdict) => of_json(assertion, verdict),
+            Err(why) => Mark::Broken(format!("the grader's verdict: {why}")).into(),
         };
     }
     let score = match score_in(&printed) {
         Ok(score) => score,
-        Err(why) => return Mark::Broken(why),
+        Err(why) => return Mark::Broken(why).into(),
     };
     let remark = match (said.trim(), score) {
         ("", Some(_)) => "",
         ("", None) => printed.trim(),
         (said, _) => said,
     };
-    let broken = |why: &str| match remark {
-        "" => Mark::Broken(why.to_owned()),
-        remark => Mark::Broken(format!("{why}: {}", in_line(remark))),
-    };
-    match outcome.how {
-        Ended::Exited(0) => Mark::Holds(score.unwrap_or(1.0)),
-        Ended::Exited(1) => {
-            let why = match remark {
-                "" => SAYS_NO.to_owned(),
-                remark => in_line(remark),
-            };
-            Mark::Fails(score.unwrap_or(0.0), assertion.reason(why))
+    let why = match outcome.how {
+        Ended::Exited(code @ 0..=1) => {
+            return verdict(assertion, code == 0, score, in_line(remark));
         }
-        Ended::TimedOut => broken("the grader took too long"),
-        Ended::Exited(code) | Ended::Interrupted(code) => broken(&format!(
-            "the grader ended with {code}, which is not a verdict"
-        )),
-    }
+        Ended::TimedOut => "the grader took too long".to_owned(),
+        Ended::Exited(code) | Ended::Interrupted(code) => {
+            format!("the grader ended with {code}, which is not a verdict")
+        }
+    };
+    Mark::Broken(match remark {
+        "" => why,
+        remark => format!("{why}: {}", in_line(remark)),
+    })
+    .into()
 }
 
 /// The whole output of a grader with `verdict: json`.
@@ -117,31 +133,41 @@ pub(super) fn read_mark(assertion: &Assertion, outcome: &Outcome, io: &Path) -> 
 struct JsonVerdict {
     pass: bool,
     score: Option<f64>,
-    /// Checked, and not used yet.
-    #[serde(default, rename = "scores")]
-    _scores: BTreeMap<String, f64>,
-    #[serde(default)]
-    reason: String,
+    scores: Option<BTreeMap<String, f64>>,
+    reason: Option<String>,
 }
 
-impl JsonVerdict {
-    fn mark(self, assertion: &Assertion) -> Mark {
-        let score = self.score.unwrap_or(f64::from(u8::from(self.pass)));
-        if !(0.0..=1.0).contains(&score) {
-            return Mark::Broken(out_of_range(score));
-        }
-        match (self.pass, self.reason) {
-            (true, _) => Mark::Holds(score),
-            (false, why) if why.is_empty() => {
-                Mark::Fails(score, assertion.reason(SAYS_NO.to_owned()))
-            }
-            (false, why) => Mark::Fails(score, assertion.reason(in_line(&why))),
-        }
+fn of_json(assertion: &Assertion, found: JsonVerdict) -> GraderVerdict {
+    let scores = found.scores.unwrap_or_default();
+    if let Some((name, _)) = scores.iter().find(|(_, score)| !is_score(**score)) {
+        return Mark::Broken(format!("the grader's score {name} is too great")).into();
+    }
+    let reason = in_short(found.reason.unwrap_or_default().trim(), LONGEST_REASON);
+    GraderVerdict {
+        scores,
+        ..verdict(assertion, found.pass, found.score, reason)
     }
 }
 
-/// The reason of a grader that gives none.
-const SAYS_NO: &str = "the grader says no";
+/// The verdict with the words of the grader, if it has any.
+fn verdict(assertion: &Assertion, pass: bool, score: Option<f64>, why: String) -> GraderVerdict {
+    let score = score.unwrap_or(f64::from(u8::from(pass)));
+    let (mark, remark) = match why {
+        _ if !(0.0..=1.0).contains(&score) => (Mark::Broken(out_of_range(score)), None),
+        why if pass => (Mark::Holds(score), Some(why).filter(|it| !it.is_empty())),
+        why => {
+            let why = match &*why {
+                "" => "the grader says no".to_owned(),
+                _ => why,
+            };
+            (Mark::Fails(score, assertion.reason(why)), None)
+        }
+    };
+    GraderVerdict {
+        remark,
+        ..mark.into()
+    }
+}
 
 fn out_of_range(score: f64) -> String {
     format!("the grader's score {score} is not from 0 to 1")
@@ -149,17 +175,19 @@ fn out_of_range(score: f64) -> String {
 
 /// A score that a grader printed, alone on its output.
 fn score_in(printed: &str) -> Result<Option<f64>, String> {
-    let number = printed.trim().parse::<f64>().ok();
-    match number {
-        Some(score) if (0.0..=1.0).contains(&score) => Ok(Some(score)),
-        Some(score) => Err(out_of_range(score)),
-        None => Ok(None),
+    match printed.trim().parse() {
+        Ok(score) if (0.0..=1.0).contains(&score) => Ok(Some(score)),
+        Ok(score) => Err(out_of_range(score)),
+        Err(_) => Ok(None),
     }
 }
 
+/// Columns of a grader's reason.
+const LONGEST_REASON: usize = 300;
+
 fn in_line(text: &str) -> String {
     let last = text.lines().rev().find(|line| !line.trim().is_empty());
-    crate::text::shorten::in_short(last.unwrap_or_default().trim(), 300)
+    in_short(last.unwrap_or_default().trim(), LONGEST_REASON)
 }
 
 /// The end of a file of text. A mark at the beginning replaces what was cut off.

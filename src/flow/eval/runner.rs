@@ -7,44 +7,41 @@
 
 mod workspace;
 mod target;
-mod trial_process;
 mod progress;
 mod judge;
 
-use super::answer::{Spending, TargetOutcome, digest_output, read_answer, read_spending};
-use super::naming::{PlannedTrial, seed_of};
-use super::plan::PlannedSuite;
-use super::record::{self, ANSWERED, EvaluationRecord, RESULT, TrialEnd, TrialResult, TrialStart};
-use super::suite::{Case, Setting};
-use super::trial::TrialOutcome;
-use super::verdict::{EvaluationLimits, NO_BUDGET, NO_TIME, TargetEnd};
+use super::answer::{TargetOutcome, read_answer, read_spending};
+use super::plan::{PlannedSuite, PlannedTrial};
+use super::record::{ANSWERED, EvaluationRecord, RESULT, TrialEnd, TrialRecord};
+use super::verdict::{AGENT_CHANGED, EvaluationLimits, NO_BUDGET, NO_TIME, TargetEnd};
 use crate::config::pricing::Budget;
 use crate::engine::account;
-use crate::engine::run_context::RunContext;
-use crate::error::{At, Error, Result, may_fail, reason};
+use crate::engine::run_context::{self, RunContext};
+use crate::error::{At, Error, Result, ignore, reason};
 use crate::flow::record::attempt::reference;
-use crate::record::execution::{self, Stdin};
+use crate::record::event::EvaluationEvent;
+use crate::record::execution::{self, ExecutionRecord, Stdin};
 use crate::record::journal::Journal;
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, Ledger};
 use crate::record::workspace::Workspace;
-use crate::text::ids::hex;
-use crate::text::json;
+use crate::text::digest::sha256;
+use crate::text::json::{self, Object};
 use crate::text::timestamp::Timestamp;
 use crate::unix::files::{self, LARGEST_INPUT};
-use crate::unix::process::{self, Children, Command, Outcome, Token, Woken};
+use crate::unix::process::{self, Children, Command, Outcome, SpawnError, Token, Variable, Woken};
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::Screen;
+use judge::Judging;
 use std::collections::{HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use trial_process::{ProcessRole, TrialProcess};
 
 /// Consecutive configuration failures after which the evaluation stops.
 const FAILURES_TO_STOP: usize = 3;
 
-/// Where an evaluation is.
-pub(crate) struct EvaluationPlace<'e> {
+/// A start of an evaluation: where it is, and how it is to behave.
+pub(crate) struct EvaluationStart<'e> {
     /// The directory of `evaluations.yaml`.
     pub home: &'e Path,
     pub workspace: &'e Workspace,
@@ -52,24 +49,18 @@ pub(crate) struct EvaluationPlace<'e> {
     /// The ledgers in which trials write what they spend, as their environment names them.
     pub ledgers: String,
     pub budget: Option<Budget>,
-    /// When its programs are to have ended.
+    /// The time by which its programs must have ended.
     pub deadline: Option<Timestamp>,
-    /// How deep it is nested.
+    /// The depth of nesting.
     pub depth: u32,
-}
-
-/// How an evaluation is to behave.
-pub(crate) struct EvaluationOptions {
     /// The number of trials at once.
     pub jobs: usize,
-    /// How long programs have between SIGTERM and SIGKILL.
-    pub grace: Duration,
     /// Judge all that is recorded again, and run nothing.
     pub regrade: bool,
     pub screen: Screen,
 }
 
-/// Why the running of trials has ended.
+/// The reason why the running of trials has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EvaluationStop {
     /// Nothing is left to do.
@@ -83,32 +74,43 @@ pub(crate) enum EvaluationStop {
     JournalChanged,
 }
 
-/// A trial, by the indices of its suite and in its plan.
-type TrialIx = (usize, usize);
+/// A trial of the plan.
+#[derive(Clone, Copy)]
+struct TrialRef<'e> {
+    of: &'e PlannedSuite<'e>,
+    plan: &'e PlannedTrial<'e>,
+}
 
-#[derive(Clone, Copy, Debug)]
-enum Job {
-    Run(TrialIx),
-    Judge(TrialIx),
+/// A program of a trial that runs.
+struct TrialProcess<'e> {
+    trial: TrialRef<'e>,
+    /// The directory of records.
+    io: PathBuf,
+    call_id: String,
+    /// The answer that it grades; none: it gives the answer.
+    judging: Option<Judging<'e>>,
+    /// Ended because it printed more than may be.
+    is_oversized: bool,
 }
 
 /// One start of an evaluation.
 pub(crate) struct Runner<'e> {
-    place: EvaluationPlace<'e>,
-    options: EvaluationOptions,
-    suites: &'e [PlannedSuite<'e>],
+    start: EvaluationStart<'e>,
+    /// The time between SIGTERM and SIGKILL.
+    grace: Duration,
     pub journal: Journal,
     pub record: EvaluationRecord,
     signals: &'e Signals,
     children: Children<'e>,
-    queue: VecDeque<Job>,
-    processes: HashMap<Token, TrialProcess>,
+    /// To be run, or only to be judged.
+    queue: VecDeque<TrialRef<'e>>,
+    processes: HashMap<Token, TrialProcess<'e>>,
     ledger: Option<Ledger>,
-    /// When the seconds of the budget are over.
+    /// The end of the seconds of the budget.
     budget_ends: Option<Instant>,
     stop: Option<EvaluationStop>,
-    /// What the last trials in a row said of the configuration.
-    misconfigured: Vec<String>,
+    /// The number of trials in a row that said that the configuration is wrong.
+    misconfigured: usize,
     done: usize,
     all: usize,
 }
@@ -116,68 +118,61 @@ pub(crate) struct Runner<'e> {
 impl<'e> Runner<'e> {
     /// The run's directory is there, and its journal says that an engine has started.
     pub(crate) fn new(
-        place: EvaluationPlace<'e>,
-        options: EvaluationOptions,
+        start: EvaluationStart<'e>,
         suites: &'e [PlannedSuite<'e>],
-        (journal, record): (Journal, EvaluationRecord),
+        journal: Journal,
+        mut record: EvaluationRecord,
         signals: &'e Signals,
     ) -> Self {
         let mut children = Children::with_pidfds(signals);
-        children.set_grace(options.grace);
-        let mut runner = Self {
-            budget_ends: account::end_of_last(&place.ledgers),
-            place,
-            options,
-            suites,
+        let grace = run_context::grace(start.depth);
+        children.set_grace(grace);
+        let mut queue: VecDeque<TrialRef<'e>> = suites
+            .iter()
+            .flat_map(|of| of.planned.iter().map(move |plan| TrialRef { of, plan }))
+            .collect();
+        let all = queue.len();
+        queue.retain(|trial| {
+            let found = trial.record(&mut record);
+            if start.regrade {
+                found.is_answered()
+            } else {
+                !found.is_measured() || found.needs_grade(&trial.plan.chosen.grading)
+            }
+        });
+        Self {
+            budget_ends: account::end_of_last(&start.ledgers),
+            start,
+            grace,
             journal,
             record,
             signals,
             children,
-            queue: VecDeque::new(),
+            done: all - queue.len(),
+            all,
+            queue,
             processes: HashMap::new(),
             ledger: None,
             stop: None,
-            misconfigured: Vec::new(),
-            done: 0,
-            all: 0,
-        };
-        runner.plan();
-        runner
+            misconfigured: 0,
+        }
     }
 
     /// Works until nothing is left to do, or something asks for the end. No program is ever
     /// left running.
     pub(crate) fn run(&mut self) -> Result<EvaluationStop> {
         process::end_all_leftovers(&self.record.last_calls());
-        let done = self.work();
-        if done.is_err() {
-            self.end_children();
+        if let Err(error) = self.work() {
+            self.interrupt_all();
+            while !self.children.is_empty() && self.children.wait(None).is_ok() {}
+            ignore(self.journal.flush());
+            return Err(error);
         }
-        done?;
         self.journal.sync()?;
         if self.journal.was_changed() {
             return Ok(EvaluationStop::JournalChanged);
         }
-        Ok(self.stop.clone().unwrap_or(EvaluationStop::Done))
-    }
-
-    fn plan(&mut self) {
-        for (suite_ix, suite) in self.suites.iter().enumerate() {
-            for (trial_ix, planned) in suite.planned.iter().enumerate() {
-                let trial = self.record.trial(&suite.suite.name, &planned.name);
-                let ix = (suite_ix, trial_ix);
-                self.all += 1;
-                let is_answered = trial.end.as_ref().is_some_and(|end| end.status == ANSWERED);
-                if self.options.regrade {
-                    self.queue.extend(is_answered.then_some(Job::Judge(ix)));
-                } else if !trial.is_measured() {
-                    self.queue.push_back(Job::Run(ix));
-                } else if trial.needs_grade(&suite.gradings[planned.case]) {
-                    self.queue.push_back(Job::Judge(ix));
-                }
-            }
-        }
-        self.done = self.all - self.queue.len();
+        Ok(self.stop.take().unwrap_or(EvaluationStop::Done))
     }
 
     fn work(&mut self) -> Result<()> {
@@ -191,190 +186,172 @@ impl<'e> Runner<'e> {
     }
 
     fn fill(&mut self) -> Result<()> {
-        while self.processes.len() < self.options.jobs.max(1) {
+        while self.processes.len() < self.start.jobs.max(1) {
             if let Some(stop) = self.signals.stop() {
                 self.give_up(stop);
             }
             if self.stop.is_some() || self.journal.was_changed() {
                 return Ok(());
             }
-            match self.queue.pop_front() {
-                None => return Ok(()),
-                Some(Job::Judge(trial)) => self.judge_recorded(trial)?,
-                Some(Job::Run(_)) if self.has_spent_all()? => {
-                    self.stop = Some(EvaluationStop::Limit(NO_BUDGET));
-                }
-                Some(Job::Run(trial)) => self.begin(trial)?,
+            let Some(trial) = self.queue.pop_front() else {
+                return Ok(());
+            };
+            if trial.record(&mut self.record).is_measured() {
+                self.judge_recorded(trial)?;
+            } else if self.has_spent_all()? {
+                self.stop = Some(EvaluationStop::Limit(NO_BUDGET));
+            } else {
+                self.begin(trial)?;
             }
         }
         Ok(())
     }
 
     fn give_up(&mut self, stop: Stop) {
-        let why = match stop {
+        self.stop.get_or_insert(match stop {
             Stop::Deadline => EvaluationStop::Limit(NO_TIME),
             Stop::Interrupt | Stop::Terminate | Stop::Hangup => EvaluationStop::Signal(stop),
-        };
-        self.stop.get_or_insert(why);
+        });
     }
 
     /// The budget of the evaluation is spent.
     fn has_spent_all(&mut self) -> Result<bool> {
-        let Some(budget) = self.place.budget.filter(Budget::has_limit) else {
+        let Some(budget) = self.start.budget.filter(Budget::has_limit) else {
             return Ok(false);
         };
-        let ledger = match self.ledger.take() {
-            Some(ledger) => ledger,
-            None => Ledger::open(&self.place.run.path.join(spending::FILE), true)?,
+        if self.ledger.is_none() {
+            self.ledger = Some(Ledger::open(
+                &self.start.run.path.join(spending::FILE),
+                true,
+            )?);
+        }
+        let Some(ledger) = &mut self.ledger else {
+            return Ok(false);
         };
-        let ledger = self.ledger.insert(ledger);
         ledger.lock(self.signals, self.budget_ends, false)?;
         ledger.release();
         // What trials have reserved may turn out to be less: the next one waits for that itself.
         let spent = ledger.tally().all_but_pending();
-        let is_over = self.time_left() == Some(Duration::ZERO);
         Ok(budget.tokens.is_some_and(|limit| spent.tokens() >= limit)
             || budget.cost.is_some_and(|limit| spent.reaches_cost(limit))
-            || is_over)
+            || self.is_out_of_time())
     }
 
-    /// What is left of the seconds of the budget.
-    fn time_left(&self) -> Option<Duration> {
-        Some(self.budget_ends?.saturating_duration_since(Instant::now()))
+    /// The seconds of the budget are over.
+    fn is_out_of_time(&self) -> bool {
+        self.budget_ends.is_some_and(|end| end <= Instant::now())
     }
 
-    fn suite(&self, trial: TrialIx) -> &'e PlannedSuite<'e> {
-        &self.suites[trial.0]
-    }
-
-    fn planned(&self, trial: TrialIx) -> &'e PlannedTrial {
-        &self.suites[trial.0].planned[trial.1]
-    }
-
-    fn case(&self, trial: TrialIx) -> &'e Case {
-        &self.suite(trial).suite.cases[self.planned(trial).case]
-    }
-
-    fn setting(&self, trial: TrialIx) -> &'e Setting {
-        &self.suite(trial).suite.settings[self.planned(trial).setting]
-    }
-
-    /// The names by which events know a trial.
-    fn names(&self, trial: TrialIx) -> (&'e str, &'e str) {
-        (&self.suite(trial).suite.name, &self.planned(trial).name)
-    }
-
-    /// A trial's workspace, from the evaluation's.
-    fn place_of(&self, trial: TrialIx) -> String {
-        let (suite, name) = self.names(trial);
-        format!("eval/{suite}/{name}")
-    }
-
-    /// A call within that of the trial: with that one, which the journal has, it is found again.
-    fn new_grader_call(&mut self, trial: TrialIx) -> String {
-        let (suite, name) = self.names(trial);
-        match &self.record.trial(suite, name).last_call {
-            Some(around) => format!("{around}.{}", hex(12)),
-            None => RunContext::new_call_id(),
-        }
-    }
-
-    fn workspace_of(&self, trial: TrialIx) -> PathBuf {
-        self.place.workspace.root.join(self.place_of(trial))
+    fn dir(&self, trial: TrialRef<'_>) -> PathBuf {
+        self.start.workspace.root.join(&trial.plan.place)
     }
 
     /// A new directory of records of a trial.
-    fn make_records(&self, trial: TrialIx, kind: &str) -> Result<PathBuf> {
-        let (suite, name) = self.names(trial);
-        let parent = Path::new("io/trials").join(suite);
-        let parent = files::make_dirs_below(&self.place.run.path, &parent)?;
-        let made = files::make_unique_dir(&parent, &format!("{name}{kind}"))?;
-        Ok(parent.join(made))
+    fn make_records(&self, trial: TrialRef<'_>, kind: &str) -> Result<PathBuf> {
+        let parent = Path::new("io/trials").join(trial.suite());
+        let parent = files::make_dirs_below(&self.start.run.path, &parent)?;
+        Ok(parent.join(files::make_unique_dir(
+            &parent,
+            &format!("{}{kind}", trial.plan.name),
+        )?))
     }
 
     /// Begins a trial, or goes on with the run that it began.
-    fn begin(&mut self, trial: TrialIx) -> Result<()> {
-        let (suite, name) = self.names(trial);
-        let (case, setting, planned) = (self.case(trial), self.setting(trial), self.planned(trial));
-        let place = self.place_of(trial);
-        let dir = self.place.workspace.root.join(&place);
-        let attempts = self.record.trial(suite, name).starts;
-        let goes_on = attempts > 0 && target::is_resumable(&self.suite(trial).suite.target);
+    fn begin(&mut self, trial: TrialRef<'e>) -> Result<()> {
+        let TrialRef { of, plan } = trial;
+        let dir = self.dir(trial);
+        let attempts = trial.record(&mut self.record).starts;
+        // What has answered with other files is not resumed.
+        let last = trial.record(&mut self.record).end.as_ref();
+        let is_of_others = last.is_some_and(|end| end.stop_reason == AGENT_CHANGED);
+        let goes_on = attempts > 0 && !is_of_others && target::is_resumable(&of.suite.target);
         if !(goes_on && dir.is_dir()) {
-            workspace::make(
-                &self.place.workspace.root,
-                place.as_ref(),
-                case.template.as_deref(),
-                attempts > 0,
-            )?;
+            let (root, template) = (&self.start.workspace.root, &plan.chosen.case.template);
+            workspace::make(root, plan.place.as_ref(), template.as_deref(), attempts > 0)?;
         }
-        let seed = seed_of(suite, &case.id, planned.number);
         let io = self.make_records(trial, "")?;
-        let program = target::command(
-            self.suite(trial),
-            (case, setting),
-            (self.place.home, &dir),
-            (name, seed),
-        );
+        let program = target::command(trial, self.start.home, &dir);
         let stdin = Stdin::Bytes(program.stdin.as_bytes());
         let record = execution::begin_record(&io, &program.argv, stdin, None)?;
-        let call_id = RunContext::new_call_id();
-        record::add_start(
-            &mut self.journal,
-            &TrialStart {
-                suite,
-                trial: name,
-                case: &case.id,
-                setting: &setting.name,
-                number: planned.number,
-                attempt: attempts.saturating_add(1),
-                seed,
-                workspace: &place,
-                call_id: &call_id,
-                resolved_command: &record.command,
-                execution_ref: &reference(&self.place.run.path, &io),
-            },
-        );
+        let process = TrialProcess {
+            trial,
+            call_id: RunContext::new_call_id(),
+            judging: None,
+            is_oversized: false,
+            io,
+        };
+        self.journal.add_line(EvaluationEvent::TrialStart, |line| {
+            line.put("suite", trial.suite())
+                .put("trial", &plan.name)
+                .put("case", &plan.chosen.case.id)
+                .put("setting", &plan.setting.name)
+                .put("number", &plan.number)
+                .put("attempt", &attempts.saturating_add(1))
+                .put("seed", &plan.seed)
+                .put("workspace", &plan.place)
+                .put("call_id", &process.call_id)
+                .put("resolved_command", &record.command)
+                .put(
+                    "execution_ref",
+                    &reference(&self.start.run.path, &process.io),
+                );
+        });
         self.journal.sync()?;
-        self.record.trial(suite, name).begin(call_id.clone());
+        trial
+            .record(&mut self.record)
+            .begin(process.call_id.clone());
         if self.journal.was_changed() {
             return Ok(());
         }
-        let mut env = target::environment(&self.place, &dir);
-        env.extend(program.env);
+        let (argv, timeout) = (&program.argv, of.suite.timeout);
+        match self.launch(process, argv, program.env, record, timeout) {
+            None => Ok(()),
+            Some((process, error)) => {
+                let answer = target::not_started(error.message(&argv[0]));
+                self.end_target(trial, &process.io, answer, TrialEnd::default())
+            }
+        }
+    }
+
+    /// Starts a program of a trial in its workspace. Returns why it cannot be started, if so.
+    fn launch(
+        &mut self,
+        process: TrialProcess<'e>,
+        argv: &[String],
+        own: Vec<Variable>,
+        record: ExecutionRecord,
+        timeout: Option<Duration>,
+    ) -> Option<(TrialProcess<'e>, SpawnError)> {
+        let dir = &self.dir(process.trial);
+        let mut env = target::environment(&self.start, dir);
+        env.extend(own);
         let spawned = self.children.spawn(Command {
-            argv: &program.argv,
-            dir: &dir,
+            argv,
+            dir,
             env: &env,
-            call_id: &call_id,
+            call_id: &process.call_id,
             stdin: record.stdin,
             stdout: record.stdout,
             stderr: record.stderr,
-            timeout: self.suite(trial).suite.timeout,
+            timeout,
         });
         match spawned {
             Ok(token) => {
-                let process = TrialProcess::new(trial, io, call_id, ProcessRole::Target);
                 self.processes.insert(token, process);
-                Ok(())
+                None
             }
-            Err(error) => {
-                let message = error.message(&program.argv[0]);
-                self.end_target(
-                    trial,
-                    &io,
-                    target::not_started(message),
-                    Spending::default(),
-                )
-            }
+            Err(error) => Some((process, error)),
         }
     }
 
     fn wait(&mut self) -> Result<()> {
-        /// How often it is looked how much programs have printed.
+        /// The time between two looks at how much programs have printed.
         const PERIOD: Duration = Duration::from_secs(1);
-        let left = self.time_left().filter(|_| self.stop.is_none());
-        let until = Instant::now() + left.map_or(PERIOD, |left| left.min(PERIOD));
+        let next = Instant::now() + PERIOD;
+        let until = self
+            .budget_ends
+            .filter(|_| self.stop.is_none())
+            .map_or(next, |end| end.min(next));
         let cannot_wait = |e| Error::failure(format!("cannot wait for programs: {}", reason(&e)));
         match self.children.wait(Some(until)).map_err(cannot_wait)? {
             Woken::Ended(token, outcome) => {
@@ -389,7 +366,7 @@ impl<'e> Runner<'e> {
             }
             Woken::Deadline => {
                 self.end_oversized_programs();
-                if self.stop.is_none() && self.time_left() == Some(Duration::ZERO) {
+                if self.stop.is_none() && self.is_out_of_time() {
                     self.stop = Some(EvaluationStop::Limit(NO_BUDGET));
                     self.interrupt_all();
                 }
@@ -403,122 +380,111 @@ impl<'e> Runner<'e> {
             let printed = process.io.join("stdout.log").metadata();
             if printed.map_or(0, |meta| meta.len()) > LARGEST_INPUT && !process.is_oversized {
                 process.is_oversized = true;
-                self.children.interrupt(*token, self.options.grace);
+                self.children.interrupt(*token, self.grace);
             }
         }
     }
 
     fn interrupt_all(&mut self) {
         let tokens: Vec<Token> = self.processes.keys().copied().collect();
-        self.children.interrupt_all(&tokens, self.options.grace);
+        self.children.interrupt_all(&tokens, self.grace);
     }
 
-    fn end_children(&mut self) {
-        self.interrupt_all();
-        while !self.children.is_empty() {
-            if self.children.wait(None).is_err() {
-                return;
-            }
-        }
-        may_fail(self.journal.flush());
-    }
-
-    fn end(&mut self, process: TrialProcess, outcome: &Outcome) -> Result<()> {
+    fn end(&mut self, process: TrialProcess<'e>, outcome: &Outcome) -> Result<()> {
         let TrialProcess { trial, io, .. } = process;
         execution::end_record(&io, outcome.how.code(), outcome.duration, None)?;
         // What it has left running could change what is judged.
         process::end_leftovers(&process.call_id);
-        if let ProcessRole::Grader(judging) = process.role {
-            return self.end_grader(*judging, &io, outcome);
+        if let Some(judging) = process.judging {
+            return self.end_grader(judging, &io, outcome);
         }
-        let run = self
-            .workspace_of(trial)
-            .join(".delta")
-            .join(self.names(trial).1);
-        let limits = self.limits()?;
-        let target = &self.suite(trial).suite.target;
-        let mut answer = match process.is_oversized {
-            true => target::oversized(),
-            false => read_answer(target, outcome, (&io, &run), limits)?,
+        let run = self.dir(trial).join(".delta").join(&trial.plan.name);
+        // The limits of the evaluation that trials may have met.
+        let limits = EvaluationLimits {
+            budget: self.has_spent_all()?,
+            deadline: self.start.deadline.is_some(),
+        };
+        let mut answer = if process.is_oversized {
+            target::oversized()
+        } else {
+            read_answer(&trial.of.suite.target, outcome, &io, &run, limits)?
         };
         let spent = read_spending(&run);
         (answer.result.cost, answer.result.tokens) = (spent.cost, spent.tokens);
+        if !matches!(answer.end, TargetEnd::Open) && !trial.plan.target.is_unchanged(self.signals) {
+            self.stop
+                .get_or_insert(EvaluationStop::Limit(AGENT_CHANGED));
+            answer = target::agent_changed();
+        }
         self.end_target(trial, &io, answer, spent)
     }
 
-    /// The limits of the evaluation that trials may have met.
-    fn limits(&mut self) -> Result<EvaluationLimits> {
-        Ok(EvaluationLimits {
-            budget: self.has_spent_all()?,
-            deadline: self.place.deadline.is_some(),
-        })
-    }
-
-    /// Records the end of a trial's program, and begins to judge its answer.
+    /// Records the end of a trial's program, and begins to judge its answer. `spent` has what its ledger says.
     fn end_target(
         &mut self,
-        trial: TrialIx,
+        trial: TrialRef<'e>,
         io: &Path,
         answer: TargetOutcome,
-        spent: Spending,
+        spent: TrialEnd,
     ) -> Result<()> {
-        let (status, is_config) = match &answer.end {
+        let TargetOutcome { result, .. } = answer;
+        let status = match answer.end {
             TargetEnd::Open => return Ok(()),
-            TargetEnd::Answered => (ANSWERED, false),
-            TargetEnd::Failed(_) => (TrialOutcome::Failed.name(), false),
-            TargetEnd::NotMeasured(_) => (TrialOutcome::NotMeasured.name(), false),
-            TargetEnd::Misconfigured(_) => (TrialOutcome::NotMeasured.name(), true),
+            TargetEnd::Answered => ANSWERED,
+            TargetEnd::Failed(_) => "failed",
+            TargetEnd::NotMeasured(_) | TargetEnd::Misconfigured(_) => "not_measured",
         };
-        let is_answered = answer.end == TargetEnd::Answered;
-        let end = TrialEnd {
-            status: status.to_owned(),
-            stop_reason: answer.stop_reason.clone(),
-            exit_code: answer.result.exit_code,
-            duration_ms: answer.result.duration_ms,
-            cost: answer.result.cost,
-            tokens: answer.result.tokens,
-            retries: spent.retries,
-            models: spent.models,
-            output_sha256: is_answered.then(|| digest_output(&answer.result.output)),
-            execution_ref: reference(&self.place.run.path, io).into_owned(),
-        };
+        let is_answered = status == ANSWERED;
         if is_answered {
             let path = io.join(RESULT);
-            let text = json::text(&TrialResult::of(&answer.result));
-            files::write(&path, text.as_bytes())?;
-            let written = files::open_regular(&path)?;
-            written.sync_data().at("sync", &path)?;
+            files::write(&path, json::text(&result).as_bytes())?;
+            files::open_regular(&path)?.sync_data().at("sync", &path)?;
         }
-        let (suite, name) = self.names(trial);
-        record::add_end(&mut self.journal, (suite, name), &end);
+        let end = TrialEnd {
+            status: status.to_owned(),
+            stop_reason: answer.stop_reason,
+            exit_code: result.exit_code,
+            duration_ms: result.duration_ms,
+            // By which trials that are identical are found.
+            output_sha256: is_answered.then(|| sha256(json::text(&result.output).as_bytes())),
+            execution_ref: reference(&self.start.run.path, io).into_owned(),
+            ..spent
+        };
+        self.journal.add_line(EvaluationEvent::TrialEnd, |line| {
+            trial.put_names(line).members(&end);
+        });
         self.journal.sync()?;
-        self.record.trial(suite, name).end(end);
-        self.note_configuration(is_config.then(|| {
-            answer
-                .message
-                .clone()
-                .unwrap_or_else(|| answer.stop_reason.clone())
-        }));
-        match is_answered {
-            true => self.judge_answer(trial, answer.result, answer.stop_reason),
-            false => {
-                let why = answer.message.as_deref();
-                self.print_end(trial, status, &answer.stop_reason, why);
-                Ok(())
-            }
+        let why = answer.message.as_deref();
+        match answer.end {
+            TargetEnd::Misconfigured(_) => self.misconfigured += 1,
+            _ => self.misconfigured = 0,
         }
-    }
-
-    fn note_configuration(&mut self, said: Option<String>) {
-        match said {
-            None => self.misconfigured.clear(),
-            Some(said) => self.misconfigured.push(said),
-        }
-        if self.misconfigured.len() >= FAILURES_TO_STOP
-            && let Some(last) = self.misconfigured.last()
-        {
-            let last = last.clone();
+        if self.misconfigured >= FAILURES_TO_STOP {
+            let last = why.unwrap_or(&end.stop_reason).to_owned();
             self.stop.get_or_insert(EvaluationStop::Misconfigured(last));
         }
+        let reason = end.stop_reason.clone();
+        trial.record(&mut self.record).end = Some(end);
+        if is_answered {
+            return self.judge(Judging::of(trial, result));
+        }
+        self.print_end(trial, status, &reason, why);
+        Ok(())
+    }
+}
+
+impl<'e> TrialRef<'e> {
+    fn suite(self) -> &'e str {
+        &self.of.suite.name
+    }
+
+    fn record(self, record: &mut EvaluationRecord) -> &mut TrialRecord {
+        record.trial(self.suite(), &self.plan.name)
+    }
+
+    /// Puts the names by which events know a trial.
+    fn put_names<'l, 'o>(self, line: &'l mut Object<'o>) -> &'l mut Object<'o> {
+        line.put("suite", self.suite())
+            .put("trial", &self.plan.name)
     }
 }

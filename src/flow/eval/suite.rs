@@ -3,8 +3,10 @@
 //! Data only. Unaware of files and of processes.
 
 use super::assertion::Assertion;
+use crate::config::keys::count;
 use crate::config::tool::definition::Word;
 use crate::flow::manifest::command::NodeCommand;
+use crate::flow::manifest::fields::{fields, row};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,18 +20,22 @@ pub(crate) const ONLY_SETTING: &str = "default";
 /// The most trials of a case that a suite may plan.
 pub(crate) const MOST_TRIALS: u32 = 100_000;
 
+/// An agent, as it is named.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AgentWord {
+    /// A directory, absolute; one with `@` and a revision; or `@NAME`.
+    pub word: String,
+    /// As it was written.
+    pub name: String,
+}
+
 /// Tried at each case.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) enum Target {
     /// The flow in the directory of `evaluations.yaml`.
+    #[default]
     Flow,
-    /// An agent.
-    Agent {
-        /// As `delta run -a` takes it: a directory, absolute, or `@NAME`.
-        word: String,
-        /// As it was written.
-        name: String,
-    },
+    Agent(AgentWord),
     /// A program that gets the input on stdin and prints its output.
     Command(NodeCommand),
 }
@@ -39,7 +45,7 @@ impl Target {
     pub(crate) fn describe(&self) -> String {
         match self {
             Self::Flow => "flow".to_owned(),
-            Self::Agent { name, .. } => format!("agent {name}"),
+            Self::Agent(agent) => format!("agent {}", agent.name),
             Self::Command(command) => format!("command {}", command.template),
         }
     }
@@ -49,50 +55,61 @@ impl Target {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Setting {
     pub name: String,
+    /// In place of the target's.
+    pub agent: Option<AgentWord>,
     /// Keys of agent.yaml for an agent; variables of the environment, as texts, for a flow or a command.
     pub set: Map<String, Value>,
 }
 
-/// A thing to try, with what must come of it.
-#[derive(Debug)]
-pub(crate) struct Case {
-    /// Unique in its suite.
-    pub id: String,
-    /// A text as it is, anything else as JSON.
-    pub input: Value,
-    /// Shown to graders.
-    pub expected: Option<Value>,
-    pub assertions: Vec<Assertion>,
-    /// The start node of a flow; none: the default one.
-    pub start: Option<String>,
-    pub tags: Vec<String>,
-    /// A directory of which each trial gets a copy, absolute; none: an empty one.
-    pub template: Option<PathBuf>,
+fields! {
+    /// A thing to try, with what must come of it.
+    struct Case {
+        /// The start node of a flow; none: the default one.
+        start: Option<String>,
+        tags: Vec<String>,
+    }
+    beside {
+        /// Unique in its suite.
+        id: String,
+        /// A text as it is, anything else as JSON.
+        input: Value,
+        /// Shown to graders.
+        expected: Option<Value>,
+        assertions: Vec<Assertion>,
+        /// A directory of which each trial gets a copy, absolute; none: an empty one.
+        template: Option<PathBuf>,
+    }
+    by hand { "id", "input", "expected", "assert", "enabled", "workspace", "target", "expected_output" }
 }
 
-/// Cases, each tried several times under each setting.
-#[derive(Debug)]
-pub(crate) struct Suite {
-    /// Unique, and fit for the name of a directory.
-    pub name: String,
-    pub tags: Vec<String>,
-    pub target: Target,
-    /// Trials of each case under each setting, from 1.
-    pub trials: u32,
-    /// Those that are enabled.
-    pub cases: Vec<Case>,
-    /// The file that they are from, if it is not the suite itself.
-    pub case_file: Option<PathBuf>,
-    /// Not empty.
-    pub settings: Vec<Setting>,
-    /// Put before every program that grades.
-    pub wrapper: Vec<Word>,
-    /// Trials may ask other models than the first.
-    pub fallback: bool,
-    /// How long a trial may take.
-    pub timeout: Option<Duration>,
-    /// The rate that is wanted, above 0 and at most 1.
-    pub threshold: Option<f64>,
+fields! {
+    /// Cases, each tried several times under each setting.
+    struct Suite {
+        tags: Vec<String>,
+        /// The time limit of a trial.
+        timeout: Option<Duration> = row(count("timeout_ms", 0, 0, "")),
+        /// The rate that is wanted, above 0 and at most 1.
+        threshold: Option<f64>,
+        /// Trials may ask other models than the first.
+        fallback: bool,
+    }
+    beside {
+        /// Unique, and fit for the name of a directory.
+        name: String,
+        target: Target,
+        /// Trials of each case under each setting, from 1.
+        trials: u32,
+        /// Those that are enabled.
+        cases: Vec<Case>,
+        /// The file that they are from, if it is not the suite itself.
+        case_file: Option<PathBuf>,
+        /// Not empty.
+        settings: Vec<Setting>,
+        /// Put before every program that grades.
+        wrapper: Vec<Word>,
+    }
+    for people { "description" }
+    by hand { "name", "target", "trials", "workspace", "cases", "assert", "settings", "wrapper" }
 }
 
 /// All suites of a file.

@@ -1,4 +1,4 @@
-//! What the end of a target's program says: that there is a result to judge, that the trial has failed,
+//! The meaning of the end of a target's program: that there is a result to judge, that the trial has failed,
 //! or that nothing was measured.
 //!
 //! Pure. The only place that knows which stop reason is which outcome.
@@ -7,14 +7,14 @@ use crate::error::Exit;
 use crate::record::stop_reason::StopReason;
 use crate::unix::process::Ended;
 
-/// How the program of a trial ended.
+/// The end of the program of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TargetEnd {
     /// There is a result, and its assertions decide.
     Answered,
-    /// It failed by itself: why, in a word.
+    /// A failure of its own: why, in a word.
     Failed(String),
-    /// It says nothing of the target: why, in a word.
+    /// Nothing is known of the target: why, in a word.
     NotMeasured(String),
     /// The same, and every other trial would say the same.
     Misconfigured(String),
@@ -23,16 +23,16 @@ pub(crate) enum TargetEnd {
 }
 
 /// The reason of a trial that took longer than the suite allows.
-pub(crate) const TIMEOUT: &str = "timeout";
+const TIMEOUT: &str = "timeout";
 
 /// The reason of a trial that asked a person.
-pub(crate) const ASKED: &str = "asked";
+const ASKED: &str = "asked";
 
 /// The reason of a trial whose program was ended from outside.
 const SIGNAL: &str = "signal";
 
 /// The reason of a trial that asked to be tried later.
-const LATER: &str = "later";
+const TRY_AGAIN: &str = "later";
 
 /// Limits of the evaluation itself, which end its trials with the words of their own limits.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,56 +46,59 @@ pub(crate) struct EvaluationLimits {
 /// The reasons of trials that a limit of the evaluation kept from their end.
 pub(crate) const NO_BUDGET: &str = "evaluation_budget";
 pub(crate) const NO_TIME: &str = "evaluation_deadline";
+pub(crate) const AGENT_CHANGED: &str = "agent_changed";
+
+fn failed(why: &str) -> TargetEnd {
+    TargetEnd::Failed(why.to_owned())
+}
+
+pub(super) fn not_measured(why: &str) -> TargetEnd {
+    TargetEnd::NotMeasured(why.to_owned())
+}
 
 /// The end of a plain command.
 pub(crate) fn of_command(how: Ended) -> TargetEnd {
     match how {
-        Ended::TimedOut => TargetEnd::Failed(TIMEOUT.to_owned()),
+        Ended::TimedOut => failed(TIMEOUT),
         Ended::Interrupted(_) => TargetEnd::Open,
-        Ended::Exited(code) if is_signal(code) => TargetEnd::NotMeasured(SIGNAL.to_owned()),
-        Ended::Exited(code) if code == Exit::TempFail as i32 => {
-            TargetEnd::NotMeasured(LATER.to_owned())
-        }
+        Ended::Exited(code) if is_signal(code) => not_measured(SIGNAL),
+        Ended::Exited(code) if code == Exit::TempFail as i32 => not_measured(TRY_AGAIN),
         Ended::Exited(_) => TargetEnd::Answered,
     }
 }
 
 /// The end of an agent's run or of a flow's, with the reasons of the agents that stopped it.
 pub(crate) fn of_run(how: Ended, reasons: &[&str], limits: EvaluationLimits) -> TargetEnd {
-    let code = match how {
-        Ended::TimedOut => return TargetEnd::Failed(TIMEOUT.to_owned()),
-        Ended::Interrupted(_) => return TargetEnd::Open,
-        Ended::Exited(code) => code,
+    let Ended::Exited(code) = how else {
+        return of_command(how);
     };
     let is = |exit: Exit| code == exit as i32;
     // A reason that says nothing of the target outweighs one that does: without it, it might have passed.
     let ends = reasons.iter().map(|reason| of_reason(reason, limits));
-    let mut ends: Vec<TargetEnd> = ends.collect();
-    ends.sort_by_key(|end| match end {
+    let worst = ends.min_by_key(|end| match end {
         TargetEnd::Misconfigured(_) => 0,
         TargetEnd::NotMeasured(_) | TargetEnd::Open => 1,
         TargetEnd::Failed(_) | TargetEnd::Answered => 2,
     });
-    let reason_given = || match reasons.iter().find(|reason| !reason.is_empty()) {
-        Some(reason) => (*reason).to_owned(),
-        // It ended before its run began.
-        None if is(Exit::TempFail) && limits.deadline => NO_TIME.to_owned(),
-        None if is(Exit::TempFail) => LATER.to_owned(),
-        None => "error".to_owned(),
-    };
-    match ends.into_iter().next() {
-        _ if is(Exit::Waiting) => TargetEnd::Failed(ASKED.to_owned()),
-        _ if is_signal(code) => TargetEnd::NotMeasured(SIGNAL.to_owned()),
+    let given = reasons.iter().find(|reason| !reason.is_empty());
+    match worst {
+        _ if is(Exit::Waiting) => failed(ASKED),
+        _ if is_signal(code) => not_measured(SIGNAL),
         _ if is(Exit::Config) || is(Exit::Usage) => {
             TargetEnd::Misconfigured("configuration".to_owned())
         }
-        _ if is(Exit::Software) => TargetEnd::NotMeasured("defect".to_owned()),
+        _ if is(Exit::Software) => not_measured("defect"),
         Some(end) if end != TargetEnd::Answered => end,
-        _ if is(Exit::TempFail) => TargetEnd::NotMeasured(reason_given()),
-        _ if is(Exit::Undecided) => TargetEnd::Failed(reason_given()),
+        _ if is(Exit::TempFail) => not_measured(match given {
+            Some(reason) => reason,
+            // It ended before its run began.
+            None if limits.deadline => NO_TIME,
+            None => TRY_AGAIN,
+        }),
+        _ if is(Exit::Undecided) => failed(given.unwrap_or(&"error")),
         _ if is(Exit::Success) || is(Exit::Failure) || is(Exit::Partial) => TargetEnd::Answered,
         // Nothing that delta ends with.
-        _ => TargetEnd::NotMeasured("error".to_owned()),
+        _ => not_measured("error"),
     }
 }
 
@@ -104,18 +107,26 @@ fn is_signal(code: i32) -> bool {
     (129..=192).contains(&code)
 }
 
-/// What a stop reason of a run says of its target.
+/// The meaning of a stop reason of a run for its target.
 fn of_reason(name: &str, limits: EvaluationLimits) -> TargetEnd {
-    let reason = StopReason::ALL.into_iter().find(|it| it.name() == name);
-    let failed = || TargetEnd::Failed(name.to_owned());
-    let Some(reason) = reason else {
+    let Some(reason) = StopReason::ALL.into_iter().find(|it| it.name() == name) else {
         return TargetEnd::Answered;
     };
     match reason {
         // The exit code says what became of the sub-agent.
         StopReason::FinalAnswer | StopReason::Subagent(_) => TargetEnd::Answered,
-        StopReason::Budget if limits.budget => TargetEnd::NotMeasured(NO_BUDGET.to_owned()),
-        StopReason::Deadline if limits.deadline => TargetEnd::NotMeasured(NO_TIME.to_owned()),
+        StopReason::Budget if limits.budget => not_measured(NO_BUDGET),
+        StopReason::Deadline if limits.deadline => not_measured(NO_TIME),
+        StopReason::AskHuman => failed(ASKED),
+        StopReason::ModelRefused => TargetEnd::Misconfigured(name.to_owned()),
+        StopReason::ModelUnavailable
+        | StopReason::DiskFull
+        | StopReason::IoError
+        | StopReason::AcceptUnable
+        | StopReason::AcceptLater
+        | StopReason::Deferred
+        | StopReason::Background
+        | StopReason::Signal(_) => not_measured(name),
         StopReason::Length
         | StopReason::ContentFilter
         | StopReason::ContextFull
@@ -129,17 +140,7 @@ fn of_reason(name: &str, limits: EvaluationLimits) -> TargetEnd {
         | StopReason::NotAccepted
         | StopReason::Context
         | StopReason::Hook
-        | StopReason::JournalChanged => failed(),
-        StopReason::AskHuman => TargetEnd::Failed(ASKED.to_owned()),
-        StopReason::ModelRefused => TargetEnd::Misconfigured(name.to_owned()),
-        StopReason::ModelUnavailable
-        | StopReason::DiskFull
-        | StopReason::IoError
-        | StopReason::AcceptUnable
-        | StopReason::AcceptLater
-        | StopReason::Deferred
-        | StopReason::Background
-        | StopReason::Signal(_) => TargetEnd::NotMeasured(name.to_owned()),
+        | StopReason::JournalChanged => failed(name),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a node's output makes of the way on, and what a failure is.
+//! The way on that a node's output chooses, and failures.
 //!
 //! Unaware of tasks. An output is JSON text; no more of it is parsed than the choice needs.
 
@@ -8,14 +8,13 @@ use crate::text::names::named_enum;
 use crate::text::shorten::cut_to_columns;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
 use std::rc::Rc;
 
 /// JSON text on one line, shared by all who have it.
 pub(crate) type Payload = Rc<str>;
 
 named_enum! {
-    /// Why a node failed, in one word.
+    /// The reason of a failure, in one word.
     pub(crate) enum FailureCode {
         /// A policy denied it.
         PolicyDenied = "policy_denied",
@@ -51,6 +50,11 @@ impl Failure {
             code,
             message: message.as_ref().into(),
         }
+    }
+
+    /// The failure of what a node runs.
+    pub(crate) fn operation(message: impl AsRef<str>) -> Self {
+        Self::new(FailureCode::Operation, message)
     }
 }
 
@@ -107,10 +111,9 @@ fn find_edge(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failur
     } else {
         Some(output)
     };
-    let word: Option<Cow<'_, str>> = raw
+    let word = raw
         .filter(|raw| raw.trim_start().starts_with('"'))
-        .and_then(|raw| serde_json::from_str::<String>(raw).ok())
-        .map(Cow::Owned);
+        .and_then(|raw| serde_json::from_str::<String>(raw).ok());
     let edges = graph.outgoing(node);
     let label = |edge: &&EdgeIx| graph.edges[**edge].label.as_deref();
     let target = |edge: &&EdgeIx| graph.nodes[graph.edges[**edge].to].id.as_str();
@@ -121,7 +124,7 @@ fn find_edge(graph: &Graph, node: NodeIx, output: &str) -> Result<EdgeIx, Failur
             edge_words(graph, node)
         )));
     };
-    let by_label = edges.iter().find(|edge| label(edge) == Some(&*word));
+    let by_label = edges.iter().find(|edge| label(edge) == Some(&word));
     let found = by_label.or_else(|| edges.iter().find(|edge| target(edge) == word));
     found.copied().ok_or_else(|| {
         invalid(format!(
@@ -179,8 +182,8 @@ fn split_items(output: &str) -> Result<Route, Failure> {
     if items.is_empty() {
         return Err(invalid("the list is empty: there is nothing to split"));
     }
-    let items = items.into_iter().map(|item| item.get().into());
-    Ok(Route::Items(items.collect()))
+    let payloads = items.into_iter().map(|item| item.get().into());
+    Ok(Route::Items(payloads.collect()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What routing needs to know of a graph before anything runs: for each merge, its scope;
+//! A graph prepared for routing before anything runs: for each merge, its scope;
 //! for each node, which merges wait for a task at it.
 //!
 //! Unaware of tasks and payloads. Only what can be reached from the start that was chosen counts.
@@ -28,7 +28,7 @@ use std::rc::Rc;
 pub(crate) struct RoutePlan<'g> {
     /// The graph. It has been validated.
     pub graph: &'g Graph,
-    /// Where tasks begin.
+    /// The node at which tasks begin.
     pub start: NodeIx,
     /// A number that is larger for every node after this one.
     pub rank: Vec<usize>,
@@ -68,7 +68,7 @@ impl<'g> RoutePlan<'g> {
         plan
     }
 
-    /// Nodes that can be reached, each behind all that lead to it. Ranks are the places in this order.
+    /// Nodes that can be reached, each after all that lead to it. Ranks are the places in this order.
     fn order(&mut self) -> Vec<NodeIx> {
         let graph = self.graph;
         let mut ways_in = vec![0usize; graph.nodes.len()];
@@ -106,8 +106,8 @@ impl<'g> RoutePlan<'g> {
         };
         for &node in order {
             let from = |&edge: &usize| graph.edges[edge].from;
-            let mut ways = graph.incoming(node).iter().map(from);
-            let mut ways = ways.by_ref().filter(|from| self.rank[*from] != NONE);
+            let all = graph.incoming(node).iter().map(from);
+            let mut ways = all.filter(|from| self.rank[*from] != NONE);
             let Some(first) = ways.next() else {
                 continue;
             };

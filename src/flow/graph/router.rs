@@ -89,12 +89,12 @@ pub(crate) enum Effect {
     Ended(TaskIx),
 }
 
-/// How a step ended.
+/// The end of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StepOutcome {
-    /// With this output, which chose this way on.
+    /// The output, which chose this way on.
     Success(Payload, Route),
-    /// The same, and the task is partial from here on.
+    /// A success from which on the task is partial.
     Partial(Payload, Route),
     Failure(Failure),
 }
@@ -142,7 +142,7 @@ struct Traveller {
 }
 
 named_enum! {
-    /// What made a task.
+    /// The maker of a task.
     pub(crate) enum TaskKind {
         /// From an input.
         Root = "root",
@@ -170,10 +170,10 @@ struct RoutedTask {
     partials: Vec<NodeIx>,
     /// The nodes of failures that only merges gathered that ignore them.
     ignored: Vec<NodeIx>,
-    /// How its steps ended that did not go on in this task, each in the innermost fork around it.
+    /// The ends of its steps that did not go on in this task, each in the innermost fork around it.
     endings: Vec<(Option<FrameIx>, Order, TaskEnding)>,
     ended: Option<TaskEnding>,
-    /// It lost a race while something of it was under way.
+    /// True if it lost a race while something of it was under way.
     is_cancelled: bool,
 }
 
@@ -348,9 +348,9 @@ impl<'p> Router<'p> {
                 self.fork(step, edges, payloads);
             }
             Route::Items(items) => {
-                let edges = self.plan.graph.outgoing(node);
-                let edges = edges.iter().copied().cycle().take(items.len()).collect();
-                self.fork(step, edges, items);
+                let edges = self.plan.graph.outgoing(node).iter().copied();
+                let each = edges.cycle().take(items.len()).collect();
+                self.fork(step, each, items);
             }
         }
     }

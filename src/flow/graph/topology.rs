@@ -102,9 +102,9 @@ impl Node {
 /// A way from one node to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Edge {
-    /// Where it begins.
+    /// The node at its beginning.
     pub from: NodeIx,
-    /// Where it ends.
+    /// The node at its end.
     pub to: NodeIx,
     pub label: Option<String>,
 }
@@ -159,7 +159,7 @@ impl Graph {
         &self.outgoing[node]
     }
 
-    /// Where the edges that begin at a node end.
+    /// The ends of the edges that begin at a node.
     pub(crate) fn targets(&self, node: NodeIx) -> impl Iterator<Item = NodeIx> {
         self.outgoing[node].iter().map(|edge| self.edges[*edge].to)
     }

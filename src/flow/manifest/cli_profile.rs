@@ -1,17 +1,19 @@
-//! `cli_profiles.yaml`: how lines that a person types become inputs of the flow.
+//! `cli_profiles.yaml`: inputs of the flow from the lines that a person types.
 //!
 //! Unaware of terminals.
 
 use super::command::{NodeCommand, read_needed_command};
-use super::items::{begin_item, read_items, read_mappings};
+use super::fields::{FromKey, fields};
+use super::items::read_items;
+use super::node::NodeSettings;
 use super::problem::Manifest;
-use crate::config::section::{Diagnostics, Section};
+use crate::config::keys::Key;
+use crate::config::section::Section;
+use crate::flow::graph::Role;
 use crate::text::names::named_enum;
-use crate::text::yaml::Step;
-use serde_json::{Map, Value};
 
 named_enum! {
-    /// What a line is.
+    /// The form of a line.
     #[derive(Default)]
     pub(crate) enum LineMode {
         /// A string.
@@ -22,18 +24,24 @@ named_enum! {
     }
 }
 
-/// A profile.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CliProfile {
-    pub id: String,
-    pub mode: LineMode,
-    /// Where tasks begin; none: at the flow's default.
-    pub start: Option<String>,
-    pub commands: Vec<ProfileCommand>,
+fields! {
+    /// A profile.
+    #[derive(Clone, Default)]
+    struct CliProfile {
+        mode: LineMode,
+        /// The node at which tasks begin; none: the flow's default.
+        start: Option<String>,
+        commands: Vec<ProfileCommand>,
+    }
+    beside {
+        id: String,
+    }
+    for people { "description" }
+    by hand { "id" }
 }
 
 /// A command of a profile.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct ProfileCommand {
     /// Without the slash.
     pub name: String,
@@ -43,70 +51,47 @@ pub(crate) struct ProfileCommand {
 /// The commands that every profile has.
 pub(crate) const COMMANDS: [&str; 6] = ["attach", "edit", "profile", "history", "show", "quit"];
 
-/// Reads the file. `starts` are the nodes at which tasks can begin.
-pub(super) fn read_profiles(manifest: &mut Manifest, starts: &[&str]) -> Vec<CliProfile> {
-    let mut all: Vec<CliProfile> = Vec::new();
-    for (map, at) in read_items(manifest, "profiles") {
-        let node = Section::new(&map, at);
-        let known = all.iter().map(|other| &*other.id);
-        let Some((id, mut out)) = begin_item(manifest, "profile", &node, known) else {
-            continue;
-        };
-        node.warn_of_unknown_keys(
-            &["id", "description", "mode", "start", "commands"],
-            &mut out,
-        );
-        node.read_text("description", &mut out);
-        let mode = node.read_choice("mode", &LineMode::ALL, &mut out);
-        let start = node.read_text("start", &mut out).map(str::to_owned);
-        if let Some(start) = start.as_ref().filter(|start| !starts.contains(&&***start)) {
-            let message = format!(
-                "start: {start} is not a start node; the start nodes are {}",
-                starts.join(", ")
-            );
-            out.error(node.path_to("start"), message);
+/// Reads the file.
+pub(super) fn read_profiles(manifest: &mut Manifest, nodes: &[NodeSettings]) -> Vec<CliProfile> {
+    let is_start = |node: &&NodeSettings| node.role == Some(Role::Start);
+    let starts: Vec<&str> = nodes.iter().filter(is_start).map(|it| &*it.id).collect();
+    read_items(manifest, "profiles", "profile", |id, node| {
+        let read = CliProfile::read_keys(node);
+        if let Some(start) = read.start.as_deref().filter(|it| !starts.contains(it)) {
+            let starts = starts.join(", ");
+            let message =
+                format!("start: {start} is not a start node; the start nodes are {starts}");
+            node.error("start", message);
         }
-        let mut commands: Vec<ProfileCommand> = Vec::new();
-        for (map, at) in read_mappings(&node, "commands", &mut out) {
-            if let Some(command) = read_profile_command(map, at, &commands, &mut out) {
-                commands.push(command);
-            }
-        }
-        manifest.report(std::slice::from_ref(&id), out);
-        all.push(CliProfile {
-            id,
-            mode: mode.unwrap_or_default(),
-            start,
-            commands,
-        });
-    }
-    all
+        CliProfile { id, ..read }
+    })
 }
 
-fn read_profile_command(
-    map: &Map<String, Value>,
-    at: Vec<Step>,
-    before: &[ProfileCommand],
-    out: &mut Diagnostics,
-) -> Option<ProfileCommand> {
-    let node = Section::new(map, at.clone());
-    node.warn_of_unknown_keys(&["name", "description", "command", "exec", "shell"], out);
-    node.read_text("description", out);
-    let name = node.read_text("name", out).unwrap_or_default().to_owned();
+impl FromKey for Vec<ProfileCommand> {
+    fn from_key(node: &Section, key: &Key) -> Self {
+        let mut all = Self::new();
+        for section in node.mappings(key.name) {
+            all.extend(read_profile_command(&section, &all));
+        }
+        all
+    }
+}
+
+fn read_profile_command(node: &Section, before: &[ProfileCommand]) -> Option<ProfileCommand> {
+    node.warn_of_unknown_keys(&["name", "description", "command", "exec", "shell"]);
+    node.read_text("description");
+    let name = node.read_text("name").unwrap_or_default();
     let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || !name.chars().all(is_word) {
         let message = format!("name: {name:?}: letters, digits, '_' and '-' make a name");
-        out.error(node.path_to("name"), message);
-        return None;
+        return node.refuse("name", message);
     }
-    if COMMANDS.contains(&&*name) || before.iter().any(|other| other.name == name) {
+    if COMMANDS.contains(&name) || before.iter().any(|other| other.name == name) {
         let message = format!("name: there is a command /{name} already");
-        out.error(node.path_to("name"), message);
-        return None;
+        return node.refuse("name", message);
     }
-    let command = read_needed_command(map, &at, &format!("/{name} "), out);
     Some(ProfileCommand {
-        name,
-        command: command?,
+        name: name.to_owned(),
+        command: read_needed_command(node, &format!("/{name} ")),
     })
 }

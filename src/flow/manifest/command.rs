@@ -5,11 +5,13 @@
 //! `AGENT_HOME`. Here it is called `FLOW_HOME`; the names are exchanged on the way in and out.
 //! Unaware of processes.
 
-use crate::config::section::{Diagnostics, Section};
+use super::fields::FromKey;
+use crate::config::keys::Key;
+use crate::config::section::{Diagnostic, Section};
 use crate::config::tool::bind::{BaseDirs, fill_words};
 use crate::config::tool::command;
-use crate::config::tool::definition::{AGENT_HOME, Piece, Word};
-use crate::text::yaml::Step;
+use crate::config::tool::definition::{AGENT_HOME, Parameter, Piece, Word};
+use crate::text::order;
 use crate::unix::files;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
@@ -17,16 +19,20 @@ use std::path::{Path, PathBuf};
 /// The engine's variable for the flow's directory.
 pub(crate) const FLOW_HOME: &str = "FLOW_HOME";
 
+/// The flow's directory in texts, and the agent's.
+pub(super) const FLOW_DIR: &str = "${FLOW_HOME}";
+pub(super) const AGENT_DIR: &str = "${AGENT_HOME}";
+
 /// The three forms.
 pub(crate) const FORMS: [&str; 3] = ["command", "exec", "shell"];
 
 /// A program with its arguments. The caller also sets `FLOW_HOME` and `CWD` in its environment,
 /// because a script of `shell:` leaves these to the shell.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeCommand {
-    /// How it was written, in a line.
+    /// The command as it was written, in a line.
     pub template: String,
-    /// The program and its arguments, without parameters. Not empty.
+    /// The program and its arguments, without parameters. Not empty, unless something is wrong with it.
     pub words: Vec<Word>,
 }
 
@@ -47,7 +53,7 @@ impl NodeCommand {
         let is_end = |c: char| c.is_whitespace() || ENDS.contains(&c);
         let whole = argv.iter().flat_map(|it| it.split(is_end).chain([&**it]));
         let words = whole.flat_map(|it| it.split(['=', ':']).chain([it]));
-        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = files::search_path();
         let found = argv.first().and_then(|it| files::find_program(it, &path));
         let mut all = self.files(home);
         all.extend(words.map(|word| cwd.join(word)).chain(found));
@@ -55,7 +61,7 @@ impl NodeCommand {
             let is_below = |real: PathBuf| path.starts_with(home) || real.starts_with(home);
             path.is_file() && path.canonicalize().is_ok_and(is_below)
         });
-        all.sort();
+        order::sort(&mut all);
         all.dedup();
         all
     }
@@ -82,20 +88,17 @@ pub(crate) fn fill_paths(paths: &[Word], home: &Path, cwd: &Path) -> impl Iterat
 }
 
 /// The files below the flow's directory that words name: a word that begins with it, and what a script
-/// has behind its variable.
+/// has after its variable.
 pub(crate) fn files_of(words: &[Word], home: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for word in words {
-        match word.0.as_slice() {
-            [Piece::Home, Piece::Text(rest)] => {
-                files.extend(rest.strip_prefix('/').map(|rest| home.join(rest)));
-            }
-            pieces => {
-                for piece in pieces {
-                    if let Piece::Text(script) = piece {
-                        files.extend(named_in(script).map(|rest| home.join(rest)));
-                    }
-                }
+        if let [Piece::Home, Piece::Text(rest)] = word.0.as_slice() {
+            files.extend(rest.strip_prefix('/').map(|rest| home.join(rest)));
+            continue;
+        }
+        for piece in &word.0 {
+            if let Piece::Text(script) = piece {
+                files.extend(named_in(script).map(|rest| home.join(rest)));
             }
         }
     }
@@ -107,137 +110,123 @@ const ENDS: &[char] = &[
     '\'', '"', '`', '$', ';', '&', '|', '<', '>', '(', ')', '*', '?',
 ];
 
-/// The paths behind `$FLOW_HOME/` and `${FLOW_HOME}/` in a script, up to where a shell ends the word.
+/// The paths after `$FLOW_HOME/` and `${FLOW_HOME}/` in a script, up to where a shell ends the word.
 fn named_in(script: &str) -> impl Iterator<Item = &str> {
     script.split(FLOW_HOME).skip(1).filter_map(|rest| {
-        let rest = rest.strip_prefix('}').unwrap_or(rest);
-        let rest = rest.strip_prefix('"').unwrap_or(rest);
-        let rest = rest.strip_prefix('/')?;
-        let end = rest.find(|c: char| c.is_whitespace() || ENDS.contains(&c));
-        let name = &rest[..end.unwrap_or(rest.len())];
-        (!name.is_empty()).then_some(name)
+        let unbraced = rest.strip_prefix('}').unwrap_or(rest);
+        let unquoted = unbraced.strip_prefix('"').unwrap_or(unbraced);
+        let is_end = |c: char| c.is_whitespace() || ENDS.contains(&c);
+        let name = unquoted.strip_prefix('/')?.split(is_end).next();
+        name.filter(|name| !name.is_empty())
     })
 }
 
 /// Reads the form that a mapping has, if it has one.
-pub(crate) fn read_command(
-    map: &Map<String, Value>,
-    at: &[Step],
-    out: &mut Diagnostics,
-) -> Option<NodeCommand> {
-    let mut given = map.clone();
+pub(crate) fn read_command(node: &Section) -> Option<NodeCommand> {
+    let form = FORMS.into_iter().find(|form| node.has(form))?;
+    let mut given = inward(node);
     given.retain(|key, _| FORMS.contains(&key.as_str()));
-    if given.is_empty() {
-        return None;
-    }
-    let given = inward(&given, at, out);
-    let mut own = Diagnostics::about("");
-    let usage = command::read(&Section::new(&given, at.to_vec()), &[], &mut own);
+    let own = Section::new(&given, node.path_to(""));
+    let usage = command::read(&own, &[]);
     // The reader's warnings about a model's parameters are reported as errors below.
-    for complaint in own.into_list() {
+    for complaint in own.take_diagnostics() {
         let message = complaint.message.replace(AGENT_HOME, FLOW_HOME);
-        if !complaint.warning {
-            out.error(complaint.at, message);
-        } else if !message.contains(" is a parameter that the model must give") {
-            out.warn(complaint.at, message);
+        if !complaint.warning || !message.contains(" is a parameter that the model must give") {
+            node.push(Diagnostic {
+                message,
+                ..complaint
+            });
         }
     }
-    let usage = usage?;
-    if let Some(parameter) = usage.parameters.first() {
-        let name = &parameter.name;
+    let mut settled = usage?;
+    settled.command.iter_mut().for_each(outward_word);
+    if let Some(Parameter { name, .. }) = settled.parameters.first() {
         let message = format!(
             "${{{name}}} has no meaning here: the payload comes on standard input; in shell: write \
              ${name} for a variable"
         );
-        let form = FORMS.into_iter().find(|form| given.contains_key(*form));
-        let mut at = at.to_vec();
-        at.extend(form.map(|form| Step::Key(form.to_owned())));
-        out.error(at, message);
-        return None;
+        return node.refuse(form, message);
     }
     Some(NodeCommand {
-        template: outward(&usage.template),
-        words: usage.command.into_iter().map(outward_word).collect(),
+        template: outward(&settled.template),
+        words: settled.command,
     })
 }
 
 /// The command of something that cannot do without one; `whose` begins the message about one that is missing.
-pub(super) fn read_needed_command(
-    map: &Map<String, Value>,
-    at: &[Step],
-    whose: &str,
-    out: &mut Diagnostics,
-) -> Option<NodeCommand> {
-    if !FORMS.iter().any(|form| map.contains_key(*form)) {
+/// One that is wrong is empty.
+pub(super) fn read_needed_command(node: &Section, whose: &str) -> NodeCommand {
+    if !FORMS.iter().any(|form| node.has(form)) {
         let message = format!("{whose}has no command; needs command: [PROGRAM, …]");
-        out.error(at.to_vec(), message);
-        return None;
+        node.error("", message);
     }
-    read_command(map, at, out)
+    read_command(node).unwrap_or_default()
 }
 
-/// The same mapping with the flow's directory under the name that templates know.
-pub(crate) fn inward(
-    map: &Map<String, Value>,
-    at: &[Step],
-    out: &mut Diagnostics,
-) -> Map<String, Value> {
-    let mut given = map.clone();
-    let agents = format!("${{{AGENT_HOME}}}");
+impl FromKey for Option<NodeCommand> {
+    fn from_key(node: &Section, _: &Key) -> Self {
+        read_command(node)
+    }
+}
+
+impl FromKey for NodeCommand {
+    fn from_key(node: &Section, _: &Key) -> Self {
+        read_needed_command(node, &node.name(""))
+    }
+}
+
+/// A path or a word in which the flow's directory is replaced.
+impl FromKey for Option<Word> {
+    fn from_key(node: &Section, key: &Key) -> Self {
+        node.read_text(key.name).map(parse_word)
+    }
+}
+
+/// A copy of a mapping with the flow's directory under the name that templates know.
+pub(super) fn inward(node: &Section) -> Map<String, Value> {
+    let mut given = node.map.clone();
     for form in FORMS {
         let Some(value) = given.get_mut(form) else {
             continue;
         };
-        if mentions(value, &agents) {
-            let mut at = at.to_vec();
-            at.push(Step::Key(form.to_owned()));
-            out.error(
-                at,
-                format!("{agents} is an agent's; write ${{{FLOW_HOME}}}"),
-            );
+        if !value.is_object() && value.to_string().contains(AGENT_DIR) {
+            node.error(form, format!("{AGENT_DIR} is an agent's; write {FLOW_DIR}"));
         }
-        inward_names(value);
+        replace_texts(value, FLOW_DIR, AGENT_DIR);
     }
     given
 }
 
 /// A word of a template, with the name that the flow's directory has here in what is left to a shell.
-pub(crate) fn outward_word(mut word: Word) -> Word {
+pub(super) fn outward_word(word: &mut Word) {
     for piece in &mut word.0 {
         if let Piece::Text(text) = piece {
             *text = outward(text);
         }
     }
-    word
 }
 
 /// A text of the modules that read templates, with the name that the flow's directory has here.
-pub(crate) fn outward(text: &str) -> String {
-    text.replace(&format!("${{{AGENT_HOME}}}"), &format!("${{{FLOW_HOME}}}"))
+pub(super) fn outward(text: &str) -> String {
+    text.replace(AGENT_DIR, FLOW_DIR)
 }
 
 /// A text with `${FLOW_HOME}` and `${CWD}` in it, as a word.
 pub(crate) fn parse_word(text: &str) -> Word {
-    let known = text.replace(&format!("${{{FLOW_HOME}}}"), &format!("${{{AGENT_HOME}}}"));
-    crate::config::tool::argv_template::parse_fixed_word(&known)
+    crate::config::tool::argv_template::parse_fixed_word(&text.replace(FLOW_DIR, AGENT_DIR))
 }
 
-fn mentions(value: &Value, name: &str) -> bool {
-    match value {
-        Value::String(text) => text.contains(name),
-        Value::Array(items) => items.iter().any(|item| mentions(item, name)),
-        _ => false,
-    }
+/// A text with the flow's directory in its place.
+pub(super) fn fill_home(text: &str, home: &Path) -> String {
+    text.replace(FLOW_DIR, &home.to_string_lossy())
 }
 
-/// Gives the flow's directory the name that templates know.
-pub(super) fn inward_names(value: &mut Value) {
+/// Replaces a part of every text of a value.
+pub(super) fn replace_texts(value: &mut Value, part: &str, by: &str) {
     match value {
-        Value::String(text) => {
-            *text = text.replace(&format!("${{{FLOW_HOME}}}"), &format!("${{{AGENT_HOME}}}"));
-        }
-        Value::Array(items) => items.iter_mut().for_each(inward_names),
-        Value::Object(members) => members.values_mut().for_each(inward_names),
+        Value::String(text) => *text = text.replace(part, by),
+        Value::Array(items) => items.iter_mut().for_each(|it| replace_texts(it, part, by)),
+        Value::Object(map) => map.values_mut().for_each(|it| replace_texts(it, part, by)),
         _ => {}
     }
 }

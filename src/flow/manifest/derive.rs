@@ -2,42 +2,39 @@
 //!
 //! Unaware of what is looked up in other files: a context is a name here.
 
-use super::agent::AgentDraft;
-use super::defaults::Defaults;
-use super::items::key_path;
-use super::node::NodeDraft;
+use super::agent::FlowAgent;
+use super::node::{EdgeDraft, NodeSettings};
 use super::problem::{Code, Manifest};
 use crate::flow::graph::Role;
-use crate::text::yaml::Step;
-use std::collections::HashMap;
 
-/// How often edges end and begin at a node.
+/// The numbers of edges that end and begin at a node.
 #[derive(Clone, Copy, Default)]
-struct EdgeCounts {
-    into: usize,
-    out: usize,
+pub(super) struct EdgeCounts {
+    pub into: usize,
+    pub out: usize,
     /// One that begins there has a label.
     is_labelled: bool,
 }
 
-/// Gives the nodes that lack one the role that their edges say, and a single start its mark. Of an edge it
-/// takes its ends and if it has a label.
+/// Gives the nodes that lack one the role that their edges say, and a single start its mark. Returns the edges of each
+/// node.
 pub(super) fn derive_roles(
     manifest: &mut Manifest,
-    nodes: &mut [NodeDraft],
-    edges: impl Iterator<Item = (Option<usize>, Option<usize>, bool)>,
-) {
+    nodes: &mut [NodeSettings],
+    edges: &[EdgeDraft],
+) -> Vec<EdgeCounts> {
     let mut counts = vec![EdgeCounts::default(); nodes.len()];
-    for (from, to, is_labelled) in edges {
+    for edge in edges {
+        let [from, to] = edge.ends;
         if let Some(from) = from {
             counts[from].out += 1;
-            counts[from].is_labelled |= is_labelled;
+            counts[from].is_labelled |= edge.label.is_some();
         }
         if let Some(to) = to {
             counts[to].into += 1;
         }
     }
-    for (node, counts) in nodes.iter_mut().zip(counts) {
+    for (node, counts) in nodes.iter_mut().zip(counts.iter().copied()) {
         if !node.lacks_role {
             continue;
         }
@@ -53,6 +50,7 @@ pub(super) fn derive_roles(
     {
         only.derived.push(("default_start", "true".to_owned()));
     }
+    counts
 }
 
 /// The role that edges say, if it is one.
@@ -68,44 +66,35 @@ fn role_by_edges(counts: EdgeCounts) -> Option<Role> {
     }
 }
 
-fn add_no_role(manifest: &mut Manifest, node: &NodeDraft, counts: EdgeCounts) {
-    let id = &node.id;
+fn add_no_role(manifest: &mut Manifest, node: &NodeSettings, counts: EdgeCounts) {
     let message = match counts.out {
-        0 => format!("node \"{id}\": has no role, and no edge to derive it from"),
+        0 => "has no role, and no edge to derive it from".to_owned(),
         out => format!(
-            "node \"{id}\": has no role, and 1 edge in and {out} out can be a branch, a split or a decision; \
+            "has no role, and 1 edge in and {out} out can be a branch, a split or a decision; \
              write role:, or give the edges of a decision labels"
         ),
     };
-    let at = key_path(&node.at, "role");
-    manifest.add(Code::BadRole, vec![id.clone()], &at, message);
+    manifest.add_to(node.place(), "role", Some(Code::BadRole), message);
 }
 
 /// Gives the nodes that lack a context that of their agent, or else the default.
 pub(super) fn derive_contexts(
     manifest: &mut Manifest,
-    nodes: &mut [NodeDraft],
-    agents: &[AgentDraft],
-    defaults: &Defaults,
+    nodes: &mut [NodeSettings],
+    agents: &[FlowAgent],
+    default: Option<&str>,
 ) {
-    let of_agents: HashMap<&str, &str> = agents
-        .iter()
-        .rev()
-        .filter_map(|agent| Some((&*agent.id, agent.context.as_deref()?)))
-        .collect();
     for node in nodes.iter_mut().filter(|node| node.lacks_context) {
-        let of_agent = node.agent_id.as_deref().and_then(|id| of_agents.get(id));
-        let context = of_agent.copied().or(defaults.context.as_deref());
-        if let Some(context) = context {
+        let id = node.agent_id.as_ref();
+        let mut named = agents.iter().filter(|agent| Some(&agent.id) == id);
+        let of_agent = named.find_map(|agent| agent.context.as_deref());
+        if let Some(context) = of_agent.or(default) {
             node.context = Some(context.to_owned());
             node.derived.push(("context", context.to_owned()));
             continue;
         }
-        let id = &node.id;
-        let message = format!(
-            "node \"{id}\": has no context; needs none, global, or a profile of memory.yaml, here or in defaults:"
-        );
-        let at: Vec<Step> = key_path(&node.at, "context");
-        manifest.add(Code::ContextMissing, vec![id.clone()], &at, message);
+        let message =
+            "has no context; needs none, global, or a profile of memory.yaml, here or in defaults:";
+        manifest.add_to(node.place(), "context", Some(Code::ContextMissing), message);
     }
 }

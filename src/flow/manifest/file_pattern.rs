@@ -12,7 +12,7 @@ pub(crate) struct FilePattern {
     pub text: String,
     /// Not empty, and the last is a name.
     pub parts: Vec<PathPart>,
-    /// It must fit at least one file.
+    /// The pattern must fit at least one file.
     pub required: bool,
 }
 

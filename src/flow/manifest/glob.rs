@@ -2,10 +2,14 @@
 //!
 //! Unaware of what the ids name.
 
+use super::fields::FromKey;
+use crate::config::keys::Key;
+use crate::config::section::Section;
+
 /// A pattern. It must fit all of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Glob {
-    /// As it was written.
+    /// The pattern as it was written.
     pub text: String,
     pieces: Vec<GlobPiece>,
 }
@@ -58,8 +62,10 @@ impl Glob {
         if pieces.is_empty() {
             return Err("is empty, and fits nothing; * fits everything".to_owned());
         }
-        let text = text.to_owned();
-        Ok(Self { text, pieces })
+        Ok(Self {
+            text: text.to_owned(),
+            pieces,
+        })
     }
 
     pub(crate) fn fits(&self, text: &str) -> bool {
@@ -92,6 +98,30 @@ impl Glob {
             (piece, rest) = (behind, longer.as_str());
             again = Some((behind, rest));
         }
+    }
+}
+
+/// The pattern of a key, or of an item of its list.
+fn read_glob(node: &Section, key: &str, text: &str) -> Option<Glob> {
+    match Glob::parse(text) {
+        Ok(glob) => Some(glob),
+        Err(why) => node.refuse(key, format!("{key}: the pattern {text:?} {why}")),
+    }
+}
+
+impl FromKey for Option<Glob> {
+    fn from_key(node: &Section, key: &Key) -> Self {
+        let text = node.read_text(key.name)?;
+        read_glob(node, key.name, text)
+    }
+}
+
+impl FromKey for Vec<Glob> {
+    fn from_key(node: &Section, key: &Key) -> Self {
+        let texts = node.texts(key.name).into_iter();
+        texts
+            .filter_map(|text| read_glob(node, key.name, text))
+            .collect()
     }
 }
 

@@ -1,9 +1,10 @@
-//! What the manifests have in common: lists of mappings with ids, and lists of strings.
+//! Lists of mappings with ids, which the manifests have in common.
 
-use super::problem::Manifest;
-use crate::config::section::{Diagnostics, Section, describe_value};
+use super::problem::{Code, Manifest};
+use crate::config::section::Section;
 use crate::text::yaml::Step;
-use serde_json::{Map, Value};
+use std::collections::HashSet;
+use std::fmt::Display;
 
 /// An id of a node, an agent or a profile.
 pub(crate) fn is_id(id: &str) -> bool {
@@ -11,104 +12,93 @@ pub(crate) fn is_id(id: &str) -> bool {
     (1..=64).contains(&id.len()) && id.chars().all(is_good)
 }
 
-/// The id of an item of a list; complains if it has none that can be used.
-pub(crate) fn read_id(node: &Section, what: &str, out: &mut Diagnostics) -> Option<String> {
-    if !node.map.contains_key("id") {
-        out.error(
-            node.path_to("id"),
-            format!("this {what} has no id; give it one"),
-        );
-        return None;
+/// The id of an item of a list; none if it has none that can be used.
+pub(super) fn read_id(node: &Section, what: &str) -> Option<String> {
+    if !node.has("id") {
+        return node.refuse("id", format!("this {what} has no id; give it one"));
     }
-    let id = node.read_text("id", out)?;
+    let id = node.read_text("id")?;
     if !is_id(id) {
         let message =
             format!("invalid id {id:?}: 1 to 64 letters, digits, '_', '.' and '-' make an id");
-        out.error(node.path_to("id"), message);
-        return None;
+        return node.refuse("id", message);
     }
     Some(id.to_owned())
 }
 
-/// A list of strings, with the strings as they are.
-pub(crate) fn read_texts(node: &Section, key: &str, out: &mut Diagnostics) -> Option<Vec<String>> {
-    let list = node.read_texts(key, out)?;
-    Some(list.into_iter().map(str::to_owned).collect())
-}
-
-/// A number of things that may be under way at once.
-pub(super) fn read_limit(node: &Section, key: &str, out: &mut Diagnostics) -> Option<usize> {
-    let count = node.read_count(key, out)?;
-    if count == 0 {
-        let message = format!(
-            "{}: 0 would let nothing run; give 1 or more",
-            node.name(key)
-        );
-        out.error(node.path_to(key), message);
-    }
-    usize::try_from(count).ok().filter(|count| *count > 0)
-}
-
-/// The mappings of a list, each with its place.
-pub(crate) fn read_mappings<'n>(
-    node: &Section<'n>,
-    key: &str,
-    out: &mut Diagnostics,
-) -> Vec<(&'n Map<String, Value>, Vec<Step>)> {
-    let mut maps = Vec::new();
-    if node.map.get(key).is_none_or(Value::is_null) {
-        return maps;
-    }
-    for (index, item) in node.read_list(key, out).into_iter().flatten().enumerate() {
-        let mut at = node.path_to(key);
-        at.push(Step::Item(index));
-        match item.as_object() {
-            Some(map) => maps.push((map, at)),
-            None => out.error(
-                at,
-                format!("{key}: expected a mapping, found {}", describe_value(item)),
-            ),
-        }
-    }
-    maps
-}
-
-/// The mappings of the one list that a manifest has, which is emptied by this.
-pub(super) fn read_items(
+/// Reads the one list that a manifest has, with `read` for each item that has an id.
+pub(super) fn read_items<T>(
     manifest: &mut Manifest,
     key: &str,
-) -> Vec<(Map<String, Value>, Vec<Step>)> {
+    kind: &str,
+    mut read: impl FnMut(String, &Section) -> T,
+) -> Vec<T> {
+    let mut known = HashSet::new();
+    let mut all = Vec::new();
+    each_item(manifest, key, |manifest, section| {
+        all.extend(read_item(manifest, kind, section, |id, node| {
+            if !known.insert(id.clone()) {
+                node.error("id", "is defined twice; remove one");
+            }
+            read(id, node)
+        }));
+    });
+    all
+}
+
+/// Goes through the one list that a manifest has.
+pub(super) fn each_item(
+    manifest: &mut Manifest,
+    key: &str,
+    mut read: impl FnMut(&mut Manifest, &Section),
+) {
     let root = std::mem::take(&mut manifest.root);
-    let mut out = Diagnostics::about("");
-    let node = Section::new(&root, vec![]);
-    node.warn_of_unknown_keys(&[key], &mut out);
-    let items = read_mappings(&node, key, &mut out);
-    manifest.report(&[], out);
-    let items = items.into_iter();
-    items.map(|(map, at)| (map.clone(), at)).collect()
+    let top = Section::new(&root, Vec::new());
+    let sections = manifest.visit("", &[], &top, |node| {
+        node.warn_of_unknown_keys(&[key]);
+        node.mappings(key)
+    });
+    for section in &sections {
+        read(manifest, section);
+    }
 }
 
-/// The id of an item, and complaints about it; none if it has no id. `known` has the ids before it.
-pub(super) fn begin_item<'k>(
+/// Reads an item; none if it has no id.
+pub(super) fn read_item<T>(
     manifest: &mut Manifest,
-    what: &str,
-    node: &Section,
-    mut known: impl Iterator<Item = &'k str>,
-) -> Option<(String, Diagnostics)> {
-    let mut out = Diagnostics::about("");
-    let id = read_id(node, what, &mut out);
-    manifest.report(&[], out);
-    let id = id?;
-    let mut out = Diagnostics::about(format!("{what} \"{id}\""));
-    if known.any(|other| other == id) {
-        out.error(node.path_to("id"), "is defined twice; remove one");
-    }
-    Some((id, out))
+    kind: &str,
+    section: &Section,
+    read: impl FnOnce(String, &Section) -> T,
+) -> Option<T> {
+    let id = manifest.visit("", &[], section, |node| read_id(node, kind))?;
+    let subject = format!("{kind} \"{id}\"");
+    Some(manifest.visit(&subject, &[&id], section, |node| read(id.clone(), node)))
 }
 
 /// The path of a key of the mapping at a path.
 pub(super) fn key_path(at: &[Step], key: &str) -> Vec<Step> {
-    let mut at = at.to_vec();
-    at.push(Step::Key(key.to_owned()));
-    at
+    [at, &[Step::Key(key.to_owned())]].concat()
+}
+
+/// An item of a manifest, as messages name it.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'p> {
+    pub kind: &'static str,
+    pub id: &'p str,
+    pub at: &'p [Step],
+}
+
+impl Manifest {
+    /// Adds what is wrong with a key of an item; without a code it is doubtful.
+    pub(super) fn add_to(
+        &mut self,
+        item: Place<'_>,
+        key: &str,
+        code: Option<Code>,
+        message: impl Display,
+    ) {
+        let Place { kind, id, at } = item;
+        let message = format!("{kind} \"{id}\": {message}");
+        self.push(code, &[id], &key_path(at, key), message);
+    }
 }

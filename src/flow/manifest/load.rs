@@ -1,29 +1,27 @@
 //! From the files of a directory to a [`Flow`]: reads all of them, and looks up every name.
 
-use super::agent::{self, AgentBody, AgentDraft};
-use super::asked::{self, AskedModel};
-use super::cli_profile::{self, CliProfile};
+use super::agent::{AgentBody, FlowAgent, read_agents};
+use super::asked::{add_missing_credentials, read_agent_directory};
+use super::cli_profile::read_profiles;
 use super::confinement::warn_of_unreadable;
 use super::derive::derive_contexts;
-use super::directory;
-use super::lookup::{
-    Finder, KnownNames, NameLookup, derive_payloads, index_names, warn_of_runs, warn_of_unseen,
-};
-use super::memory;
-use super::nested::{self, NestedFlows};
-use super::node::NodeDraft;
-use super::plugin::{self, Plugin};
-use super::policy;
-use super::problem::{Code, FlowProblem, Manifest, sha256, sort_problems};
-use super::providers::{self, ProvidersFile};
-use super::scheduling::{apply_limits, read_scheduler_file};
-use super::tool::{self, ToolDraft};
-use super::workflow::{self, WorkflowFile};
-use super::{Flow, FlowAgent, FlowTool, NamedSchema, NodeKind, NodeSettings, UsedFile, used};
+use super::lookup::{KnownNames, derive_payloads, warn_of_runs, warn_of_unseen};
+use super::memory::read_memory;
+use super::nested::find_inner_flows;
+use super::node::NodeSettings;
+use super::plugin::read_plugins;
+use super::policy::read_policies;
+use super::problem::{Code, FlowProblem, Manifest, sha256, shown_in, sort_problems};
+use super::providers::{AskedModel, Provider, ProvidersFile, read_providers};
+use super::scheduling::{Scheduling, apply_limits, read_scheduler_file};
+use super::tool::read_tools;
+use super::used::used_paths;
+use super::workflow::{WorkflowFile, build_graph, read_workflow, warn_of_idle_winners};
+use super::{Flow, NamedSchema, UsedFile};
 use crate::error::reason;
-use crate::flow::graph::Role;
-use crate::flow::schema::JsonSchema;
-use std::collections::BTreeMap;
+use crate::text::schema::JsonSchema;
+use crate::unix::files;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 #[derive(Debug)]
@@ -39,7 +37,7 @@ pub(crate) fn load_flow(dir: &Path) -> Loaded {
     read(dir, false)
 }
 
-/// The same before a run: credentials that are missing are errors.
+/// Reads a flow's directory before a run: credentials that are missing are errors.
 pub(crate) fn load_to_run(dir: &Path) -> Loaded {
     read(dir, true)
 }
@@ -48,7 +46,7 @@ fn read(dir: &Path, to_run: bool) -> Loaded {
     read_below(&[], dir, to_run)
 }
 
-/// The same of a flow within others, which lie in these directories.
+/// Reads a flow within others, which lie in these directories.
 fn read_below(above: &[PathBuf], dir: &Path, to_run: bool) -> Loaded {
     let mut loader = FlowLoader {
         above,
@@ -62,9 +60,11 @@ fn read_below(above: &[PathBuf], dir: &Path, to_run: bool) -> Loaded {
     let flow = loader.flow();
     let mut problems = loader.problems;
     sort_problems(&mut problems);
-    let fatal = problems.iter().any(|problem| problem.code.is_some());
-    let flow = flow.filter(|_| !fatal);
-    Loaded { flow, problems }
+    let is_well = problems.iter().all(|problem| problem.code.is_none());
+    Loaded {
+        flow: flow.filter(|_| is_well),
+        problems,
+    }
 }
 
 struct FlowLoader<'l> {
@@ -84,119 +84,99 @@ impl FlowLoader<'_> {
             self.add_missing(&why);
             return None;
         }
-        let manifests = [
+        let names = [
             "workflow.yaml",
             "agents.yaml",
             "tools.yaml",
-            "memory.yaml",
             "providers.yaml",
-            "policy.yaml",
-            "plugins.yaml",
-            "scheduler.yaml",
-            "cli_profiles.yaml",
         ];
-        let mut manifests = manifests.map(|file| self.read(file));
-        let flow = self.read_manifests(&mut manifests);
-        self.problems
-            .extend(manifests.into_iter().flat_map(|it| it.problems));
-        flow
+        let mut files = names.map(|file| self.read(file));
+        let flow = self.read_files(&mut files);
+        let problems = files.into_iter().flat_map(|file| file.problems);
+        self.problems.extend(problems);
+        Some(flow)
     }
 
-    fn read_manifests(&mut self, manifests: &mut [Manifest; 9]) -> Option<Flow> {
-        let [
-            main,
-            agents_file,
-            tools_file,
-            memory_file,
-            providers_file,
-            policy_file,
-            plugins_file,
-            scheduler_file,
-            profiles_file,
-        ] = manifests;
-        let WorkflowFile {
-            nodes: mut drafts,
-            edges,
-            defaults,
-            scheduling,
-            records,
-        } = self.read_main(main);
-        let memory = memory::read_memory(memory_file);
-        let (tools, wrong_tools) = tool::read_tools(tools_file);
-        let agents = agent::read_agents(&self.home, agents_file);
-        derive_contexts(main, &mut drafts, &agents, &defaults);
-        let lookup = NameLookup::new(
-            index_names(memory.profiles.iter().map(|profile| &*profile.id)),
-            tool_names(&tools, wrong_tools),
-            index_names(agents.iter().map(|agent| &*agent.id)),
-            self.schemas(),
-        );
-        lookup.check_default_context(main, defaults.context.as_deref());
-        let mut providers = providers::read_providers(&self.home, providers_file);
-        let has_own = scheduling.is_some();
-        let older = read_scheduler_file(scheduler_file, &self.home, has_own);
-        let place = if has_own { &mut *main } else { scheduler_file };
-        let scheduling = scheduling.or(older).unwrap_or_default();
-        apply_limits(place, &scheduling, &mut drafts, &mut providers.all);
-        self.add_used(scheduling.files);
-        warn_of_unseen(main, &drafts, &memory);
-        warn_of_runs(main, &drafts, &agents);
-        if self.to_run {
-            warn_of_unreadable(tools_file, &tools, &self.home);
-        }
-        let tools = tools.into_iter();
-        let tools = tools.map(|draft| tool_of(tools_file, draft, &lookup));
-        let tools: Vec<FlowTool> = tools.collect();
-        let asked = (&providers, providers_file.exists());
-        let agents = agents.into_iter();
-        let agents = agents.map(|draft| self.agent_of(agents_file, draft, &lookup, asked));
-        let agents: Vec<Option<FlowAgent>> = agents.collect();
-        let nodes = self.node_settings(main, &drafts, &lookup);
-        derive_payloads(&mut drafts, &nodes, &agents);
-        let used = used::used_paths(&self.home, &nodes, &agents, &tools, &memory);
-        self.add_used(used);
-        self.add_used(providers.files);
-        let plugins = self.plugins(plugins_file);
-        let cli_profiles = self.cli_profiles(profiles_file, &drafts);
-        let ids: Vec<&str> = drafts.iter().map(|draft| &*draft.id).collect();
-        if self.to_run {
-            let nodes = ids.iter().copied().zip(nodes.iter().map(Option::as_ref));
-            let nodes: Vec<_> = nodes.collect();
-            asked::add_missing_credentials(&providers.all, &agents, &nodes, providers_file);
-        }
-        let known = policy::KnownIds {
-            nodes: ids,
-            tools: tools.iter().map(|tool| &*tool.tool.name).collect(),
-            profiles: memory.profiles.iter().map(|it| &*it.id).collect(),
-        };
-        let policies = policy::read_policies(policy_file, &known);
-        let files = std::mem::take(&mut self.files).into_iter();
-        let graph = workflow::build_graph(&drafts, edges)?;
-        if main.problems.iter().all(|problem| problem.code.is_none()) {
-            workflow::warn_of_idle_winners(main, &drafts, &graph);
-        }
-        Some(Flow {
-            home: std::mem::take(&mut self.home),
-            derived: drafts
-                .iter_mut()
-                .map(|it| std::mem::take(&mut it.derived))
+    fn read_files(&mut self, files: &mut [Manifest; 4]) -> Flow {
+        let [main, agents_file, tools_file, providers_file] = files;
+        let home = self.home.clone();
+        let mut workflow = self.read_main(main);
+        let nodes = &mut workflow.nodes;
+        let memory = self.with("memory.yaml", read_memory);
+        let (tools, wrong_tools) = read_tools(tools_file);
+        let mut agents = read_agents(&home, agents_file);
+        let context = workflow.defaults.context.as_deref();
+        derive_contexts(main, nodes, &agents, context);
+        let known = KnownNames {
+            profiles: memory.profiles.iter().map(|it| it.id.clone()).collect(),
+            tools: tools
+                .iter()
+                .map(|it| it.tool.name.clone())
+                .chain(wrong_tools)
                 .collect(),
-            graph,
-            nodes: nodes.into_iter().collect::<Option<_>>()?,
-            agents: agents.into_iter().collect::<Option<_>>()?,
+            agents: agents.iter().map(|it| it.id.clone()).collect(),
+            schemas: self.schemas(),
+        };
+        known.check_default_context(main, context);
+        let mut providers = read_providers(&home, providers_file);
+        let own = workflow.scheduling.take();
+        let scheduling = self.scheduling(own, main, nodes, &mut providers.all);
+        warn_of_unseen(main, nodes, &memory);
+        warn_of_runs(main, nodes, &agents);
+        if self.to_run {
+            warn_of_unreadable(tools_file, &tools, &home);
+        }
+        known.check_tools(tools_file, &tools);
+        for agent in &mut agents {
+            agent.asked = self.asked(agent, &providers, agents_file);
+            known.check_agent(agents_file, agent);
+        }
+        self.load_inner_flows(main, nodes);
+        known.check_nodes(main, nodes);
+        derive_payloads(nodes, &agents);
+        self.add_used(used_paths(&home, nodes, &agents, &tools, &memory));
+        self.add_used(providers.files);
+        if self.to_run {
+            add_missing_credentials(&providers.all, &agents, nodes, providers_file);
+        }
+        let flow = Flow {
+            graph: build_graph(nodes, workflow.edges).unwrap_or_default(),
+            nodes: workflow.nodes,
+            agents,
             tools,
             memory,
+            providers: providers.all,
+            scheduling,
+            records: workflow.records,
+            ..Flow::default()
+        };
+        self.finish(flow, main)
+    }
+
+    /// Reads the files that only name what the others define.
+    fn finish(&mut self, flow: Flow, main: &mut Manifest) -> Flow {
+        let policies = self.with("policy.yaml", |file| read_policies(file, &flow));
+        let cli_profiles = self.with("cli_profiles.yaml", |file| read_profiles(file, &flow.nodes));
+        let plugins = self.with("plugins.yaml", read_plugins);
+        let own = cli_profiles.iter().flat_map(|profile| &profile.commands);
+        let observers = plugins.iter().map(|plugin| &plugin.command);
+        let commands = observers.chain(own.map(|own| &own.command));
+        self.add_used(commands.flat_map(|it| it.files(&self.home)).collect());
+        if main.problems.iter().all(|problem| problem.code.is_none()) {
+            warn_of_idle_winners(main, &flow.nodes, &flow.graph);
+        }
+        let used = std::mem::take(&mut self.files).into_iter();
+        Flow {
+            home: self.home.clone(),
             policies,
             cli_profiles,
             plugins,
-            providers: providers.all,
             schemas: std::mem::take(&mut self.schemas),
-            scheduling: scheduling.scheduling,
-            records,
-            files: files
+            files: used
                 .map(|(path, sha256)| UsedFile { path, sha256 })
                 .collect(),
-        })
+            ..flow
+        }
     }
 
     fn find_home(&mut self) -> Result<(), String> {
@@ -214,240 +194,135 @@ impl FlowLoader<'_> {
     }
 
     fn add_missing(&mut self, message: &str) {
-        let code = Some(Code::ManifestMissing);
-        self.add_problem(code, None, "workflow.yaml", message.to_owned());
-    }
-
-    /// How messages call a file of the directory.
-    fn shown(&self, file: &str) -> String {
-        if self.dir == Path::new(".") {
-            file.to_owned()
-        } else {
-            self.dir.join(file).display().to_string()
-        }
+        self.add_problem(Code::ManifestMissing, &[], "workflow.yaml", message);
     }
 
     fn read(&mut self, file: &str) -> Manifest {
-        let manifest = Manifest::read(&self.home, self.shown(file), file);
+        let manifest = Manifest::read(&self.home, shown_in(self.dir, file), file);
         if let Some(sha256) = &manifest.sha256 {
             self.files.insert(file.to_owned(), sha256.clone());
         }
         manifest
     }
 
-    fn add_problem(&mut self, code: Option<Code>, id: Option<&str>, file: &str, message: String) {
+    /// Reads a file about which nothing is found out later.
+    fn with<T>(&mut self, file: &str, read: impl FnOnce(&mut Manifest) -> T) -> T {
+        let mut manifest = self.read(file);
+        let value = read(&mut manifest);
+        self.problems.extend(manifest.problems);
+        value
+    }
+
+    fn add_problem(&mut self, code: Code, ids: &[&str], file: &str, message: &str) {
         self.problems.push(FlowProblem {
-            code,
-            ids: id.map(str::to_owned).into_iter().collect(),
             file: file.to_owned(),
-            shown: self.shown(file),
-            line: None,
-            column: None,
-            message,
+            shown: shown_in(self.dir, file),
+            ..FlowProblem::new(Some(code), ids, message)
         });
     }
 
     fn read_main(&mut self, main: &mut Manifest) -> WorkflowFile {
-        if main.exists() || !main.problems.is_empty() {
-            return workflow::read_workflow(main, &self.home);
+        if !main.exists() && main.problems.is_empty() {
+            self.add_missing("there is no such file; a flow's directory needs it");
+            return WorkflowFile::default();
         }
-        self.add_missing("there is no such file; a flow's directory needs it");
-        WorkflowFile::default()
+        read_workflow(main, &self.home)
     }
 
-    fn plugins(&mut self, file: &mut Manifest) -> Vec<Plugin> {
-        let plugins = plugin::read_plugins(file);
-        for plugin in &plugins {
-            self.add_used(plugin.command.files(&self.home));
-        }
-        plugins
-    }
-
-    fn cli_profiles(&mut self, file: &mut Manifest, drafts: &[NodeDraft]) -> Vec<CliProfile> {
-        let is_start = |draft: &&NodeDraft| draft.role == Some(Role::Start);
-        let starts: Vec<&str> = drafts.iter().filter(is_start).map(|it| &*it.id).collect();
-        let profiles = cli_profile::read_profiles(file, &starts);
-        for own in profiles.iter().flat_map(|profile| &profile.commands) {
-            self.add_used(own.command.files(&self.home));
-        }
-        profiles
-    }
-
-    /// The settings of each node, with the flow within it; none if a name in them is wrong.
-    fn node_settings(
+    /// The keys of `scheduling:`, or else those of the file that had them before. Gives their limits to nodes and
+    /// providers.
+    fn scheduling(
         &mut self,
+        own: Option<Scheduling>,
         main: &mut Manifest,
-        drafts: &[NodeDraft],
-        lookup: &NameLookup,
-    ) -> Vec<Option<NodeSettings>> {
-        let inner = self.inner_flows(main, drafts);
-        self.add_used(inner.files);
-        self.problems.extend(inner.problems);
-        let nodes = drafts.iter().zip(inner.homes).map(|(draft, flow)| {
-            let settings = settings_of(main, draft, lookup)?;
-            Some(NodeSettings { flow, ..settings })
+        nodes: &mut [NodeSettings],
+        providers: &mut [Provider],
+    ) -> Scheduling {
+        let home = self.home.clone();
+        let mut scheduling = self.with("scheduler.yaml", |file| {
+            let older = read_scheduler_file(file, &home, own.is_some());
+            let place = if own.is_some() { main } else { file };
+            let scheduling = own.or(older).unwrap_or_default();
+            apply_limits(place, &scheduling, nodes, providers);
+            scheduling
         });
-        nodes.collect()
+        self.add_used(std::mem::take(&mut scheduling.files));
+        scheduling
     }
 
-    /// Loads the flows within this one.
-    fn inner_flows(&mut self, main: &mut Manifest, drafts: &[NodeDraft]) -> NestedFlows {
+    /// Finds and loads the flows within this one.
+    fn load_inner_flows(&mut self, main: &mut Manifest, nodes: &mut [NodeSettings]) {
         let above = [self.above, std::slice::from_ref(&self.home)].concat();
-        let (dir, to_run) = (self.dir, self.to_run);
-        nested::load_inner_flows(main, drafts, &above, |text, home| {
-            let mut loaded = read_below(&above, &dir.join(text), to_run);
-            for problem in &mut loaded.problems {
-                problem.file = format!("{text}/{}", problem.file);
-            }
-            let files = loaded.flow.iter().flat_map(|flow| &flow.files);
-            let files = files.map(|file| home.join(&file.path)).collect();
-            (files, loaded.problems)
-        })
+        for (text, home) in find_inner_flows(main, nodes, &above) {
+            let loaded = read_below(&above, &self.dir.join(&text), self.to_run);
+            self.problems
+                .extend(loaded.problems.into_iter().map(|problem| FlowProblem {
+                    file: format!("{text}/{}", problem.file),
+                    ..problem
+                }));
+            let files = loaded.flow.into_iter().flat_map(|flow| flow.files);
+            self.add_used(files.map(|file| home.join(file.path)).collect());
+        }
     }
 
     /// Adds files that were not read here.
     fn add_used(&mut self, paths: Vec<PathBuf>) {
         for path in paths {
-            let name = path.strip_prefix(&self.home).unwrap_or(&path);
-            let name = name.display().to_string();
+            let below = path.strip_prefix(&self.home).unwrap_or(&path);
+            let name = below.display().to_string();
             if !self.files.contains_key(&name)
-                && let Ok(bytes) = crate::unix::files::read_regular(&path)
+                && let Ok(bytes) = files::read_regular(&path)
             {
                 self.files.insert(name, sha256(&bytes));
             }
         }
     }
 
-    /// Compiles `schemas/*.json`, without hidden files: editors keep their own there. Wrong names are left out.
-    fn schemas(&mut self) -> KnownNames {
-        let mut known = KnownNames::new();
-        let names = crate::unix::files::names(&self.home.join("schemas")).unwrap_or_default();
+    /// Compiles `schemas/*.json`, without hidden files: editors keep their own there. Returns the names, also of those
+    /// that are wrong.
+    fn schemas(&mut self) -> HashSet<String> {
+        let mut known = HashSet::new();
+        let names = files::names(&self.home.join("schemas")).unwrap_or_default();
         for name in names {
-            let Some(id) = name
-                .strip_suffix(".json")
-                .filter(|id| !id.is_empty() && !id.starts_with('.'))
-            else {
+            let id = name.strip_suffix(".json").unwrap_or_default();
+            if id.is_empty() || id.starts_with('.') {
                 continue;
-            };
+            }
+            known.insert(id.to_owned());
             let file = format!("schemas/{name}");
-            let compiled = crate::unix::files::read_regular(&self.home.join(&file))
+            let compiled = files::read_regular(&self.home.join(&file))
                 .map_err(|e| format!("cannot read it: {}", reason(&e)))
                 .and_then(|bytes| {
                     self.files.insert(file.clone(), sha256(&bytes));
                     JsonSchema::parse(&bytes)
                 });
             match compiled {
-                Ok(schema) => {
-                    known.insert(id.to_owned(), Some(self.schemas.len()));
-                    let id = id.to_owned();
-                    self.schemas.push(NamedSchema { id, schema });
-                }
+                Ok(schema) => self.schemas.push(NamedSchema {
+                    id: id.to_owned(),
+                    schema,
+                }),
                 Err(why) => {
-                    known.insert(id.to_owned(), None);
                     let message = format!("schema \"{id}\": {why}");
-                    self.add_problem(Some(Code::InvalidSchema), Some(id), &file, message);
+                    self.add_problem(Code::InvalidSchema, &[id], &file, &message);
                 }
             }
         }
         known
     }
 
-    fn agent_of(
+    fn asked(
         &mut self,
+        agent: &FlowAgent,
+        providers: &ProvidersFile,
         file: &mut Manifest,
-        draft: AgentDraft,
-        lookup: &NameLookup,
-        (providers, there): (&ProvidersFile, bool),
-    ) -> Option<FlowAgent> {
-        let asked = match &draft.body {
-            Some(AgentBody::Directory(dir)) => {
-                let shown = |file: &str| self.shown(file);
-                let (asked, found) =
-                    directory::read_agent_directory(&draft.id, dir, &self.home, shown);
-                self.problems.extend(found);
-                asked
-            }
-            _ => AskedModel::by(&draft, providers, there, file),
+    ) -> AskedModel {
+        let AgentBody::Directory(dir) = &agent.body else {
+            return AskedModel::by(agent, providers, file);
         };
-        let mut finder = Finder {
-            file,
-            kind: "agent",
-            id: &draft.id,
-            at: &draft.at,
-        };
-        let schema_out = draft.schema_out.as_deref();
-        let schema_out = finder.find(&lookup.schemas, "schema_out", schema_out);
-        finder.context(lookup, draft.context.as_deref());
-        let tools = finder.tools(lookup, draft.tools.as_deref());
-        Some(FlowAgent {
-            body: draft.body?,
-            id: draft.id,
-            schema_out,
-            tools,
-            config: draft.config,
-            asked,
-            repairs: draft.repairs,
-            limits: draft.limits,
-        })
+        let name = dir.strip_prefix(&self.home).unwrap_or(dir);
+        let shown = shown_in(self.dir, &name.display().to_string());
+        let (asked, found) = read_agent_directory(&agent.id, dir, name, &shown);
+        self.problems.extend(found);
+        asked
     }
-}
-
-/// The tools by their names, without wrong ones.
-fn tool_names(tools: &[ToolDraft], wrong: Vec<String>) -> KnownNames {
-    let mut names = index_names(tools.iter().map(|tool| &*tool.tool.name));
-    for id in wrong {
-        names.entry(id).or_insert(None);
-    }
-    names
-}
-
-fn tool_of(file: &mut Manifest, draft: ToolDraft, lookup: &NameLookup) -> FlowTool {
-    let mut finder = Finder {
-        file,
-        kind: "tool",
-        id: &draft.tool.name,
-        at: &draft.at,
-    };
-    let mut find =
-        |key: &str, name: &Option<String>| finder.find(&lookup.schemas, key, name.as_deref());
-    let schema_in = find("schema_in", &draft.schema_in);
-    let schema_out = find("schema_out", &draft.schema_out);
-    FlowTool {
-        tool: draft.tool,
-        schema_in,
-        schema_out,
-        partial_exit: draft.partial_exit,
-        permissions: draft.permissions,
-    }
-}
-
-fn settings_of(
-    file: &mut Manifest,
-    draft: &NodeDraft,
-    lookup: &NameLookup,
-) -> Option<NodeSettings> {
-    let mut finder = Finder {
-        file,
-        kind: "node",
-        id: &draft.id,
-        at: &draft.at,
-    };
-    let schema_in = finder.find(&lookup.schemas, "schema_in", draft.schema_in.as_deref());
-    let schema_out = finder.find(&lookup.schemas, "schema_out", draft.schema_out.as_deref());
-    let context = match draft.lacks_context {
-        true => draft.context.as_deref().and_then(|it| lookup.context(it)),
-        false => finder.context(lookup, draft.context.as_deref()),
-    };
-    let tools = finder.tools(lookup, draft.tools.as_deref());
-    let agent = finder.find(&lookup.agents, "agent_id", draft.agent_id.as_deref());
-    let kind = draft.kind?;
-    Some(NodeSettings {
-        kind,
-        context: context?,
-        schema_in,
-        schema_out,
-        tools,
-        agent: agent.filter(|_| kind == NodeKind::Agent),
-        ..draft.settings.clone()
-    })
 }

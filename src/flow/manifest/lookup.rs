@@ -1,227 +1,161 @@
 //! Names in one manifest of what is defined in another.
 
-use super::agent::{AgentBody, AgentDraft};
-use super::items::key_path;
-use super::memory::{Memory, StorePlace};
-use super::node::NodeDraft;
+use super::NodeKind;
+use super::agent::FlowAgent;
+use super::items::Place;
+use super::memory::Memory;
+use super::node::NodeSettings;
 use super::problem::{Code, Manifest};
-use super::{ContextChoice, FlowAgent, NodeKind, NodeSettings};
-use crate::config::section::Diagnostics;
+use super::tool::FlowTool;
 use crate::flow::graph::PayloadRule;
+use crate::text::order;
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
-use std::collections::HashMap;
+use std::collections::HashSet;
 
-/// Everything that names are looked up in.
-pub(super) struct NameLookup {
-    pub(super) profiles: Names,
-    pub(super) tools: Names,
-    pub(super) agents: Names,
-    pub(super) schemas: Names,
+/// Everything that is defined, right or wrong: what is wrong has been reported.
+pub(super) struct KnownNames {
+    pub profiles: HashSet<String>,
+    pub tools: HashSet<String>,
+    pub agents: HashSet<String>,
+    pub schemas: HashSet<String>,
 }
 
-/// The names that count, each with its index, and those that are defined but wrong.
-pub(super) type KnownNames = HashMap<String, Option<usize>>;
-
-impl NameLookup {
-    pub(super) fn new(
-        profiles: KnownNames,
-        tools: KnownNames,
-        agents: KnownNames,
-        schemas: KnownNames,
-    ) -> Self {
-        let names = |code, what, of, known| Names {
-            code,
-            what,
-            of,
-            known,
-        };
-        Self {
-            profiles: names(
-                Code::UnknownContext,
-                "context profile",
-                "memory.yaml",
-                profiles,
-            ),
-            tools: names(Code::UnknownTool, "tool", "tools.yaml", tools),
-            agents: names(Code::UnknownAgent, "agent", "agents.yaml", agents),
-            schemas: names(Code::UnknownSchema, "schema", "schemas/", schemas),
+impl KnownNames {
+    /// Adds the names in a key of an item that mean nothing.
+    fn check<'n>(
+        &self,
+        file: &mut Manifest,
+        item: Place<'_>,
+        key: &str,
+        names: impl IntoIterator<Item = &'n String>,
+    ) {
+        for name in names {
+            if let Some((code, message)) = self.find_fault(key, name) {
+                file.add_to(item, key, Some(code), message);
+            }
         }
     }
 
-    /// A context by its name. An error names the place of the name.
-    pub(super) fn context(&self, name: &str) -> Option<ContextChoice> {
-        match name {
-            "none" => Some(ContextChoice::None),
-            "global" => Some(ContextChoice::Global),
-            name => {
-                let known = self.profiles.known.get(name).copied().flatten();
-                known.map(ContextChoice::Profile)
-            }
+    pub(super) fn check_tools(&self, file: &mut Manifest, tools: &[FlowTool]) {
+        for tool in tools {
+            self.check(file, tool.place(), "schema_in", &tool.schema_in);
+            self.check(file, tool.place(), "schema_out", &tool.schema_out);
+        }
+    }
+
+    pub(super) fn check_agent(&self, file: &mut Manifest, agent: &FlowAgent) {
+        let place = agent.place();
+        self.check(file, place, "schema_out", &agent.schema_out);
+        self.check(file, place, "context", &agent.context);
+        self.check(file, place, "tools", agent.tools.iter().flatten());
+    }
+
+    pub(super) fn check_nodes(&self, file: &mut Manifest, nodes: &[NodeSettings]) {
+        for node in nodes {
+            let place = node.place();
+            let context = node.context.iter().filter(|_| !node.lacks_context);
+            self.check(file, place, "schema_in", &node.schema_in);
+            self.check(file, place, "schema_out", &node.schema_out);
+            self.check(file, place, "context", context);
+            self.check(file, place, "tools", node.tools.iter().flatten());
+            self.check(file, place, "agent_id", &node.agent_id);
         }
     }
 
     /// Adds a context in `defaults:` that there is not, once for all nodes.
     pub(super) fn check_default_context(&self, file: &mut Manifest, name: Option<&str>) {
-        let is_unknown = |name: &&str| {
-            !matches!(*name, "none" | "global") && !self.profiles.known.contains_key(*name)
-        };
-        if let Some(name) = name.filter(is_unknown) {
-            let message = format!("defaults: {}", self.profiles.unknown(name));
+        if let Some((code, message)) = name.and_then(|name| self.find_fault("context", name)) {
             let at = ["defaults", "context"].map(|key| Step::Key(key.to_owned()));
-            file.add(self.profiles.code, Vec::new(), &at, message);
+            file.push(Some(code), &[], &at, format!("defaults: {message}"));
         }
     }
-}
 
-/// Something that names are looked up in.
-pub(super) struct Names {
-    code: Code,
-    /// How messages call one, and the file that defines it.
-    what: &'static str,
-    of: &'static str,
-    known: KnownNames,
-}
-
-impl Names {
     /// The sentence about a name that there is not.
-    fn unknown(&self, name: &str) -> String {
+    fn find_fault(&self, key: &str, name: &str) -> Option<(Code, String)> {
+        let (code, what, of, known) = match key {
+            "context" if matches!(name, "none" | "global") => return None,
+            "context" => (
+                Code::UnknownContext,
+                "context profile",
+                "memory.yaml",
+                &self.profiles,
+            ),
+            "tools" => (Code::UnknownTool, "tool", "tools.yaml", &self.tools),
+            "agent_id" => (Code::UnknownAgent, "agent", "agents.yaml", &self.agents),
+            _ => (Code::UnknownSchema, "schema", "schemas/", &self.schemas),
+        };
+        if known.contains(name) {
+            return None;
+        }
         let mut candidates: Vec<&str> = Vec::new();
         // Looking for what was meant takes a while in a long list.
-        if self.known.len() <= 1000 {
-            candidates.extend(self.known.keys().map(String::as_str));
-            candidates.sort_unstable();
+        if known.len() <= 1000 {
+            candidates.extend(known.iter().map(String::as_str));
+            order::sort(&mut candidates);
         }
         let hint = match nearest(name, candidates) {
             Some(near) => format!("; did you mean \"{near}\"?"),
-            None => format!("; define it in {}", self.of),
+            None => format!("; define it in {of}"),
         };
-        format!("there is no {} \"{name}\"{hint}", self.what)
+        Some((code, format!("there is no {what} \"{name}\"{hint}")))
     }
 }
 
-/// Looks up what one item of a manifest names.
-pub(super) struct Finder<'f> {
-    pub file: &'f mut Manifest,
-    /// The kind of the item and its id.
-    pub kind: &'static str,
-    pub id: &'f str,
-    /// The place of the item.
-    pub at: &'f [Step],
-}
-
-impl Finder<'_> {
-    /// The index of a name; a problem if there is no such thing. One that is there and wrong has been
-    /// complained about.
-    pub(super) fn find(&mut self, names: &Names, key: &str, name: Option<&str>) -> Option<usize> {
-        let name = name?;
-        if let Some(known) = names.known.get(name) {
-            return *known;
-        }
-        let Self { kind, id, .. } = self;
-        let message = format!("{kind} \"{id}\": {}", names.unknown(name));
-        let at = key_path(self.at, key);
-        self.file
-            .add(names.code, vec![self.id.to_owned()], &at, message);
-        None
-    }
-
-    pub(super) fn context(
-        &mut self,
-        lookup: &NameLookup,
-        name: Option<&str>,
-    ) -> Option<ContextChoice> {
-        match lookup.context(name?) {
-            None => self
-                .find(&lookup.profiles, "context", name)
-                .map(ContextChoice::Profile),
-            known => known,
-        }
-    }
-
-    pub(super) fn tools(
-        &mut self,
-        lookup: &NameLookup,
-        names: Option<&[String]>,
-    ) -> Option<Vec<usize>> {
-        let find = |name: &String| self.find(&lookup.tools, "tools", Some(name));
-        Some(names?.iter().filter_map(find).collect())
-    }
+/// The agent that a node asks.
+pub(super) fn agent_of<'a>(node: &NodeSettings, agents: &'a [FlowAgent]) -> Option<&'a FlowAgent> {
+    let id = node.agent_id.as_ref()?;
+    let is_asked = |agent: &&FlowAgent| agent.id == *id && node.kind == Some(NodeKind::Agent);
+    agents.iter().find(is_asked)
 }
 
 /// Warns of memory that no context reads: kept in the run only.
-pub(super) fn warn_of_unseen(file: &mut Manifest, drafts: &[NodeDraft], memory: &Memory) {
-    let is_global = |draft: &NodeDraft| draft.context.as_deref() == Some("global");
-    let has_global = drafts.iter().any(is_global);
-    for draft in drafts {
-        let mut out = Diagnostics::about(format!("node \"{}\"", draft.id));
-        for remember in &draft.settings.remember {
+pub(super) fn warn_of_unseen(file: &mut Manifest, nodes: &[NodeSettings], memory: &Memory) {
+    let mut contexts = nodes.iter().map(|node| node.context.as_deref());
+    let has_global = contexts.any(|context| context == Some("global"));
+    for node in nodes {
+        for remember in &node.remember {
             let which = remember.store;
             let name = which.name();
             let mut sources = memory.profiles.iter().flat_map(|it| &it.sources);
             let is_seen = sources.any(|source| source.store == which)
                 || (has_global && name == "global")
-                || memory.store(which).place != StorePlace::InMemory;
+                || memory.store(which).file.is_some();
             if !is_seen {
                 let message = format!(
                     "no node can read what the {name} store remembers: it exists only in the run, and no \
                      profile lists it; give it type: jsonl in memory.yaml"
                 );
-                out.warn(key_path(&draft.at, "remember"), message);
+                file.add_to(node.place(), "remember", None, message);
             }
         }
-        file.report(std::slice::from_ref(&draft.id), out);
     }
 }
 
 /// Warns of nodes that are runs, and have keys of nodes that run a program.
-pub(super) fn warn_of_runs(file: &mut Manifest, drafts: &[NodeDraft], agents: &[AgentDraft]) {
-    let asks = |id: &str| {
-        let mut agents = agents.iter().filter(|agent| agent.id == id);
-        agents.any(|agent| {
-            matches!(
-                agent.body,
-                Some(AgentBody::Directory(_) | AgentBody::Model { .. })
-            )
-        })
-    };
-    for draft in drafts {
-        let is_asked = draft.agent_id.as_deref().is_some_and(asks);
-        let is_run = draft.flow.is_some() || (is_asked && draft.kind == Some(NodeKind::Agent));
-        let runs_nothing = draft.form.is_none() && draft.agent_id.is_none();
-        let mut out = Diagnostics::about(format!("node \"{}\"", draft.id));
-        if draft.settings.cache && is_run {
+pub(super) fn warn_of_runs(file: &mut Manifest, nodes: &[NodeSettings], agents: &[FlowAgent]) {
+    for node in nodes {
+        let asks_run = agent_of(node, agents).is_some_and(|agent| agent.body.is_run());
+        let is_run = node.flow_dir.is_some() || asks_run;
+        let runs_nothing = node.form.is_none() && node.agent_id.is_none();
+        if node.cache && is_run {
             let message =
                 "cache has no meaning here: flows, and agents with path or llm, are never cached";
-            out.warn(key_path(&draft.at, "cache"), message);
+            file.add_to(node.place(), "cache", None, message);
         }
-        if draft.settings.partial_exit.is_some() && (is_run || runs_nothing) {
+        if node.partial_exit.is_some() && (is_run || runs_nothing) {
             let message = "partial_exit has no meaning here: the node runs no program of its own";
-            out.warn(key_path(&draft.at, "partial_exit"), message);
+            file.add_to(node.place(), "partial_exit", None, message);
         }
-        file.report(std::slice::from_ref(&draft.id), out);
     }
 }
 
 /// Lets the output go on from decisions that do not say, unless an agent without a schema decides.
-pub(super) fn derive_payloads(
-    drafts: &mut [NodeDraft],
-    nodes: &[Option<NodeSettings>],
-    agents: &[Option<FlowAgent>],
-) {
-    for (draft, node) in drafts.iter_mut().zip(nodes) {
-        let agent = node.as_ref().and_then(|node| agents[node.agent?].as_ref());
-        if draft.schema_out.is_some() || agent.is_none_or(|it| it.schema_out.is_some()) {
-            draft.payload.get_or_insert(PayloadRule::Output);
+pub(super) fn derive_payloads(nodes: &mut [NodeSettings], agents: &[FlowAgent]) {
+    for node in nodes {
+        let agent = agent_of(node, agents);
+        if node.schema_out.is_some() || agent.is_none_or(|it| it.schema_out.is_some()) {
+            node.payload.get_or_insert(PayloadRule::Output);
         }
     }
-}
-
-/// Names with their indices; of two that are the same, the first counts.
-pub(super) fn index_names<'n>(list: impl Iterator<Item = &'n str>) -> KnownNames {
-    let mut known = KnownNames::new();
-    for (index, name) in list.enumerate() {
-        known.entry(name.to_owned()).or_insert(Some(index));
-    }
-    known
 }

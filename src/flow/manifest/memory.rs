@@ -2,16 +2,16 @@
 //!
 //! Unaware of items: nothing is read from a store here.
 
-use super::command::{self, NodeCommand, fill, parse_word};
-use super::items::{read_id, read_mappings, read_texts};
+use super::command::fill;
+use super::fields::{FromKey, fields, named, needed, or_null};
+use super::items::read_id;
 use super::problem::Manifest;
-use crate::config::section::{Diagnostics, Section, describe_value};
+use crate::config::keys::Key;
+use crate::config::section::Section;
 use crate::config::tool::definition::Word;
 use crate::text::names::named_enum;
-use crate::text::yaml::Step;
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 named_enum! {
     /// One of the three stores.
@@ -22,47 +22,67 @@ named_enum! {
     }
 }
 
-/// Where a store keeps its items.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum StorePlace {
-    /// In the run; they end with it.
-    #[default]
-    InMemory,
-    /// In a file, one JSON object a line. A relative path is below the flow's directory.
-    Jsonl(Word),
+named_enum! {
+    /// The place of a store's items.
+    pub(crate) enum StoreType {
+        /// In a file, one JSON object a line.
+        Jsonl = "jsonl",
+        /// In the run; they end with it.
+        InMemory = "in_memory",
+    }
 }
 
-/// A store.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StoreSettings {
-    /// Where its items are.
-    pub place: StorePlace,
-    /// How many of them it keeps; none: all.
-    pub max_items: Option<u64>,
+fields! {
+    /// A store.
+    #[derive(Default)]
+    struct StoreSettings {
+        kind: Option<StoreType> = needed("type", "jsonl or in_memory"),
+        /// The file, if there is one. A relative path is below the flow's directory.
+        file: Option<Word> = named("file_path"),
+        /// The number of items that it keeps; none: all.
+        max_items: Option<u64>,
+    }
 }
 
 impl StoreSettings {
     /// The file, if there is one. `cwd` is the workspace.
     pub(crate) fn path(&self, home: &Path, cwd: &Path) -> Option<PathBuf> {
-        match &self.place {
-            StorePlace::InMemory => None,
-            StorePlace::Jsonl(word) => {
-                let word = fill(std::slice::from_ref(word), home, cwd).pop()?;
-                Some(home.join(word))
+        let word = self.file.as_ref()?;
+        Some(home.join(fill(std::slice::from_ref(word), home, cwd).pop()?))
+    }
+}
+
+impl FromKey for StoreSettings {
+    fn from_key(node: &Section, key: &Key) -> Self {
+        let Some(store) = node.read_section(key.name) else {
+            return Self::default();
+        };
+        let mut read = Self::read_keys(&store);
+        let (key, file) = (key.name, read.file.take());
+        match read.kind {
+            Some(StoreType::Jsonl) => {
+                read.file = file.filter(|word| !word.0.is_empty());
+                if read.file.is_none() {
+                    store.error("file_path", format!("{key}: type: jsonl needs file_path"));
+                }
             }
+            Some(StoreType::InMemory) if file.is_some() => {
+                let message = format!("{key}: file_path has no meaning with type: in_memory");
+                store.warn("file_path", message);
+            }
+            _ => {}
         }
+        read
     }
 }
 
 named_enum! {
-    /// How items are ordered before they are taken.
+    /// The order of items before they are taken.
     #[derive(Default)]
     pub(crate) enum Retrieval {
         /// The newest first.
         #[default]
         Recency = "recency",
-        /// The nearest in meaning first.
-        Semantic = "semantic",
         /// By words and by time.
         Hybrid = "hybrid",
     }
@@ -71,22 +91,26 @@ named_enum! {
 /// A part of a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProfileSource {
-    /// Which store.
     pub store: StoreName,
     /// Only items that have one of these; empty: all items.
     pub tags: Vec<String>,
 }
 
-/// How a context is chosen.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Profile {
-    pub id: String,
-    /// How much is taken; none: everything.
-    pub max_tokens: Option<u64>,
-    /// In which order.
-    pub retrieval: Retrieval,
-    /// From where. Unless the file says otherwise: all that the task remembers.
-    pub sources: Vec<ProfileSource>,
+fields! {
+    /// The choice of a context.
+    #[derive(Clone, Default)]
+    struct Profile {
+        /// The most that is taken; none: everything.
+        max_tokens: Option<u64>,
+    }
+    beside {
+        id: String,
+        /// The order in which it is taken.
+        retrieval: Retrieval,
+        /// Unless the file says otherwise: all that the task remembers.
+        sources: Vec<ProfileSource>,
+    }
+    by hand { "id", "retrieval_policy", "sources" }
 }
 
 impl Profile {
@@ -96,203 +120,114 @@ impl Profile {
             id: "global".to_owned(),
             max_tokens: Some(4000),
             retrieval: Retrieval::Recency,
-            sources: vec![ProfileSource {
-                store: StoreName::Global,
-                tags: Vec::new(),
-            }],
+            sources: all_of(StoreName::Global),
         }
     }
 }
 
-/// A program that is asked about texts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct HelperProgram {
-    pub command: NodeCommand,
-    /// How long it may take; none: as long as it likes.
-    pub timeout: Option<Duration>,
+fn all_of(store: StoreName) -> Vec<ProfileSource> {
+    let tags = Vec::new();
+    vec![ProfileSource { store, tags }]
 }
 
-/// How long a program may take that does not say.
-const TIMEOUT_MS: u64 = 60_000;
-
-/// All of `memory.yaml`. Without the file: three stores in memory, no profiles.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Memory {
-    stores: [StoreSettings; 3],
-    /// In the order of the file.
-    pub profiles: Vec<Profile>,
-    /// Makes vectors of texts.
-    pub embedder: Option<HelperProgram>,
-    /// Counts tokens.
-    pub tokenizer: Option<HelperProgram>,
+fields! {
+    /// All of `memory.yaml`. Without the file: three stores in memory, no profiles.
+    #[derive(Default)]
+    struct Memory {
+        task_store: StoreSettings = or_null("task_store"),
+        project_store: StoreSettings = or_null("project_store"),
+        global_store: StoreSettings = or_null("global_store"),
+    }
+    beside {
+        /// In the order of the file.
+        profiles: Vec<Profile>,
+    }
+    by hand { "context_profiles", "embedder", "tokenizer" }
 }
 
 impl Memory {
     pub(crate) fn store(&self, which: StoreName) -> &StoreSettings {
-        &self.stores[which as usize]
+        match which {
+            StoreName::Task => &self.task_store,
+            StoreName::Project => &self.project_store,
+            StoreName::Global => &self.global_store,
+        }
     }
 }
 
-/// Profiles cannot have these names: nodes use them for something else.
-const RESERVED: [&str; 2] = ["global", "none"];
-
-const KEYS: [&str; 6] = [
-    "task_store",
-    "project_store",
-    "global_store",
-    "context_profiles",
-    "embedder",
-    "tokenizer",
+/// Keys that are gone, each with the way out.
+const REMOVED: [(&str, &str); 2] = [
+    ("embedder", NO_EMBEDDER),
+    ("tokenizer", "is gone: 4 bytes count as a token; remove it"),
 ];
+
+/// The way out for `semantic`, too, which needed an embedder.
+const NO_EMBEDDER: &str =
+    "is gone: use retrieval_policy: hybrid, or let a node before this one ask the program";
 
 /// Reads the file. The keys may be at the top or below `memory:`.
 pub(super) fn read_memory(manifest: &mut Manifest) -> Memory {
-    let root = manifest.root.clone();
-    let mut out = Diagnostics::about("");
-    let (map, at) = match root.get("memory") {
-        Some(Value::Object(inner)) => {
-            Section::new(&root, vec![]).warn_of_unknown_keys(&["memory"], &mut out);
-            (inner, vec![Step::Key("memory".to_owned())])
+    let root = std::mem::take(&mut manifest.root);
+    let top = Section::new(&root, vec![]);
+    let mut memory = Memory::default();
+    let profiles = manifest.visit("", &[], &top, |top| {
+        let node = match root.get("memory") {
+            Some(Value::Null) if root.len() == 1 => return None,
+            None | Some(Value::Null) => top.clone(),
+            Some(_) => {
+                let map = top.read_mapping("memory")?;
+                top.warn_of_unknown_keys(&["memory"]);
+                top.inner(map, top.path_to("memory"))
+            }
+        };
+        memory = Memory::read_keys(&node);
+        for (key, way_out) in REMOVED {
+            if node.has(key) {
+                node.error(key, format!("{key}: {way_out}"));
+            }
         }
-        Some(Value::Null) if root.len() == 1 => return Memory::default(),
-        Some(other) if !other.is_null() => {
-            let at = vec![Step::Key("memory".to_owned())];
-            let message = format!(
-                "memory: expected a mapping, found {}",
-                describe_value(other)
-            );
-            out.error(at, message);
-            manifest.report(&[], out);
-            return Memory::default();
+        Some(node.mappings("context_profiles"))
+    });
+    for plain in profiles.into_iter().flatten() {
+        if let Some(id) = manifest.visit("", &[], &plain, |node| read_id(node, "profile")) {
+            let of = format!("context profile '{id}'");
+            let section = plain.of(&of);
+            let read = |node: &Section| read_profile(node, &id, &of, &memory.profiles);
+            let profile = manifest.visit("", &[&id], &section, read);
+            memory.profiles.push(Profile { id, ..profile });
         }
-        _ => (&root, vec![]),
-    };
-    let node = Section::new(map, at);
-    node.warn_of_unknown_keys(&KEYS, &mut out);
-    let memory = Memory {
-        stores: ["task_store", "project_store", "global_store"]
-            .map(|key| read_store(&node, key, &mut out)),
-        embedder: read_program(&node, "embedder", &mut out),
-        tokenizer: read_program(&node, "tokenizer", &mut out),
-        profiles: Vec::new(),
-    };
-    let profiles = read_mappings(&node, "context_profiles", &mut out);
-    let has_embedder = map.get("embedder").is_some_and(|given| !given.is_null());
-    manifest.report(&[], out);
-    let mut all: Vec<Profile> = Vec::new();
-    for (item, at) in profiles {
-        let mut out = Diagnostics::about("");
-        let profile = read_profile(item, at, (&all, has_embedder), &mut out);
-        let ids: Vec<String> = profile.iter().map(|p| p.id.clone()).collect();
-        manifest.report(&ids, out);
-        all.extend(profile);
     }
-    Memory {
-        profiles: all,
-        ..memory
-    }
+    memory
 }
 
-fn read_store(node: &Section, key: &str, out: &mut Diagnostics) -> StoreSettings {
-    if node.map.get(key).is_none_or(Value::is_null) {
-        return StoreSettings::default();
-    }
-    let Some(map) = node.read_mapping(key, out) else {
-        return StoreSettings::default();
-    };
-    let node = Section::new(map, node.path_to(key)).within(key);
-    node.warn_of_unknown_keys(&["type", "file_path", "max_items"], out);
-    let types = [("jsonl", true), ("in_memory", false)];
-    let is_file = node.read_choice("type", &types, out);
-    let path = node.read_text("file_path", out);
-    if !map.contains_key("type") {
-        out.error(
-            node.path_to(""),
-            format!("{key}: has no type; needs jsonl or in_memory"),
-        );
-    }
-    let place = match (is_file, path) {
-        (Some(true), Some(path)) if !path.is_empty() => StorePlace::Jsonl(parse_word(path)),
-        (Some(true), _) => {
-            let message = format!("{key}: type: jsonl needs file_path");
-            out.error(node.path_to("file_path"), message);
-            StorePlace::InMemory
-        }
-        (Some(false), Some(_)) => {
-            let message = format!("{key}: file_path has no meaning with type: in_memory");
-            out.warn(node.path_to("file_path"), message);
-            StorePlace::InMemory
-        }
-        _ => StorePlace::InMemory,
-    };
-    StoreSettings {
-        place,
-        max_items: node.read_count("max_items", out),
-    }
-}
-
-fn read_program(node: &Section, key: &str, out: &mut Diagnostics) -> Option<HelperProgram> {
-    let map = node.read_mapping(key, out)?;
-    let at = node.path_to(key);
-    let node = Section::new(map, at.clone()).within(key);
-    node.warn_of_unknown_keys(&["command", "exec", "shell", "timeout_ms"], out);
-    let timeout = node.read_count("timeout_ms", out).unwrap_or(TIMEOUT_MS);
-    let read = command::read_needed_command(map, &at, &format!("{key}: "), out);
-    Some(HelperProgram {
-        command: read?,
-        timeout: (timeout > 0).then(|| Duration::from_millis(timeout)),
-    })
-}
-
-fn read_profile(
-    map: &Map<String, Value>,
-    at: Vec<Step>,
-    (all, has_embedder): (&[Profile], bool),
-    out: &mut Diagnostics,
-) -> Option<Profile> {
-    let node = Section::new(map, at);
-    let id = read_id(&node, "profile", out)?;
-    let of = format!("context profile '{id}'");
-    let node = node.of(&of);
-    node.warn_of_unknown_keys(&["id", "max_tokens", "retrieval_policy", "sources"], out);
-    if RESERVED.contains(&id.as_str()) {
+fn read_profile(node: &Section, id: &str, of: &str, others: &[Profile]) -> Profile {
+    let mut profile = Profile::read_keys(node);
+    // Nodes use these names for something else.
+    if matches!(id, "global" | "none") {
         let message = format!("{of}: '{id}' means something else; rename it");
-        out.error(node.path_to("id"), message);
-    } else if all.iter().any(|other| other.id == id) {
-        out.error(
-            node.path_to("id"),
-            format!("{of} is defined twice; remove one"),
-        );
+        node.error("id", message);
+    } else if others.iter().any(|other| other.id == *id) {
+        node.error("id", format!("{of} is defined twice; remove one"));
     }
-    let mut sources = Vec::new();
-    for (map, at) in read_mappings(&node, "sources", out) {
-        let missing = at.clone();
-        let node = Section::new(map, at).of(&format!("a source of {of}"));
-        node.warn_of_unknown_keys(&["store", "tags"], out);
-        if !map.contains_key("store") {
+    for plain in node.mappings("sources") {
+        let source = plain.of(&format!("a source of {of}"));
+        source.warn_of_unknown_keys(&["store", "tags"]);
+        if !source.has("store") {
             let message = format!("{of}: a source has no store; needs task, project or global");
-            out.error(missing, message);
+            source.error("", message);
         }
-        let tags = read_texts(&node, "tags", out).unwrap_or_default();
-        if let Some(store) = node.read_choice("store", &StoreName::ALL, out) {
-            sources.push(ProfileSource { store, tags });
-        }
+        let tags = source.get("tags");
+        let store: Option<StoreName> = source.get("store");
+        let read = store.map(|store| ProfileSource { store, tags });
+        profile.sources.extend(read);
     }
-    if map.get("sources").is_none_or(Value::is_null) {
-        sources.push(ProfileSource {
-            store: StoreName::Task,
-            tags: Vec::new(),
-        });
+    if node.value("sources").is_none() {
+        profile.sources = all_of(StoreName::Task);
     }
-    let retrieval = node.read_choice("retrieval_policy", &Retrieval::ALL, out);
-    if retrieval == Some(Retrieval::Semantic) && !has_embedder {
-        let message = format!("{of}: semantic needs an embedder; define one, or use hybrid");
-        out.error(node.path_to("retrieval_policy"), message);
+    if node.value("retrieval_policy") == Some(&"semantic".into()) {
+        node.error("retrieval_policy", format!("{of}: semantic {NO_EMBEDDER}"));
+    } else {
+        profile.retrieval = node.get("retrieval_policy");
     }
-    Some(Profile {
-        max_tokens: node.read_count("max_tokens", out),
-        retrieval: retrieval.unwrap_or_default(),
-        sources,
-        id,
-    })
+    profile
 }

@@ -4,6 +4,7 @@
 //! Loading reports everything that is wrong at once, runs nothing and creates nothing. Unaware of
 //! runs, tasks and payloads.
 
+pub(crate) mod fields;
 pub(crate) mod glob;
 mod file_pattern;
 pub mod problem;
@@ -11,59 +12,73 @@ pub(crate) mod command;
 mod items;
 pub(crate) mod memory;
 pub(crate) mod tool;
-pub(crate) mod agent;
-pub(crate) mod policy;
 pub(crate) mod plugin;
-pub(crate) mod cli_profile;
 pub(crate) mod credential;
 pub(crate) mod providers;
-pub(crate) mod asked;
-mod directory;
-mod defaults;
 mod waiting;
-pub mod node;
-mod derive;
+pub(crate) mod node;
+pub(crate) mod policy;
+pub(crate) mod cli_profile;
 mod scheduling;
+pub(crate) mod agent;
+mod lookup;
+pub(crate) mod asked;
+mod derive;
 mod shape;
 mod workflow;
-mod lookup;
 mod confinement;
 mod used;
 mod nested;
 mod load;
 
 use super::graph::topology::{Graph, NodeIx};
-use super::schema::JsonSchema;
-use crate::config::tool::definition::{LaterRule, Word};
 use crate::text::names::named_enum;
-use asked::AskedModel;
+use crate::text::schema::JsonSchema;
 use cli_profile::CliProfile;
-use command::NodeCommand;
 use memory::Memory;
+use node::Defaults;
 use plugin::Plugin;
 use policy::{Policies, PolicyTarget};
 use providers::Provider;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::path::PathBuf;
-use std::time::Duration;
+use workflow::WorkflowFile;
 
-pub(crate) use agent::AgentBody;
+pub(crate) use agent::{AgentBody, FlowAgent};
 pub(crate) use command::{fill, fill_paths};
 pub(crate) use credential::{Credential, parse_key};
 pub(crate) use file_pattern::{FilePattern, PathPart};
-pub(crate) use items::{is_id, read_mappings};
+pub(crate) use items::is_id;
 pub(crate) use load::{Loaded, load_flow, load_to_run};
-pub(crate) use memory::{HelperProgram, Profile, ProfileSource, StoreName};
-pub(crate) use node::Remember;
+use lookup::agent_of;
+pub(crate) use memory::{Profile, ProfileSource, StoreName};
+pub(crate) use node::{NodeSettings, Remember};
 pub(crate) use policy::Denied;
 pub use problem::Code;
 pub(crate) use problem::{FlowProblem, sha256};
 pub(crate) use scheduling::Scheduling;
-pub(crate) use tool::Permissions;
+pub(crate) use tool::{FlowTool, Permissions};
 pub(crate) use waiting::WaitTime;
 
-/// A flow, as its files say.
-#[derive(Debug)]
+/// The keys of the files of flows, a list for each table.
+pub const KEYS: [&[&str]; 12] = [
+    WorkflowFile::KEYS,
+    Defaults::KEYS,
+    Scheduling::KEYS,
+    NodeSettings::KEYS,
+    FlowAgent::KEYS,
+    FlowTool::KEYS,
+    Permissions::KEYS,
+    Memory::KEYS,
+    Profile::KEYS,
+    Provider::KEYS,
+    Plugin::KEYS,
+    CliProfile::KEYS,
+];
+
+/// A flow, as it is in its files.
+#[derive(Debug, Default)]
 pub(crate) struct Flow {
     /// `$FLOW_HOME`: its directory, absolute, with symbolic links resolved. UTF-8.
     pub home: PathBuf,
@@ -88,63 +103,8 @@ pub(crate) struct Flow {
     pub schemas: Vec<NamedSchema>,
     pub scheduling: Scheduling,
     pub records: Option<KeptRecords>,
-    /// The keys of each node that were not written, with what was derived for them.
-    pub derived: Vec<Vec<(&'static str, String)>>,
     /// Every file that the flow was read from or names, sorted by path.
     pub files: Vec<UsedFile>,
-}
-
-/// The part of a node that routing does not need.
-#[derive(Clone, Debug)]
-pub(crate) struct NodeSettings {
-    /// How people call it; its id unless it says otherwise.
-    pub name: String,
-    pub kind: NodeKind,
-    pub context: ContextChoice,
-    /// An index in [`Flow::schemas`].
-    pub schema_in: Option<usize>,
-    /// An index in [`Flow::schemas`]; see also [`Flow::schema_out`].
-    pub schema_out: Option<usize>,
-    /// Indices in [`Flow::tools`]; none: it does not say. See also [`Flow::tools_of`].
-    pub tools: Option<Vec<usize>>,
-    /// An index in [`Flow::agents`]; there if, and only if, the kind is [`NodeKind::Agent`].
-    pub agent: Option<usize>,
-    /// None on a deterministic node: its role's default operation.
-    pub command: Option<NodeCommand>,
-    /// Its command may begin something that ends later.
-    pub later: Option<LaterRule>,
-    /// It runs nothing, and waits for this time.
-    pub wait: Option<WaitTime>,
-    /// The directory of the flow that it is, absolute.
-    pub flow: Option<PathBuf>,
-    /// How long one attempt may take; none: as long as it likes.
-    pub timeout: Option<Duration>,
-    /// How often a failure is tried again inside the node.
-    pub retries: u32,
-    /// How many programs of it may run at once; none: as many as like.
-    pub limit: Option<usize>,
-    /// The exit code of its program by which the output counts in part; never 0.
-    pub partial_exit: Option<i32>,
-    /// The output is kept and replayed.
-    pub cache: bool,
-    /// Files whose content belongs to the key of the cache.
-    pub cache_files: Vec<Word>,
-    /// An agent is always resumed.
-    pub on_resume: ResumePolicy,
-    /// How a command gets its payload.
-    pub input: PayloadForm,
-    /// How a command's standard output is read.
-    pub output: PayloadForm,
-    pub remember: Vec<Remember>,
-    /// The files that it makes, below its task's directory.
-    pub outputs: Vec<FilePattern>,
-}
-
-impl NodeSettings {
-    /// Otherwise the role's default operation is all that happens.
-    pub(crate) fn runs(&self) -> bool {
-        self.command.is_some() || self.agent.is_some() || self.flow.is_some()
-    }
 }
 
 named_enum! {
@@ -154,17 +114,6 @@ named_enum! {
         /// A command, or the role's default operation.
         Deterministic = "deterministic",
     }
-}
-
-/// The context that a node is given beside its payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ContextChoice {
-    /// Nothing.
-    None,
-    /// The global store, under the default profile.
-    Global,
-    /// An index in [`Memory::profiles`].
-    Profile(usize),
 }
 
 named_enum! {
@@ -183,54 +132,21 @@ named_enum! {
     pub(crate) enum KeptRecords {
         #[default]
         All = "all",
-        /// Those that did not succeed; of the others the journal has enough.
+        /// Only nodes that did not succeed; of the others the journal has enough.
         Failed = "failed",
     }
 }
 
 named_enum! {
-    /// How a payload is given to a command, or read from it.
+    /// The form in which a payload is given to a command, or read from it.
     #[derive(Default)]
     pub(crate) enum PayloadForm {
-        /// As one JSON value.
+        /// One JSON value.
         #[default]
         Json = "json",
-        /// As one string: without quotes, and without escapes.
+        /// One string, without quotes and escapes.
         Text = "text",
     }
-}
-
-/// An agent of `agents.yaml`.
-#[derive(Debug)]
-pub(crate) struct FlowAgent {
-    pub id: String,
-    pub body: agent::AgentBody,
-    /// For nodes that do not say.
-    pub schema_out: Option<usize>,
-    /// Indices in [`Flow::tools`], for nodes that do not say.
-    pub tools: Option<Vec<usize>>,
-    /// For `llm:` of an agent that is made from a model.
-    pub config: Map<String, Value>,
-    /// Whom it asks.
-    pub asked: AskedModel,
-    /// How often an answer that does not fit is sent back.
-    pub repairs: u32,
-    /// Keys of agent.yaml that its run overrides: what it may spend, and what checks its answer.
-    pub limits: Map<String, Value>,
-}
-
-/// A tool of `tools.yaml`.
-#[derive(Debug)]
-pub(crate) struct FlowTool {
-    /// The id is its name.
-    pub tool: crate::config::tool::definition::Tool,
-    /// For the arguments: an index in [`Flow::schemas`].
-    pub schema_in: Option<usize>,
-    pub schema_out: Option<usize>,
-    /// As a node's.
-    pub partial_exit: Option<i32>,
-    /// None: nothing is denied.
-    pub permissions: Option<tool::Permissions>,
 }
 
 /// A schema of `schemas/`.
@@ -243,7 +159,7 @@ pub(crate) struct NamedSchema {
 }
 
 /// A file that belongs to the flow.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct UsedFile {
     /// Below the flow's directory, or absolute.
     pub path: String,
@@ -254,26 +170,45 @@ pub(crate) struct UsedFile {
 impl Flow {
     /// The name of its directory.
     pub(crate) fn name(&self) -> String {
-        let name = self.home.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
+        let name = self.home.file_name();
+        name.map_or_else(String::new, |name| name.to_string_lossy().into_owned())
+    }
+
+    pub(crate) fn agent(&self, node: NodeIx) -> Option<&FlowAgent> {
+        agent_of(&self.nodes[node], &self.agents)
+    }
+
+    pub(crate) fn schema(&self, name: Option<&String>) -> Option<&NamedSchema> {
+        let is_named = |schema: &&NamedSchema| Some(&schema.id) == name;
+        self.schemas.iter().find(is_named)
     }
 
     /// The node's own schema, or else its agent's.
     pub(crate) fn schema_out(&self, node: NodeIx) -> Option<&NamedSchema> {
-        let settings = &self.nodes[node];
-        let of_agent = settings.agent.and_then(|ix| self.agents[ix].schema_out);
-        Some(&self.schemas[settings.schema_out.or(of_agent)?])
+        let own = self.nodes[node].schema_out.as_ref();
+        self.schema(own.or_else(|| self.agent(node)?.schema_out.as_ref()))
     }
 
     pub(crate) fn schema_in(&self, node: NodeIx) -> Option<&NamedSchema> {
-        Some(&self.schemas[self.nodes[node].schema_in?])
+        self.schema(self.nodes[node].schema_in.as_ref())
+    }
+
+    /// The profile of a node; none if it is given nothing.
+    pub(crate) fn profile(&self, node: NodeIx) -> Option<Cow<'_, Profile>> {
+        match self.nodes[node].context.as_deref()? {
+            "none" => None,
+            "global" => Some(Cow::Owned(Profile::global())),
+            id => {
+                let mut profiles = self.memory.profiles.iter();
+                profiles.find(|it| it.id == id).map(Cow::Borrowed)
+            }
+        }
     }
 
     /// A node that is the run of an agent, and not a program.
     pub(crate) fn is_conversation(&self, node: NodeIx) -> bool {
-        let settings = &self.nodes[node];
-        let agent = settings.agent.filter(|_| settings.command.is_none());
-        agent.is_some_and(|agent| !matches!(self.agents[agent].body, AgentBody::Command(_)))
+        let has_command = self.nodes[node].command.is_some();
+        !has_command && self.agent(node).is_some_and(|agent| agent.body.is_run())
     }
 
     /// A node that is a run of its own, which goes on where it was.
@@ -282,33 +217,32 @@ impl Flow {
     }
 
     /// The tools that a node allows: its own, or else its agent's.
-    pub(crate) fn tools_of(&self, node: NodeIx) -> &[usize] {
-        let settings = &self.nodes[node];
-        let of_agent = settings
-            .agent
-            .and_then(|ix| self.agents[ix].tools.as_deref());
-        settings.tools.as_deref().or(of_agent).unwrap_or_default()
+    pub(crate) fn tools_of(&self, node: NodeIx) -> impl Iterator<Item = &FlowTool> + Clone {
+        let own = self.nodes[node].tools.as_ref();
+        let tools = own.or_else(|| self.agent(node)?.tools.as_ref());
+        let named = move |name: &String| self.tools.iter().find(|it| it.tool.name == *name);
+        tools.into_iter().flatten().filter_map(named)
     }
 
-    /// Why a node must not run, if a policy says so: it is denied itself, or its context.
+    /// The denial of a node by a policy: of itself, or of its context.
     pub(crate) fn denial(&self, node: NodeIx) -> Option<Denied> {
         let id = &*self.graph.nodes[node].id;
         let denial = |target, what| self.policies.denial(target, what, id);
-        denial(PolicyTarget::Node, id).or_else(|| match self.nodes[node].context {
-            ContextChoice::None => None,
-            ContextChoice::Global => denial(PolicyTarget::Context, "global"),
-            ContextChoice::Profile(ix) => {
-                denial(PolicyTarget::Context, &self.memory.profiles[ix].id)
-            }
+        denial(PolicyTarget::Node, id).or_else(|| {
+            let context = self.nodes[node].context.as_deref();
+            denial(
+                PolicyTarget::Context,
+                context.filter(|name| *name != "none")?,
+            )
         })
     }
 
     /// The provider that the agent of a node asks, by its index in [`Flow::providers`].
     pub(crate) fn provider(&self, node: NodeIx) -> Option<usize> {
-        self.agents[self.nodes[node].agent?].asked.index
+        self.agent(node)?.asked.index
     }
 
-    /// Why a node must not call a tool, if a policy says so.
+    /// The denial of a tool that a node would call.
     pub(crate) fn denial_of_tool(&self, node: NodeIx, tool: &str) -> Option<Denied> {
         let id = &self.graph.nodes[node].id;
         self.policies.denial(PolicyTarget::Tool, tool, id)

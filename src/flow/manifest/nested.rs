@@ -1,56 +1,39 @@
-//! Flows within a flow: where they are, that they can be loaded, and their files.
+//! Flows within a flow, and their directories.
 //!
 //! Unaware of what runs in them.
 
-use super::items::key_path;
-use super::node::NodeDraft;
-use super::problem::{Code, FlowProblem, Manifest};
+use super::node::NodeSettings;
+use super::problem::{Code, Manifest};
 use std::path::{Path, PathBuf};
 
 /// Flows below one another.
 const DEEPEST: usize = 16;
 
-/// What the flows within a flow bring.
-#[derive(Debug, Default)]
-pub(super) struct NestedFlows {
-    /// By node; none where none is said, or it is wrong.
-    pub homes: Vec<Option<PathBuf>>,
-    /// Their files, by absolute path.
-    pub files: Vec<PathBuf>,
-    /// What is wrong in them.
-    pub problems: Vec<FlowProblem>,
-}
-
-/// Finds the flows that nodes name. `above` has the directories of the flows around them, the own one last. `load` loads
-/// one, and says which files it has and what is wrong in it.
-pub(super) fn load_inner_flows(
+/// Finds the flows that nodes name, each with the name of the first. `above` has the directories of the flows around
+/// them, the own one last.
+pub(super) fn find_inner_flows(
     manifest: &mut Manifest,
-    drafts: &[NodeDraft],
+    nodes: &mut [NodeSettings],
     above: &[PathBuf],
-    mut load: impl FnMut(&str, &Path) -> (Vec<PathBuf>, Vec<FlowProblem>),
-) -> NestedFlows {
-    let mut nested = NestedFlows::default();
-    for draft in drafts {
-        let mut home = None;
-        if let Some(text) = draft.flow.as_deref() {
-            match find(text, above) {
-                Ok(found) => home = Some((text, found)),
-                Err((code, why)) => {
-                    let message = format!("node \"{}\": flow: {why}", draft.id);
-                    let at = key_path(&draft.at, "flow");
-                    manifest.add(code, vec![draft.id.clone()], &at, message);
+) -> Vec<(String, PathBuf)> {
+    let mut all: Vec<(String, PathBuf)> = Vec::new();
+    for node in nodes {
+        let Some(text) = node.flow_dir.clone() else {
+            continue;
+        };
+        match find(&text, above) {
+            Ok(home) => {
+                node.flow = Some(home.clone());
+                if all.iter().all(|(_, known)| *known != home) {
+                    all.push((text, home));
                 }
             }
+            Err((code, why)) => {
+                manifest.add_to(node.place(), "flow", Some(code), format!("flow: {why}"));
+            }
         }
-        let is_known = |home: &PathBuf| nested.homes.iter().flatten().any(|known| known == home);
-        if let Some((text, home)) = home.as_ref().filter(|(_, home)| !is_known(home)) {
-            let (files, problems) = load(text, home);
-            nested.files.extend(files);
-            nested.problems.extend(problems);
-        }
-        nested.homes.push(home.map(|(_, home)| home));
     }
-    nested
+    all
 }
 
 /// The directory of a flow that a node of another names.

@@ -1,245 +1,224 @@
-//! One node of `workflow.yaml`: what it says, each key by itself.
+//! Nodes and edges of `workflow.yaml`: their keys, each by itself.
 //!
-//! Unaware of the edges and of the other files: names are looked up later.
+//! Unaware of the other files: names are looked up later.
 
-use super::command::{self, parse_word};
-use super::defaults::{Defaults, timeout_of};
+use super::command::{FORMS, NodeCommand, parse_word};
+use super::fields::{FromKey, fields, named, or_null, row};
 use super::file_pattern::FilePattern;
-use super::items::{begin_item, key_path, read_limit, read_mappings, read_texts};
+use super::items::{Place, read_item};
 use super::memory::StoreName;
 use super::problem::{Code, Manifest};
-use super::waiting::{read_later_rule, read_wait};
-use super::{ContextChoice, NodeKind, NodeSettings, PayloadForm, ResumePolicy};
-use crate::config::section::{Diagnostics, Section, describe_value};
-use crate::config::tool::definition::Word;
+use super::waiting::WaitTime;
+use super::{NodeKind, PayloadForm, ResumePolicy};
+use crate::config::keys::{Key, count};
+use crate::config::section::{Section, describe_value};
+use crate::config::tool::definition::{LaterRule, Word};
 use crate::flow::graph::{MergeFailureMode, PayloadRule, Role, WinnerRule};
 use crate::text::yaml::Step;
-use serde_json::{Map, Value};
+use serde_json::Value;
+use std::path::PathBuf;
 use std::time::Duration;
 
-/// The keys of a node.
-pub const KEYS: [&str; 34] = [
-    "id",
-    "name",
-    "kind",
-    "role",
-    "context",
-    "schema_in",
-    "schema_out",
-    "tools",
-    "continue_on_failure",
-    "fail_on_failure",
-    "agent_id",
-    "command",
-    "exec",
-    "shell",
-    "flow",
-    "later",
-    "wait",
-    "timeout_ms",
-    "retries",
-    "limit",
-    "cache",
-    "cache_files",
-    "on_resume",
-    "input",
-    "output",
-    "outputs",
-    "remember",
-    "default_start",
-    "always_fail",
-    "merge_failure_mode",
-    "winner",
-    "payload",
-    "partial_exit",
-    "description",
-];
+fields! {
+    /// A node, as it was written, and what was derived for it.
+    struct NodeSettings {
+        /// `none`, `global` or the id of a profile.
+        context: Option<String> = or_null("context"),
+        /// The name of a schema; see also [`Flow::schema_out`](super::Flow::schema_out).
+        schema_in: Option<String>,
+        schema_out: Option<String>,
+        /// Names of tools; see also [`Flow::tools_of`](super::Flow::tools_of).
+        tools: Option<Vec<String>>,
+        /// See also [`Flow::agent`](super::Flow::agent).
+        agent_id: Option<String>,
+        /// The directory of the flow that it is, as it is written.
+        flow_dir: Option<String> = named("flow"),
+        name: Option<String>,
+        /// None on a deterministic node: its role's default operation.
+        command: Option<NodeCommand>,
+        /// For a command that may begin something that ends later.
+        later: Option<LaterRule>,
+        /// The time for which it waits, running nothing.
+        wait: Option<WaitTime>,
+        /// The time limit of one attempt; None: no limit.
+        timeout: Option<Duration> = row(count("timeout_ms", 0, 600_000, "")),
+        /// The number of times that a failure is tried again inside the node.
+        retries: u32,
+        /// The most programs of it that may run at once; None: no limit.
+        limit: Option<usize>,
+        /// The exit code of its program by which the output counts in part; never 0.
+        partial_exit: Option<i32>,
+        /// The output is kept and replayed.
+        cache: bool,
+        /// An agent is always resumed.
+        on_resume: ResumePolicy,
+        /// The form in which a command gets its payload.
+        input: PayloadForm,
+        /// The form of a command's standard output.
+        output: PayloadForm,
+        remember: Vec<Remember>,
+        /// The files that it makes, below its task's directory.
+        outputs: Vec<FilePattern>,
+        default_start: bool,
+        always_fail: bool,
+        merge_failure_mode: MergeFailureMode,
+        winner: Option<WinnerRule>,
+        payload: Option<PayloadRule>,
+    }
+    beside {
+        id: String,
+        /// Place in the document.
+        at: Vec<Step>,
+        /// There, if nothing is wrong.
+        role: Option<Role>,
+        /// There, if nothing is wrong.
+        kind: Option<NodeKind>,
+        /// The role must be derived.
+        lacks_role: bool,
+        lacks_context: bool,
+        /// The one of `command:`, `exec:`, `shell:` and `flow:` that it has, right or wrong.
+        form: Option<&'static str>,
+        /// The directory of the flow that it is, absolute.
+        flow: Option<PathBuf>,
+        continue_on_failure: bool,
+        /// Files whose content belongs to the key of the cache.
+        cache_files: Vec<Word>,
+        /// The keys that were not written, with what was derived for them.
+        derived: Vec<(&'static str, String)>,
+    }
+    for people { "description" }
+    by hand { "id", "role", "kind", "continue_on_failure", "fail_on_failure", "exec", "shell", "cache_files" }
+}
 
-/// How long a node may take unless it says otherwise.
-const TIMEOUT: Duration = Duration::from_secs(600);
+impl NodeSettings {
+    pub(super) fn place(&self) -> Place<'_> {
+        Place {
+            kind: "node",
+            id: &self.id,
+            at: &self.at,
+        }
+    }
+
+    /// The name that people see.
+    pub(crate) fn name(&self) -> &str {
+        self.name.as_ref().unwrap_or(&self.id)
+    }
+
+    /// Otherwise the role's default operation is all that happens.
+    pub(crate) fn runs(&self) -> bool {
+        self.command.is_some() || self.kind == Some(NodeKind::Agent) || self.flow.is_some()
+    }
+}
+
+fields! {
+    /// `defaults:` of a workflow: the keys of nodes that do not say.
+    #[derive(Default)]
+    struct Defaults {
+        context: Option<String>,
+        timeout_ms: Option<u64>,
+    }
+}
+
+impl FromKey for Defaults {
+    fn from_key(node: &Section, key: &Key) -> Self {
+        match node.read_section(key.name) {
+            Some(section) => Self::read_keys(&section),
+            None => Self::default(),
+        }
+    }
+}
+
+/// An edge as it was written.
+#[derive(Clone, Debug)]
+pub(crate) struct EdgeDraft {
+    /// The ids of the nodes where it begins and ends.
+    pub ids: [Option<String>; 2],
+    /// The nodes, if there are nodes of these ids.
+    pub ends: [Option<usize>; 2],
+    pub label: Option<String>,
+    /// The places of its ends in the document.
+    pub at: [Vec<Step>; 2],
+}
 
 /// A place in other memory than the task's that a node's output is written to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remember {
-    /// Which store.
     pub store: StoreName,
     pub tags: Vec<String>,
     /// JSON pointer to the part of the output; empty: all of it.
     pub pointer: String,
 }
 
-/// A node as it was written. A None was not given, or is wrong.
-#[derive(Debug)]
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "each is a key of the manifest"
-)]
-pub(super) struct NodeDraft {
-    /// Place in the document.
-    pub at: Vec<Step>,
-    pub id: String,
-    pub role: Option<Role>,
-    /// It must be derived.
-    pub lacks_role: bool,
-    pub kind: Option<NodeKind>,
-    pub context: Option<String>,
-    /// It is derived.
-    pub lacks_context: bool,
-    pub schema_in: Option<String>,
-    pub schema_out: Option<String>,
-    pub tools: Option<Vec<String>>,
-    pub agent_id: Option<String>,
-    /// The directory of a flow, as it is written.
-    pub flow: Option<String>,
-    /// Which of `command:`, `exec:`, `shell:` and `flow:` it has, right or wrong.
-    pub form: Option<&'static str>,
-    /// Without the kind and what is looked up in other files.
-    pub settings: NodeSettings,
-    pub continue_on_failure: bool,
-    pub default_start: bool,
-    pub always_fail: bool,
-    pub merge_failure_mode: MergeFailureMode,
-    /// Keys that were not written, with what was derived for them.
-    pub derived: Vec<(&'static str, String)>,
-    pub winner: Option<WinnerRule>,
-    pub payload: Option<PayloadRule>,
-}
-
 /// Reads an item of `nodes:`. None if it has no id that it could be known by.
 pub(super) fn read_node(
     manifest: &mut Manifest,
-    item: &Value,
-    at: Vec<Step>,
+    section: &Section,
     defaults: &Defaults,
-) -> Option<NodeDraft> {
-    let mut out = Diagnostics::about("");
-    let Some(map) = item.as_object() else {
-        out.error(
-            at,
-            format!("nodes: expected a mapping, found {}", describe_value(item)),
-        );
-        manifest.report(&[], out);
-        return None;
-    };
-    let node = Section::new(map, at.clone());
-    let (id, mut out) = begin_item(manifest, "node", &node, std::iter::empty())?;
-    node.warn_of_unknown_keys(&KEYS, &mut out);
-    let mut draft = read_draft(id, &node, at, &mut out);
-    manifest.report(std::slice::from_ref(&draft.id), out);
-    check_words(manifest, &draft, map);
-    derive_own(&mut draft, map, defaults);
-    Some(draft)
-}
-
-/// Derives what neither the edges nor another file decide.
-fn derive_own(draft: &mut NodeDraft, map: &Map<String, Value>, defaults: &Defaults) {
-    if is_absent(map, "kind") {
-        let kind = match is_absent(map, "agent_id") {
-            true => NodeKind::Deterministic,
-            false => NodeKind::Agent,
-        };
-        draft.kind = Some(kind);
-        draft.derived.push(("kind", kind.name().to_owned()));
-    }
-    if let Some(timeout) = defaults.timeout
-        && !map.contains_key("timeout_ms")
-    {
-        draft.settings.timeout = timeout;
-        let ms = timeout.unwrap_or_default().as_millis();
-        if draft.form.is_some() || draft.agent_id.is_some() {
-            draft.derived.push(("timeout_ms", ms.to_string()));
+) -> Option<NodeSettings> {
+    let read = |id, node: &Section| read_settings(id, node, defaults);
+    let node = read_item(manifest, "node", section, read)?;
+    // A role and a kind have codes of their own.
+    let roles = Role::ALL.map(|(word, _)| word).join(", ");
+    for (key, is_good, code, wanted) in [
+        (
+            "role",
+            node.role.is_some(),
+            Code::BadRole,
+            format!("one of {roles}"),
+        ),
+        (
+            "kind",
+            node.kind.is_some(),
+            Code::BadKind,
+            "agent or deterministic".to_owned(),
+        ),
+    ] {
+        if let Some(value) = section.map.get(key).filter(|it| !is_good && !it.is_null()) {
+            let found = describe_value(value);
+            let message = format!("{key} cannot be {found}; needs {wanted}");
+            manifest.add_to(node.place(), key, Some(code), message);
         }
     }
+    Some(node)
 }
 
-fn is_absent(map: &Map<String, Value>, key: &str) -> bool {
-    map.get(key).is_none_or(Value::is_null)
-}
-
-fn read_draft(id: String, node: &Section, at: Vec<Step>, out: &mut Diagnostics) -> NodeDraft {
-    let text = |key: &str, out: &mut Diagnostics| node.read_text(key, out).map(str::to_owned);
+/// Reads the keys, and derives what neither the edges nor another file decide.
+fn read_settings(id: String, node: &Section, defaults: &Defaults) -> NodeSettings {
+    let mut read = NodeSettings::read_keys(node);
+    read.id = id;
+    read.at = node.path_to("");
     let word = |key: &str| node.map.get(key).and_then(Value::as_str);
-    text("description", out);
-    NodeDraft {
-        role: word("role").and_then(Role::parse),
-        lacks_role: is_absent(node.map, "role"),
-        kind: word("kind").and_then(NodeKind::parse),
-        context: read_context(node, out),
-        lacks_context: is_absent(node.map, "context"),
-        schema_in: text("schema_in", out),
-        schema_out: text("schema_out", out),
-        tools: read_texts(node, "tools", out),
-        agent_id: text("agent_id", out),
-        flow: text("flow", out),
-        form: command::FORMS
-            .into_iter()
-            .chain(["flow"])
-            .find(|form| node.map.contains_key(*form)),
-        settings: read_settings(&id, node, &at, out),
-        continue_on_failure: read_continues(node, out),
-        default_start: node.read_flag("default_start", out).unwrap_or(false),
-        always_fail: node.read_flag("always_fail", out).unwrap_or(false),
-        merge_failure_mode: node
-            .read_choice("merge_failure_mode", &MergeFailureMode::ALL, out)
-            .unwrap_or_default(),
-        derived: Vec::new(),
-        winner: node.read_choice("winner", &WinnerRule::ALL, out),
-        payload: node.read_choice("payload", &PayloadRule::ALL, out),
-        at,
-        id,
+    read.role = word("role").and_then(Role::parse);
+    read.kind = word("kind").and_then(NodeKind::parse);
+    read.lacks_role = node.value("role").is_none();
+    read.lacks_context = node.value("context").is_none();
+    let mut forms = FORMS.into_iter().chain(["flow"]);
+    read.form = forms.find(|form| node.has(form));
+    read.continue_on_failure = read_continues(node);
+    read.cache_files = read_cache_files(node);
+    if node.value("kind").is_none() {
+        let kind = if node.value("agent_id").is_none() {
+            NodeKind::Deterministic
+        } else {
+            NodeKind::Agent
+        };
+        read.kind = Some(kind);
+        read.derived.push(("kind", kind.name().to_owned()));
     }
+    if let Some(ms) = defaults.timeout_ms
+        && !node.has("timeout_ms")
+    {
+        read.timeout = Some(Duration::from_millis(ms)).filter(|time| !time.is_zero());
+        if read.form.is_some() || read.agent_id.is_some() {
+            read.derived.push(("timeout_ms", ms.to_string()));
+        }
+    }
+    read
 }
 
-fn read_settings(id: &str, node: &Section, at: &[Step], out: &mut Diagnostics) -> NodeSettings {
-    NodeSettings {
-        name: node.read_text("name", out).unwrap_or(id).to_owned(),
-        kind: NodeKind::Deterministic,
-        context: ContextChoice::None,
-        schema_in: None,
-        schema_out: None,
-        tools: None,
-        agent: None,
-        command: command::read_command(node.map, at, out),
-        later: read_later_rule(node, at, out),
-        wait: read_wait(node, out),
-        flow: None,
-        timeout: match node.read_count("timeout_ms", out) {
-            None => Some(TIMEOUT),
-            Some(ms) => timeout_of(ms),
-        },
-        retries: node
-            .read_count("retries", out)
-            .unwrap_or(0)
-            .min(u32::MAX.into()) as u32,
-        limit: read_limit(node, "limit", out),
-        partial_exit: node.read_exit_code("partial_exit", out),
-        cache: node.read_flag("cache", out).unwrap_or(false),
-        cache_files: read_cache_files(node, out),
-        on_resume: node
-            .read_choice("on_resume", &ResumePolicy::ALL, out)
-            .unwrap_or_default(),
-        input: node
-            .read_choice("input", &PayloadForm::ALL, out)
-            .unwrap_or_default(),
-        output: node
-            .read_choice("output", &PayloadForm::ALL, out)
-            .unwrap_or_default(),
-        remember: read_remember(node, out),
-        outputs: read_outputs(node, out),
-    }
-}
-
-/// In YAML, `context: null` means the same.
-fn read_context(node: &Section, out: &mut Diagnostics) -> Option<String> {
-    match node.map.get("context") {
-        Some(Value::Null) => None,
-        _ => node.read_text("context", out).map(str::to_owned),
-    }
-}
-
-fn read_continues(node: &Section, out: &mut Diagnostics) -> bool {
-    let goes_on = node.read_flag("continue_on_failure", out);
-    let fails = node.read_flag("fail_on_failure", out);
+fn read_continues(node: &Section) -> bool {
+    let goes_on: Option<bool> = node.get("continue_on_failure");
+    let fails: Option<bool> = node.get("fail_on_failure");
     if let (Some(goes_on), Some(fails)) = (goes_on, fails)
         && goes_on == fails
     {
@@ -247,116 +226,99 @@ fn read_continues(node: &Section, out: &mut Diagnostics) -> bool {
             "continue_on_failure: {goes_on} and fail_on_failure: {fails} contradict each other; \
              remove one"
         );
-        out.error(node.path_to("fail_on_failure"), message);
+        node.error("fail_on_failure", message);
     }
-    goes_on.unwrap_or_else(|| fails == Some(false))
+    goes_on.unwrap_or(fails == Some(false))
 }
 
-fn read_cache_files(node: &Section, out: &mut Diagnostics) -> Vec<Word> {
-    let files = node.read_texts("cache_files", out);
-    if files.is_some() && node.map.get("cache") != Some(&Value::Bool(true)) {
-        let message = "cache_files has no meaning without cache: true";
-        out.warn(node.path_to("cache_files"), message);
-    }
-    let files = files.unwrap_or_default();
-    let leads_out = |text: &&&str| text.starts_with('/') || text.split('/').any(|it| it == "..");
-    for text in files.iter().filter(leads_out) {
-        let message = format!(
-            "cache_files: {text:?} leads elsewhere; name files below the flow's directory, or after ${{CWD}}"
+fn read_cache_files(node: &Section) -> Vec<Word> {
+    let Some(files): Option<Vec<String>> = node.get("cache_files") else {
+        return Vec::new();
+    };
+    if node.value("cache") != Some(&Value::Bool(true)) {
+        node.warn(
+            "cache_files",
+            "cache_files has no meaning without cache: true",
         );
-        out.error(node.path_to("cache_files"), message);
     }
-    files.into_iter().map(parse_word).collect()
-}
-
-fn read_outputs(node: &Section, out: &mut Diagnostics) -> Vec<FilePattern> {
-    let mut patterns = Vec::new();
-    let items = node.read_list("outputs", out).into_iter().flatten();
-    for (index, item) in items.enumerate() {
-        let mut at = node.path_to("outputs");
-        at.push(Step::Item(index));
-        let (text, required) = match item {
-            Value::String(text) => (Some(&**text), false),
-            Value::Object(map) => {
-                let entry = Section::new(map, at.clone()).within("outputs");
-                entry.warn_of_unknown_keys(&["path", "required"], out);
-                let required = entry.read_flag("required", out).unwrap_or(false);
-                (entry.read_text("path", out), required)
-            }
-            _ => (None, false),
-        };
-        match text.map(FilePattern::parse) {
-            Some(Ok(pattern)) => patterns.push(FilePattern {
-                required,
-                ..pattern
-            }),
-            Some(Err(why)) => {
-                out.error(at, format!("outputs: {:?} {why}", text.unwrap_or_default()));
-            }
-            None => {
-                let found = describe_value(item);
-                out.error(at, format!("outputs: expected a pattern or {{path: PATTERN, required: true}}, found {found}"));
-            }
-        }
-    }
-    patterns
-}
-
-fn read_remember(node: &Section, out: &mut Diagnostics) -> Vec<Remember> {
-    let mut all = Vec::new();
-    for (map, at) in read_mappings(node, "remember", out) {
-        let node = Section::new(map, at.clone()).within("remember");
-        node.warn_of_unknown_keys(&["store", "tags", "pointer"], out);
-        let stores = [StoreName::ALL[1], StoreName::ALL[2]];
-        if !map.contains_key("store") {
-            out.error(at, "remember: has no store; needs project or global");
-        }
-        let pointer = node.read_text("pointer", out).unwrap_or_default();
-        let escapes_well = pointer
-            .split('~')
-            .skip(1)
-            .all(|rest| rest.starts_with(['0', '1']));
-        if !escapes_well {
+    for text in &files {
+        if text.starts_with('/') || text.split('/').any(|it| it == "..") {
             let message = format!(
-                "remember: pointer {pointer:?} is not a JSON pointer; ~ must be followed by 0, for ~ itself, or 1, for /"
+                "cache_files: {text:?} leads elsewhere; name files below the flow's directory, or after ${{CWD}}"
             );
-            out.error(node.path_to("pointer"), message);
+            node.error("cache_files", message);
         }
-        if !pointer.is_empty() && !pointer.starts_with('/') {
-            let message =
-                format!("remember: pointer {pointer:?} is not a JSON pointer; begin it with /");
-            out.error(node.path_to("pointer"), message);
+    }
+    files.iter().map(|text| parse_word(text)).collect()
+}
+
+impl FromKey for Vec<FilePattern> {
+    fn from_key(node: &Section, key: &Key) -> Self {
+        let mut patterns = Self::new();
+        let items = node.read_list(key.name);
+        for (index, item) in items.into_iter().flatten().enumerate() {
+            let at = node.path_to_item(key.name, index);
+            let (text, required) = match item {
+                Value::String(text) => (Some(&**text), false),
+                Value::Object(map) => {
+                    let entry = node.inner(map, at.clone()).within("outputs");
+                    entry.warn_of_unknown_keys(&["path", "required"]);
+                    let required = entry.get("required");
+                    (entry.read_text("path"), required)
+                }
+                _ => (None, false),
+            };
+            let Some(text) = text else {
+                let found = describe_value(item);
+                let message = format!(
+                    "outputs: expected a pattern or {{path: PATTERN, required: true}}, found {found}"
+                );
+                node.error_at(at, message);
+                continue;
+            };
+            match FilePattern::parse(text) {
+                Ok(pattern) => patterns.push(FilePattern {
+                    required,
+                    ..pattern
+                }),
+                Err(why) => node.error_at(at, format!("outputs: {text:?} {why}")),
+            }
         }
-        let tags = read_texts(&node, "tags", out).unwrap_or_default();
-        if let Some(store) = node.read_choice("store", &stores, out) {
-            all.push(Remember {
+        patterns
+    }
+}
+
+impl FromKey for Vec<Remember> {
+    fn from_key(node: &Section, key: &Key) -> Self {
+        let mut all = Self::new();
+        for plain in node.mappings(key.name) {
+            let item = plain.within("remember");
+            item.warn_of_unknown_keys(&["store", "tags", "pointer"]);
+            if !item.has("store") {
+                item.error("", "remember: has no store; needs project or global");
+            }
+            let pointer = item.read_text("pointer").unwrap_or("");
+            let mut escapes = pointer.split('~').skip(1);
+            if !escapes.all(|rest| rest.starts_with(['0', '1'])) {
+                let message = format!(
+                    "remember: pointer {pointer:?} is not a JSON pointer; ~ must be followed by 0, for ~ itself, or 1, for /"
+                );
+                item.error("pointer", message);
+            }
+            if !pointer.is_empty() && !pointer.starts_with('/') {
+                let message =
+                    format!("remember: pointer {pointer:?} is not a JSON pointer; begin it with /");
+                item.error("pointer", message);
+            }
+            let tags = item.get("tags");
+            let [_, stores @ ..] = StoreName::ALL;
+            let store = item.read_choice("store", &stores);
+            all.extend(store.map(|store| Remember {
                 store,
                 tags,
                 pointer: pointer.to_owned(),
-            });
+            }));
         }
-    }
-    all
-}
-
-/// A role and a kind have codes of their own.
-fn check_words(manifest: &mut Manifest, draft: &NodeDraft, map: &Map<String, Value>) {
-    let roles = Role::ALL.map(|(word, _)| word).join(", ");
-    let (is_role, is_kind) = (draft.role.is_some(), draft.kind.is_some());
-    for (is_good, code, key, wanted) in [
-        (is_role, Code::BadRole, "role", format!("one of {roles}")),
-        (
-            is_kind,
-            Code::BadKind,
-            "kind",
-            "agent or deterministic".to_owned(),
-        ),
-    ] {
-        let Some(value) = map.get(key).filter(|value| !is_good && !value.is_null()) else {
-            continue;
-        };
-        let (id, found) = (&draft.id, describe_value(value));
-        let message = format!("node \"{id}\": {key} cannot be {found}; needs {wanted}");
-        manifest.add(code, vec![id.clone()], &key_path(&draft.at, key), message);
+        all
     }
 }

@@ -1,18 +1,20 @@
-//! What can be wrong in a flow's files: a stable code, the ids concerned, and a place.
+//! Faults of a flow's files: a stable code, the ids concerned, and a place.
 //!
 //! Unaware of what the files mean.
 
-use crate::config::section::Diagnostics;
+use crate::config::section::{Section, describe_value};
+use crate::error::{At, reason};
 pub(crate) use crate::text::digest::sha256;
 use crate::text::names::named_enum;
-use crate::text::yaml::{self, REREAD_BYTES, Step};
+use crate::text::order;
+use crate::text::yaml::{self, REREAD_BYTES, Step, SyntaxError};
+use crate::unix::files;
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Display};
-use std::io;
 use std::path::Path;
 
 named_enum! {
-    /// Why a flow cannot be loaded. Programs rely on the names.
+    /// The reason why a flow cannot be loaded. Programs rely on the names.
     pub enum Code {
         ManifestMissing = "manifest_missing",
         ManifestInvalid = "manifest_invalid",
@@ -61,7 +63,7 @@ named_enum! {
 }
 
 /// Something wrong, or doubtful, in a flow's files.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(crate) struct FlowProblem {
     /// None: the flow can be used all the same, and something was probably not meant.
     pub code: Option<Code>,
@@ -75,11 +77,21 @@ pub(crate) struct FlowProblem {
     pub line: Option<usize>,
     /// Column, from 1, if it is known.
     pub column: Option<usize>,
-    /// With the way out; lower case, no full stop.
+    /// The fault and the way out; lower case, no full stop.
     pub message: String,
 }
 
 impl FlowProblem {
+    /// A problem without a place.
+    pub(crate) fn new(code: Option<Code>, ids: &[&str], message: impl Into<String>) -> Self {
+        Self {
+            code,
+            ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            message: message.into(),
+            ..Self::default()
+        }
+    }
+
     /// The object that `--format json` prints.
     pub(crate) fn object(&self) -> Value {
         json!({
@@ -90,7 +102,7 @@ impl FlowProblem {
         })
     }
 
-    /// The file and what is known of the place in it, with a colon and a space behind.
+    /// The file and what is known of the place in it, with a colon and a space after it.
     fn place(&self) -> String {
         let mut place = self.shown.clone();
         for number in [self.line, self.column].into_iter().flatten() {
@@ -110,14 +122,23 @@ impl Display for FlowProblem {
     }
 }
 
+/// A file of a directory, as messages name it.
+pub(crate) fn shown_in(dir: &Path, file: &str) -> String {
+    if dir == Path::new(".") {
+        file.to_owned()
+    } else {
+        dir.join(file).display().to_string()
+    }
+}
+
 /// Puts problems in the order in which a person works through them: by file and line.
-pub(crate) fn sort_problems(problems: &mut [FlowProblem]) {
+pub(crate) fn sort_problems(problems: &mut Vec<FlowProblem>) {
     let line = |problem: &FlowProblem| problem.line.unwrap_or(usize::MAX);
-    problems.sort_by(|a, b| (&a.file, line(a)).cmp(&(&b.file, line(b))));
+    order::sort_by(problems, |a, b| (&a.file, line(a)).cmp(&(&b.file, line(b))));
 }
 
 /// A manifest that has been read and parsed, and what was found wrong in it.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Manifest {
     /// Below the flow's directory.
     pub file: String,
@@ -129,54 +150,71 @@ pub(crate) struct Manifest {
     shown: String,
     text: String,
     read_again: usize,
+    pub has_items_on_lines: bool,
 }
 
 impl Manifest {
     /// Reads a YAML file below `home`. A missing file reads as empty.
     pub(crate) fn read(home: &Path, shown: String, file: &str) -> Self {
         let mut manifest = Self {
-            file: file.to_owned(),
-            sha256: None,
-            root: Map::new(),
-            problems: Vec::new(),
             shown,
-            text: String::new(),
-            read_again: 0,
+            file: file.to_owned(),
+            ..Self::default()
         };
-        let bytes = match crate::unix::files::read_regular_limited(&home.join(file), yaml::LARGEST)
-        {
-            Ok(bytes) => bytes,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return manifest,
-            Err(e) => {
-                manifest.add_whole(format!("cannot read it: {}", crate::error::reason(&e)));
-                return manifest;
-            }
-        };
-        manifest.sha256 = Some(sha256(&bytes));
-        let Ok(text) = String::from_utf8(bytes) else {
-            manifest.add_whole("cannot read it: it is not UTF-8");
-            return manifest;
-        };
-        manifest.text = text;
-        match yaml::parse(&manifest.text) {
-            Ok(Value::Null) => {}
-            Ok(Value::Object(root)) => manifest.root = root,
-            Ok(other) => {
-                let found = crate::config::section::describe_value(&other);
-                manifest.add_whole(format!(
-                    "expected keys and values at the top, found {found}"
-                ));
-            }
-            Err(error) => {
-                let problem = manifest.whole(error.message);
-                manifest.problems.push(FlowProblem {
-                    line: error.place.map(|place| place.0),
-                    column: error.place.and_then(|place| place.1),
-                    ..problem
-                });
-            }
+        if let Err(error) = manifest.load(&home.join(file)) {
+            let problem = manifest.whole(Some(Code::ManifestInvalid), &[], error.message);
+            manifest.problems.push(FlowProblem {
+                line: error.place.map(|place| place.0),
+                column: error.place.and_then(|place| place.1),
+                ..problem
+            });
         }
         manifest
+    }
+
+    fn load(&mut self, path: &Path) -> Result<(), SyntaxError> {
+        let whole = |message| SyntaxError {
+            place: None,
+            message,
+        };
+        let read = files::read_regular_limited(path, yaml::LARGEST).if_there();
+        let read = read.map_err(|e| whole(format!("cannot read it: {}", reason(&e))))?;
+        let Some(bytes) = read else { return Ok(()) };
+        self.sha256 = Some(sha256(&bytes));
+        let text = String::from_utf8(bytes);
+        self.text = text.map_err(|_| whole("cannot read it: it is not UTF-8".to_owned()))?;
+        match yaml::parse(&self.text)? {
+            Value::Null => Ok(()),
+            Value::Object(root) => {
+                self.root = root;
+                Ok(())
+            }
+            other => {
+                let found = describe_value(&other);
+                let message = format!("expected keys and values at the top, found {found}");
+                Err(whole(message))
+            }
+        }
+    }
+
+    /// What a command line says, in place of a file.
+    pub(crate) fn of_words(root: Map<String, Value>) -> Self {
+        Self {
+            root,
+            shown: "command line".to_owned(),
+            sha256: Some(String::new()),
+            ..Self::default()
+        }
+    }
+
+    /// A file that holds an item on each line.
+    pub(crate) fn of_lines(shown: String, file: &str) -> Self {
+        Self {
+            shown,
+            file: file.to_owned(),
+            has_items_on_lines: true,
+            ..Self::default()
+        }
     }
 
     /// There is such a file.
@@ -184,60 +222,62 @@ impl Manifest {
         self.sha256.is_some()
     }
 
-    /// `manifest_invalid`, about the file as a whole.
-    fn whole(&self, message: impl Into<String>) -> FlowProblem {
+    /// A problem of the file as a whole.
+    fn whole(&self, code: Option<Code>, ids: &[&str], message: impl Into<String>) -> FlowProblem {
         FlowProblem {
-            code: Some(Code::ManifestInvalid),
-            ids: Vec::new(),
             file: self.file.clone(),
             shown: self.shown.clone(),
-            line: None,
-            column: None,
-            message: message.into(),
+            ..FlowProblem::new(code, ids, message)
         }
     }
 
-    fn add_whole(&mut self, message: impl Into<String>) {
-        let problem = self.whole(message);
-        self.problems.push(problem);
-    }
-
-    /// Adds a problem at a place of this document.
-    pub(crate) fn add(
+    /// Adds a problem at a place of this document; without a code it is a doubt.
+    pub(crate) fn push(
         &mut self,
-        code: Code,
-        ids: Vec<String>,
+        code: Option<Code>,
+        ids: &[&str],
         at: &[Step],
         message: impl Into<String>,
     ) {
         let problem = FlowProblem {
-            code: Some(code),
-            ids,
             line: self.line(at),
-            ..self.whole(message)
+            ..self.whole(code, ids, message)
         };
         self.problems.push(problem);
     }
 
-    /// Adds the complaints of a reader. Those that are errors are `manifest_invalid`.
-    pub(crate) fn report(&mut self, ids: &[String], complaints: Diagnostics) {
-        self.report_as(Code::ManifestInvalid, ids, complaints);
+    /// Reads a mapping of this document. Messages begin with `subject`; errors are `manifest_invalid`.
+    pub(crate) fn visit<'n, T>(
+        &mut self,
+        subject: &str,
+        ids: &[&str],
+        section: &Section<'n>,
+        read: impl FnOnce(&Section<'n>) -> T,
+    ) -> T {
+        self.visit_for(Code::ManifestInvalid, subject, ids, section, read)
     }
 
-    /// The same with another code for errors.
-    pub(crate) fn report_as(&mut self, code: Code, ids: &[String], complaints: Diagnostics) {
-        for complaint in complaints.into_list() {
-            let problem = FlowProblem {
-                code: (!complaint.warning).then_some(code),
-                ids: ids.to_vec(),
-                line: self.line(&complaint.at),
-                ..self.whole(complaint.message)
-            };
-            self.problems.push(problem);
+    /// Does what [`Self::visit`] does, with this code for errors.
+    pub(crate) fn visit_for<'n, T>(
+        &mut self,
+        code: Code,
+        subject: &str,
+        ids: &[&str],
+        section: &Section<'n>,
+        read: impl FnOnce(&Section<'n>) -> T,
+    ) -> T {
+        let value = read(&section.clone().about(subject));
+        for it in section.take_diagnostics() {
+            let code = (!it.warning).then_some(code);
+            self.push(code, ids, &it.at, it.message);
         }
+        value
     }
 
     fn line(&mut self, at: &[Step]) -> Option<usize> {
+        if let (true, Some(Step::Item(index))) = (self.has_items_on_lines, at.first()) {
+            return Some(index + 1);
+        }
         self.read_again += self.text.len();
         (self.read_again <= REREAD_BYTES)
             .then(|| yaml::locate(&self.text, at))

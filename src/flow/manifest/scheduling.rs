@@ -1,140 +1,124 @@
-//! `scheduling:` of `workflow.yaml`: how much of a flow may run at once, and through which program.
+//! `scheduling:` of `workflow.yaml`: limits of what runs at once, and the program through which it runs.
 //!
 //! Unaware of the command line, which overrides it, and of running.
 
-use super::command::{files_of, parse_word};
-use super::credential::fill_home;
-use super::items::{key_path, read_limit};
-use super::node::NodeDraft;
+use super::NodeSettings;
+use super::command::{files_of, fill_home, parse_word};
+use super::fields::fields;
+use super::items::key_path;
 use super::problem::{Code, Manifest};
 use super::providers::Provider;
-use crate::config::section::{Diagnostics, Section, describe_value};
+use crate::config::section::Section;
 use crate::text::suggestion::nearest;
 use crate::text::yaml::Step;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Defaults for what the command line can say, and what only files can.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Scheduling {
-    /// The number of programs at once.
-    pub jobs: Option<usize>,
-    /// Words that are put before every program.
-    pub launch: Option<Vec<String>>,
-    /// The number of root tasks at once.
-    pub queue: Option<usize>,
-}
-
-/// The same as it was written.
-#[derive(Debug, Default)]
-pub(super) struct SchedulingDraft {
-    pub scheduling: Scheduling,
-    /// Files below the flow's directory that `launch` names.
-    pub files: Vec<PathBuf>,
-    /// A node or a provider, and how much of it may run at once.
-    limits: Vec<(String, usize)>,
-    /// The place of the limits.
-    at: Vec<Step>,
+fields! {
+    /// Defaults for what the command line can say, and what only files can.
+    #[derive(Default)]
+    struct Scheduling {
+        /// The number of programs at once.
+        jobs: Option<usize>,
+        /// The number of root tasks at once.
+        queue: Option<usize>,
+    }
+    beside {
+        /// Words that are put before every program.
+        launch: Option<Vec<String>>,
+        /// Files below the flow's directory that `launch` names.
+        files: Vec<PathBuf>,
+        /// A node or a provider, and how much of it may run at once.
+        limits: Vec<(String, usize)>,
+        /// The place of the limits.
+        at: Vec<Step>,
+    }
+    by hand { "launch", "limits" }
 }
 
 /// Reads the mapping.
-pub(super) fn read_scheduling(
-    node: &Section,
-    home: &Path,
-    out: &mut Diagnostics,
-) -> SchedulingDraft {
-    node.warn_of_unknown_keys(&["jobs", "launch", "limits", "queue"], out);
-    let words = read_launch(node, out);
+pub(super) fn read_scheduling(node: &Section, home: &Path) -> Scheduling {
+    let read = Scheduling::read_keys(node);
+    let words = read_launch(node);
     let parsed: Vec<_> = words
         .iter()
         .flatten()
         .map(|word| parse_word(word))
         .collect();
     let fill = |words: Vec<String>| words.iter().map(|word| fill_home(word, home)).collect();
-    SchedulingDraft {
-        scheduling: Scheduling {
-            jobs: read_limit(node, "jobs", out),
-            launch: words.map(fill),
-            queue: read_limit(node, "queue", out),
-        },
+    Scheduling {
+        launch: words.map(fill),
         files: files_of(&parsed, home),
-        limits: read_limits(node, out),
+        limits: read_limits(node),
         at: node.path_to("limits"),
+        ..read
     }
 }
 
-/// Reads `scheduler.yaml`, where these keys stood at the top. None if there is no such file, or if the workflow
+/// Reads `scheduler.yaml`, where these keys were at the top. None if there is no such file, or if the workflow
 /// has keys of its own.
 pub(super) fn read_scheduler_file(
     manifest: &mut Manifest,
     home: &Path,
     has_own: bool,
-) -> Option<SchedulingDraft> {
+) -> Option<Scheduling> {
     if !manifest.exists() {
         return None;
     }
     let root = std::mem::take(&mut manifest.root);
-    let mut out = Diagnostics::about("");
-    let message = match has_own {
-        true => "deprecated, and not read: workflow.yaml has scheduling:; remove this file",
-        false => "deprecated; move its keys below scheduling: in workflow.yaml",
+    let message = if has_own {
+        "deprecated, and not read: workflow.yaml has scheduling:; remove this file"
+    } else {
+        "deprecated; move its keys below scheduling: in workflow.yaml"
     };
-    out.warn(Vec::new(), message);
-    let node = Section::new(&root, Vec::new());
-    let draft = (!has_own).then(|| read_scheduling(&node, home, &mut out));
-    manifest.report(&[], out);
-    draft
+    manifest.visit("", &[], &Section::new(&root, Vec::new()), |node| {
+        node.warn("", message);
+        (!has_own).then(|| read_scheduling(node, home))
+    })
 }
 
 /// A command as one text, which is split as by a shell, or as its words.
-fn read_launch(node: &Section, out: &mut Diagnostics) -> Option<Vec<String>> {
-    let words = match node.map.get("launch")? {
-        Value::Null => return None,
+fn read_launch(node: &Section) -> Option<Vec<String>> {
+    let words = match node.value("launch")? {
         Value::String(text) => shlex::split(text),
-        Value::Array(_) => {
-            let words = node.read_texts("launch", out)?;
-            Some(words.into_iter().map(str::to_owned).collect())
-        }
-        other => {
-            let found = describe_value(other);
-            let message = format!("{}: expected a command, found {found}", node.name("launch"));
-            out.error(node.path_to("launch"), message);
-            return None;
-        }
+        Value::Array(_) => Some(node.get::<Option<_>>("launch")?),
+        _ => return node.refuse_value("launch", "a command"),
     };
-    let words = words.filter(|words| words.first().is_some_and(|program| !program.is_empty()));
-    if words.is_none() {
-        let message = format!("{}: has no program", node.name("launch"));
-        out.error(node.path_to("launch"), message);
+    match words.filter(|words| words.first().is_some_and(|program| !program.is_empty())) {
+        None => {
+            let name = node.name("launch");
+            node.refuse("launch", format!("{name}: has no program"))
+        }
+        words => words,
     }
-    words
 }
 
-fn read_limits(node: &Section, out: &mut Diagnostics) -> Vec<(String, usize)> {
-    if node.map.get("limits").is_none_or(Value::is_null) {
-        return Vec::new();
+fn read_limits(node: &Section) -> Vec<(String, usize)> {
+    let mut limits = Vec::new();
+    if node.value("limits").is_some()
+        && let Some(section) = node.read_section("limits")
+    {
+        for name in section.map.keys() {
+            let limit = section.limit(name);
+            limits.extend(limit.map(|limit| (name.clone(), limit)));
+        }
     }
-    let Some(limits) = node.read_section("limits", out) else {
-        return Vec::new();
-    };
-    let names = limits.map.keys();
-    let limit = |name: &String| Some((name.clone(), read_limit(&limits, name, out)?));
-    names.filter_map(limit).collect()
+    limits
 }
 
 /// Gives the limits to nodes and providers that have none of their own.
 pub(super) fn apply_limits(
     file: &mut Manifest,
-    draft: &SchedulingDraft,
-    nodes: &mut [NodeDraft],
+    scheduling: &Scheduling,
+    nodes: &mut [NodeSettings],
     providers: &mut [Provider],
 ) {
-    for (name, limit) in &draft.limits {
+    for (name, limit) in &scheduling.limits {
         let node = nodes.iter_mut().find(|node| node.id == *name);
         let provider = providers.iter_mut().find(|it| it.id == *name);
         let fault = match (node, provider) {
             (Some(node), None) => {
-                node.settings.limit.get_or_insert(*limit);
+                node.limit.get_or_insert(*limit);
                 continue;
             }
             (None, Some(provider)) => {
@@ -146,10 +130,9 @@ pub(super) fn apply_limits(
                     .to_owned()
             }
             (None, None) => {
-                let known = nodes.iter().map(|node| &*node.id);
-                let known = known.chain(providers.iter().map(|it| &*it.id));
-                let known: Vec<&str> = known.take(1000).collect();
-                match nearest(name, known.iter().copied()) {
+                let ids = nodes.iter().map(|node| &*node.id);
+                let known = ids.chain(providers.iter().map(|it| &*it.id));
+                match nearest(name, known.take(1000)) {
                     Some(near) => {
                         format!("is neither a node nor a provider; did you mean \"{near}\"?")
                     }
@@ -157,8 +140,8 @@ pub(super) fn apply_limits(
                 }
             }
         };
-        let at = key_path(&draft.at, name);
+        let at = key_path(&scheduling.at, name);
         let message = format!("scheduling: limits: \"{name}\" {fault}");
-        file.add(Code::ManifestInvalid, vec![name.clone()], &at, message);
+        file.push(Some(Code::ManifestInvalid), &[name], &at, message);
     }
 }

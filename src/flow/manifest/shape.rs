@@ -1,38 +1,18 @@
-//! Whether a graph may be run: arities, cycles, what can be reached. Pure.
+//! The rules of a graph that can be run: arities, cycles, what can be reached.
 //!
 //! Works on what was written, however wrong: a node may have no role, an edge only one end.
 //! Everything takes time in proportion to the graph, and no more stack for a longer path.
 
-use super::problem::Code;
+use super::derive::EdgeCounts;
+use super::node::{EdgeDraft, NodeSettings};
+use super::problem::{Code, Manifest};
 use crate::flow::graph::Role;
 use crate::text::shorten::{MOST_LISTED, list_names};
 use std::ops::RangeInclusive;
 
-/// A node, as far as it is known.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct NodeSketch<'k> {
-    pub id: &'k str,
-    pub role: Option<Role>,
-    /// A start that is taken where none is named.
-    pub default_start: bool,
-}
-
-/// The ends of an edge, as far as they are known.
-pub(super) type EdgeSketch = (Option<usize>, Option<usize>);
-
-/// Something that must not be so.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct ShapeProblem {
-    pub code: Code,
-    /// The nodes concerned.
-    pub nodes: Vec<usize>,
-    /// The sentence; lower case, no full stop.
-    pub message: String,
-}
-
 const MANY: usize = usize::MAX;
 
-/// How many edges end and begin at a node. A merge also does with one in behind a split.
+/// The number of edges that end and begin at a node. A merge also does with one in after a split.
 type Arity = (
     Role,
     Code,
@@ -54,44 +34,41 @@ const ARITIES: [Arity; 7] = [
 ];
 
 struct Shape<'s> {
-    nodes: &'s [NodeSketch<'s>],
-    /// The nodes behind and before each node.
+    manifest: &'s mut Manifest,
+    nodes: &'s [NodeSettings],
+    /// The edges of each node, those with an unknown other end among them.
+    counts: &'s [EdgeCounts],
+    /// The nodes after and before each node.
     next: Vec<Vec<usize>>,
     previous: Vec<Vec<usize>>,
-    /// The edges that begin and end at each node, those with an unknown other end among them.
-    out: Vec<usize>,
-    into: Vec<usize>,
-    found: Vec<ShapeProblem>,
 }
 
-/// Everything that is wrong with a graph.
-pub(crate) fn check_graph(nodes: &[NodeSketch], edges: &[EdgeSketch]) -> Vec<ShapeProblem> {
+/// Adds everything that is wrong with a graph.
+pub(super) fn check_graph(
+    manifest: &mut Manifest,
+    nodes: &[NodeSettings],
+    edges: &[EdgeDraft],
+    counts: &[EdgeCounts],
+) {
     let none = || vec![Vec::new(); nodes.len()];
-    let mut shape = Shape {
-        nodes,
-        next: none(),
-        previous: none(),
-        out: vec![0; nodes.len()],
-        into: vec![0; nodes.len()],
-        found: Vec::new(),
-    };
-    for (from, to) in edges.iter().copied() {
-        if let Some(from) = from {
-            shape.out[from] += 1;
-        }
-        if let Some(to) = to {
-            shape.into[to] += 1;
-        }
-        if let (Some(from), Some(to)) = (from, to) {
-            shape.next[from].push(to);
-            shape.previous[to].push(from);
+    let (mut next, mut previous) = (none(), none());
+    for edge in edges {
+        if let [Some(from), Some(to)] = edge.ends {
+            next[from].push(to);
+            previous[to].push(from);
         }
     }
+    let mut shape = Shape {
+        manifest,
+        nodes,
+        counts,
+        next,
+        previous,
+    };
     shape.starts();
     shape.reach();
     shape.arities();
     shape.cycles();
-    shape.found
 }
 
 impl Shape<'_> {
@@ -100,12 +77,12 @@ impl Shape<'_> {
         (0..self.nodes.len()).filter(is_so).collect()
     }
 
-    fn add(&mut self, code: Code, nodes: Vec<usize>, message: impl Into<String>) {
-        self.found.push(ShapeProblem {
-            code,
-            nodes,
-            message: message.into(),
-        });
+    /// Adds what is wrong with some nodes.
+    fn add(&mut self, code: Code, nodes: &[usize], message: impl Into<String>) {
+        let all = self.nodes;
+        let ids: Vec<&str> = nodes.iter().map(|ix| &*all[*ix].id).collect();
+        let at = nodes.first().map_or(&[][..], |ix| &all[*ix].at);
+        self.manifest.push(Some(code), &ids, at, message);
     }
 
     fn names(&self, nodes: &[usize]) -> String {
@@ -116,15 +93,12 @@ impl Shape<'_> {
     fn starts(&mut self) {
         let starts = self.of_role(Role::Start);
         if self.of_role(Role::Exit).is_empty() {
-            self.add(
-                Code::NoExit,
-                vec![],
-                "no node has role: exit; a task could not end",
-            );
+            let message = "no node has role: exit; a task could not end";
+            self.add(Code::NoExit, &[], message);
         }
         if starts.is_empty() {
             let message = "no node has role: start; a task could not begin";
-            return self.add(Code::NoStart, vec![], message);
+            return self.add(Code::NoStart, &[], message);
         }
         let mut marked = starts.clone();
         marked.retain(|ix| self.nodes[*ix].default_start);
@@ -135,12 +109,12 @@ impl Shape<'_> {
                 let names = self.names(&starts);
                 let message =
                     format!("no start has default_start: true; give it to one of {names}");
-                self.add(Code::NoDefaultStart, starts, message);
+                self.add(Code::NoDefaultStart, &starts, message);
             }
             _ => {
                 let names = self.names(&marked);
                 let message = format!("default_start: true on {names}; keep it on one");
-                self.add(Code::MultipleDefaultStart, marked, message);
+                self.add(Code::MultipleDefaultStart, &marked, message);
             }
         }
     }
@@ -182,7 +156,7 @@ impl Shape<'_> {
             let names = self.names(&lost);
             let message =
                 format!("no start leads to {names}; add an edge, or remove what is unused");
-            self.add(Code::UnreachableNode, lost, message);
+            self.add(Code::UnreachableNode, &lost, message);
         }
         let exits = self.of_role(Role::Exit);
         if exits.is_empty() {
@@ -192,7 +166,7 @@ impl Shape<'_> {
         for start in starts {
             if !ending[start] {
                 let message = format!("no exit can be reached from {}", self.names(&[start]));
-                self.add(Code::StartCannotReachExit, vec![start], message);
+                self.add(Code::StartCannotReachExit, &[start], message);
             }
         }
     }
@@ -202,7 +176,7 @@ impl Shape<'_> {
         let is_split = |ix: usize| self.nodes[ix].role == Some(Role::Split);
         let unsplit = self.reached(&starts, &self.next, is_split);
         for (ix, unsplit) in unsplit.into_iter().enumerate() {
-            let (into, out) = (self.into[ix], self.out[ix]);
+            let EdgeCounts { into, out, .. } = self.counts[ix];
             let arity = ARITIES.iter().find(|it| self.nodes[ix].role == Some(it.0));
             let Some((role, code, ins, outs, law)) = arity else {
                 continue;
@@ -211,30 +185,21 @@ impl Shape<'_> {
             if (ins.contains(&into) || gathers) && outs.contains(&out) {
                 continue;
             }
-            let (id, word) = (self.nodes[ix].id, role.name());
+            let (id, word) = (&self.nodes[ix].id, role.name());
             let message =
                 format!("node \"{id}\" has {into} in and {out} out; role {word} needs {law}");
-            self.add(*code, vec![ix], message);
+            self.add(*code, &[ix], message);
         }
     }
 
     /// One finding for every group of nodes that can reach each other: the shortest way round from
     /// the first of them.
     fn cycles(&mut self) {
-        let mut parts = self.parts();
-        parts.retain(|part| part.len() > 1 || self.next[part[0]].contains(&part[0]));
-        parts.sort_by_key(|part| part.iter().min().copied());
-        let mut part_of = vec![usize::MAX; self.nodes.len()];
-        for (number, part) in parts.iter().enumerate() {
-            for ix in part {
-                part_of[*ix] = number;
-            }
-        }
-        for (number, part) in parts.iter().enumerate() {
-            let Some(first) = part.iter().min().copied() else {
+        let first_of = self.groups();
+        for first in 0..first_of.len() {
+            let Some(path) = self.way_round(first, |ix| first_of[ix] == first) else {
                 continue;
             };
-            let path = self.way_round(first, |ix| part_of[ix] == number);
             let named = if path.len() > 2 * MOST_LISTED {
                 let (head, tail) = (&path[..MOST_LISTED], &path[path.len() - MOST_LISTED..]);
                 let between = path.len() - 2 * MOST_LISTED;
@@ -250,17 +215,17 @@ impl Shape<'_> {
                 "{named} > {} is a cycle; a task could go round for ever: remove one of the edges",
                 self.nodes[first].id
             );
-            self.add(Code::Cycle, path, message);
+            self.add(Code::Cycle, &path, message);
         }
     }
 
     fn way(&self, path: &[usize]) -> String {
-        let ids: Vec<&str> = path.iter().map(|ix| self.nodes[*ix].id).collect();
+        let ids: Vec<&str> = path.iter().map(|ix| &*self.nodes[*ix].id).collect();
         ids.join(" > ")
     }
 
-    /// The shortest cycle through a node, without its return to the node.
-    fn way_round(&self, first: usize, within: impl Fn(usize) -> bool) -> Vec<usize> {
+    /// The shortest cycle through a node, if there is one, without its return to the node.
+    fn way_round(&self, first: usize, within: impl Fn(usize) -> bool) -> Option<Vec<usize>> {
         let mut before = std::collections::HashMap::new();
         let mut open = std::collections::VecDeque::from([first]);
         while let Some(ix) = open.pop_front() {
@@ -271,7 +236,7 @@ impl Shape<'_> {
                         path.push(at);
                     }
                     path.reverse();
-                    return path;
+                    return Some(path);
                 }
                 before.entry(next).or_insert_with(|| {
                     open.push_back(next);
@@ -279,56 +244,45 @@ impl Shape<'_> {
                 });
             }
         }
-        vec![first]
+        None
     }
 
-    /// The nodes in parts within which each reaches every other: Tarjan's algorithm, with a stack
-    /// of its own.
-    fn parts(&self) -> Vec<Vec<usize>> {
-        const UNSEEN: usize = usize::MAX;
-        let count = self.nodes.len();
-        let (mut order, mut low) = (vec![UNSEEN; count], vec![0; count]);
-        let mut pending = vec![false; count];
-        let (mut stack, mut parts, mut seen) = (Vec::new(), Vec::new(), 0);
-        for root in 0..count {
-            if order[root] != UNSEEN {
-                continue;
-            }
+    /// For each node the first of those that it reaches and that reach it: Kosaraju's algorithm, with a stack of its own.
+    fn groups(&self) -> Vec<usize> {
+        let mut seen = vec![false; self.nodes.len()];
+        let mut left = Vec::new();
+        for root in 0..seen.len() {
             // A node, and the number of its successors examined.
             let mut calls = vec![(root, 0)];
+            if std::mem::replace(&mut seen[root], true) {
+                continue;
+            }
             while let Some((ix, at)) = calls.pop() {
-                if at == 0 {
-                    order[ix] = seen;
-                    low[ix] = seen;
-                    seen += 1;
-                    stack.push(ix);
-                    pending[ix] = true;
-                } else {
-                    let below: usize = self.next[ix][at - 1];
-                    if pending[below] {
-                        low[ix] = low[ix].min(low[below]);
-                    }
-                }
-                let fresh = (at..self.next[ix].len()).find(|place| {
-                    let next = self.next[ix][*place];
-                    if order[next] != UNSEEN && pending[next] {
-                        low[ix] = low[ix].min(order[next]);
-                    }
-                    order[next] == UNSEEN
-                });
-                if let Some(place) = fresh {
-                    calls.push((ix, place + 1));
-                    calls.push((self.next[ix][place], 0));
-                } else if low[ix] == order[ix] {
-                    let from = stack.iter().rposition(|other| *other == ix).unwrap_or(0);
-                    let part = stack.split_off(from);
-                    for other in &part {
-                        pending[*other] = false;
-                    }
-                    parts.push(part);
+                let Some(&next) = self.next[ix].get(at) else {
+                    left.push(ix);
+                    continue;
+                };
+                calls.push((ix, at + 1));
+                if !std::mem::replace(&mut seen[next], true) {
+                    calls.push((next, 0));
                 }
             }
         }
-        parts
+        // The nodes that lead to the one that was left last are those of its group.
+        let mut first_of = vec![0; seen.len()];
+        while let Some(root) = left.pop() {
+            let (mut group, mut open) = (Vec::new(), vec![root]);
+            while let Some(ix) = open.pop() {
+                if std::mem::replace(&mut seen[ix], false) {
+                    group.push(ix);
+                    open.extend(&self.previous[ix]);
+                }
+            }
+            let first = group.iter().copied().min();
+            for ix in group {
+                first_of[ix] = first.unwrap_or(ix);
+            }
+        }
+        first_of
     }
 }

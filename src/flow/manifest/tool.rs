@@ -2,207 +2,178 @@
 //!
 //! A tool is one as `agent.yaml` has them, called by an id, with schemas and permissions beside it.
 
-use super::command::{inward, outward, outward_word, parse_word};
-use super::items::{key_path, read_items, read_texts};
+use super::command::{FLOW_DIR, FLOW_HOME, inward, outward, outward_word, parse_word};
+use super::fields::{FromKey, fields};
+use super::items::{Place, each_item};
 use super::problem::Manifest;
-use crate::config::section::{Diagnostics, Section};
-use crate::config::tool::definition::{Tool, Word};
+use crate::config::keys::Key;
+use crate::config::section::{Diagnostic, Section};
+use crate::config::tool::definition::{AGENT_HOME, Tool, Word};
 use crate::config::tool::load;
 use crate::text::yaml::Step;
 use crate::unix::doors::{Door, shared_warning};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-/// Rights of a tool beside running its program.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Permissions {
-    /// Where it may write; none: in the task's directory.
-    pub root: Option<Word>,
-    /// What it may read besides; `~/` is the person's home.
-    pub read: Vec<Word>,
-    pub allow_network: bool,
-    pub allow_shell: bool,
-    /// Hosts that it may reach although it has no network.
-    pub allow_hosts: Vec<Door>,
+fields! {
+    /// Rights of a tool beside running its program.
+    #[derive(Default)]
+    struct Permissions {
+        /// The directory that it may write; none: the task's.
+        root: Option<Word>,
+        allow_network: bool,
+        allow_shell: bool,
+        /// Hosts that it may reach although it has no network.
+        allow_hosts: Vec<Door>,
+    }
+    beside {
+        /// Paths that it may read besides; `~/` is the person's home.
+        read: Vec<Word>,
+    }
+    by hand { "read" }
 }
 
-/// A tool as it was written. Schemas are looked up later.
-#[derive(Debug)]
-pub(super) struct ToolDraft {
-    /// Place in the document.
-    pub at: Vec<Step>,
-    pub tool: Tool,
-    pub schema_in: Option<String>,
-    pub schema_out: Option<String>,
-    pub partial_exit: Option<i32>,
-    pub permissions: Option<Permissions>,
+fields! {
+    /// A tool of `tools.yaml`.
+    struct FlowTool {
+        /// For the arguments: a name in [`Flow::schemas`](super::Flow::schemas).
+        schema_in: Option<String>,
+        schema_out: Option<String>,
+        /// The exit code of its program by which the output counts in part.
+        partial_exit: Option<i32>,
+        /// None: nothing is denied.
+        permissions: Option<Permissions>,
+    }
+    beside {
+        /// The id is its name.
+        tool: Tool,
+        /// Place in the document.
+        at: Vec<Step>,
+    }
+    by hand {
+        "id", "description", "command", "exec", "shell", "parameters", "stdin", "timeout_ms", "max_output_bytes", "env"
+    }
 }
 
-/// The keys that are those of a tool in `agent.yaml`.
-const SHARED: [&str; 9] = [
-    "description",
-    "command",
-    "exec",
-    "shell",
-    "parameters",
-    "stdin",
-    "timeout_ms",
-    "max_output_bytes",
-    "env",
-];
-
-/// The keys that only a flow's tools have.
-const OWN: [&str; 5] = [
-    "id",
-    "schema_in",
-    "schema_out",
-    "partial_exit",
-    "permissions",
-];
-
-/// Reads the file: the tools, and the ids of those that cannot be used.
-pub(super) fn read_tools(manifest: &mut Manifest) -> (Vec<ToolDraft>, Vec<String>) {
-    let (mut all, mut wrong): (Vec<ToolDraft>, Vec<String>) = Default::default();
-    for (map, at) in read_items(manifest, "tools") {
-        let id = map.get("id").and_then(Value::as_str);
-        let about = id.map_or("tool".to_owned(), |id| format!("tool \"{id}\""));
-        let mut out = Diagnostics::about(about);
-        let draft = read_tool(&map, &at, &mut out);
-        let known = all.iter().map(|other| &*other.tool.name);
-        let mut known = known.chain(wrong.iter().map(String::as_str));
-        if id.is_some_and(|id| known.any(|other| other == id)) {
-            out.error(key_path(&at, "id"), "is defined twice; remove one");
-        }
-        let ids: Vec<String> = id.map(str::to_owned).into_iter().collect();
-        manifest.report(&ids, out);
-        match draft {
-            Some(draft) => all.push(draft),
-            None => wrong.extend(ids),
+impl FlowTool {
+    pub(super) fn place(&self) -> Place<'_> {
+        Place {
+            kind: "tool",
+            id: &self.tool.name,
+            at: &self.at,
         }
     }
+
+    /// The keys that are those of a tool in `agent.yaml`, after a flow's own.
+    const SHARED: &[&str] = Self::KEYS.split_at(5).1;
+}
+
+/// Reads the file: the tools, and the ids of those that cannot be used.
+pub(super) fn read_tools(manifest: &mut Manifest) -> (Vec<FlowTool>, Vec<String>) {
+    let (mut all, mut wrong): (Vec<FlowTool>, Vec<String>) = Default::default();
+    each_item(manifest, "tools", |manifest, section| {
+        let id = section.map.get("id").and_then(Value::as_str);
+        let about = id.map_or("tool".to_owned(), |id| format!("tool \"{id}\""));
+        let tool = manifest.visit(&about, id.as_slice(), section, |node| {
+            let tool = read_tool(node);
+            let known = all.iter().map(|other| &other.tool.name);
+            if id.is_some_and(|id| known.chain(&wrong).any(|other| other == id)) {
+                node.error("id", "is defined twice; remove one");
+            }
+            tool
+        });
+        match tool {
+            Some(tool) => all.push(tool),
+            None => wrong.extend(id.map(str::to_owned)),
+        }
+    });
     (all, wrong)
 }
 
-fn read_tool(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Option<ToolDraft> {
-    let node = Section::new(map, at.to_vec());
-    let known: Vec<&str> = OWN.into_iter().chain(SHARED).collect();
-    node.warn_of_unknown_keys(&known, out);
-    let tool = read_shared(map, at, out);
-    let permissions = read_permissions(&node, out);
-    if let Some(permissions) = &permissions
-        && !permissions.allow_shell
-        && map.contains_key("shell")
-    {
+fn read_tool(node: &Section) -> Option<FlowTool> {
+    let read = FlowTool::read_keys(node);
+    let allows_shell = read.permissions.as_ref().is_none_or(|it| it.allow_shell);
+    if !allows_shell && node.has("shell") {
         let message = "shell: needs permissions: allow_shell: true, or write it as exec:";
-        out.error(node.path_to("shell"), message);
+        node.error("shell", message);
     }
-    let text = |key: &str, out: &mut Diagnostics| node.read_text(key, out).map(str::to_owned);
-    let (schema_in, schema_out) = (text("schema_in", out), text("schema_out", out));
-    Some(ToolDraft {
-        at: at.to_vec(),
-        tool: tool?,
-        schema_in,
-        schema_out,
-        partial_exit: node.read_exit_code("partial_exit", out),
-        permissions,
+    Some(FlowTool {
+        tool: read_shared(node)?,
+        at: node.path_to(""),
+        ..read
     })
 }
 
-/// The keys that a tool shares with one of an agent, which calls the id a name.
-fn read_shared(map: &Map<String, Value>, at: &[Step], out: &mut Diagnostics) -> Option<Tool> {
-    let mut given = inward(map, at, out);
-    given.retain(|key, _| SHARED.contains(&key.as_str()));
-    match map.get("id") {
-        Some(id) => given.insert("name".to_owned(), id.clone()),
-        None => {
-            out.error(at.to_vec(), "has no id; give it one");
-            return None;
-        }
+/// Reads the keys that a tool shares with one of an agent, which calls the id a name.
+fn read_shared(node: &Section) -> Option<Tool> {
+    let mut given = inward(node);
+    given.retain(|key, _| FlowTool::SHARED.contains(&key.as_str()));
+    let Some(id) = node.map.get("id") else {
+        return node.refuse("id", "has no id; give it one");
     };
+    given.insert("name".to_owned(), id.clone());
     let (tool, said) = match load::load(&given.into()) {
         Ok((tool, said)) => (Some(tool), said),
         Err(said) => (None, said),
     };
     for complaint in said {
         // The subject is there already.
-        let message = complaint.message.split_once("\": ");
-        let message = message.map_or(&*complaint.message, |(_, message)| message);
-        let message = message.replace(
-            crate::config::tool::definition::AGENT_HOME,
-            super::command::FLOW_HOME,
-        );
-        let mut at = at.to_vec();
+        let parts = complaint.message.split_once("\": ");
+        let fault = parts.map_or(&*complaint.message, |(_, fault)| fault);
+        let message = fault.replace(AGENT_HOME, FLOW_HOME);
+        let mut at = node.path_to("");
         at.extend(complaint.at.into_iter().map(|step| match step {
             Step::Key(key) if key == "name" => Step::Key("id".to_owned()),
             step => step,
         }));
-        if complaint.warning {
-            out.warn(at, message);
-        } else {
-            out.error(at, message);
+        node.push(Diagnostic {
+            at,
+            message,
+            ..complaint
+        });
+    }
+    let mut read = tool?;
+    read.template = outward(&read.template);
+    read.command.iter_mut().for_each(outward_word);
+    Some(read)
+}
+
+impl FromKey for Option<Permissions> {
+    fn from_key(node: &Section, key: &Key) -> Self {
+        let inner = node.read_section(key.name)?;
+        let read = Permissions::read_keys(&inner);
+        let paths = inner.texts("read");
+        // A path below the task's directory could become a link to anywhere.
+        let is_fixed = |path: &&&str| ["/", "~/", FLOW_DIR].iter().any(|it| path.starts_with(it));
+        if let Some(path) = paths.iter().find(|path| !is_fixed(path)) {
+            let message =
+                format!("permissions: read: {path:?} must begin with /, ~/ or {FLOW_DIR}");
+            inner.error("read", message);
         }
+        Some(Permissions {
+            read: paths.into_iter().map(parse_word).collect(),
+            ..read
+        })
     }
-    let mut tool = tool?;
-    tool.template = outward(&tool.template);
-    tool.command = tool.command.into_iter().map(outward_word).collect();
-    Some(tool)
 }
 
-fn read_permissions(node: &Section, out: &mut Diagnostics) -> Option<Permissions> {
-    let map = node.read_mapping("permissions", out)?;
-    let node = Section::new(map, node.path_to("permissions")).within("permissions");
-    let known = [
-        "root",
-        "read",
-        "allow_network",
-        "allow_shell",
-        "allow_hosts",
-    ];
-    node.warn_of_unknown_keys(&known, out);
-    let read = read_texts(&node, "read", out).unwrap_or_default();
-    // A path below the task's directory could become a link to anywhere.
-    let fixed = ["/", "~/", "${FLOW_HOME}"];
-    let is_fixed = |path: &&String| fixed.iter().any(|it| path.starts_with(it));
-    if let Some(path) = read.iter().find(|path| !is_fixed(path)) {
-        let message =
-            format!("permissions: read: {path:?} must begin with /, ~/ or ${{FLOW_HOME}}");
-        out.error(node.path_to("read"), message);
-    }
-    Some(Permissions {
-        root: node.read_text("root", out).map(parse_word),
-        read: read.iter().map(|path| parse_word(path)).collect(),
-        allow_network: node.read_flag("allow_network", out).unwrap_or(false),
-        allow_shell: node.read_flag("allow_shell", out).unwrap_or(false),
-        allow_hosts: read_hosts(&node, out),
-    })
-}
-
-/// Reads `allow_hosts`, and warns of what opens more than it seems to.
-fn read_hosts(node: &Section, out: &mut Diagnostics) -> Vec<Door> {
-    let mut doors = Vec::new();
-    for text in read_texts(node, "allow_hosts", out).unwrap_or_default() {
-        match Door::parse(&text) {
-            Ok(door) => doors.push(door),
-            Err(why) => {
-                let message = format!("permissions: allow_hosts: '{text}': {why}");
-                out.error(node.path_to("allow_hosts"), message);
+/// Warns of what opens more than it seems to.
+impl FromKey for Vec<Door> {
+    fn from_key(node: &Section, key: &Key) -> Self {
+        let (key, name) = (key.name, node.name(key.name));
+        let mut doors = Self::new();
+        for text in node.texts(key) {
+            match Door::parse(text) {
+                Ok(door) => doors.push(door),
+                Err(why) => node.error(key, format!("{name}: '{text}': {why}")),
             }
         }
-    }
-    for warning in doors.iter().filter_map(shared_warning) {
-        let message = format!("permissions: allow_hosts: {warning}");
-        out.warn(node.path_to("allow_hosts"), message);
-    }
-    if !doors.is_empty() && node.read_flag("allow_network", out) == Some(true) {
-        let message = "permissions: allow_hosts and allow_network contradict each other: omit one";
-        out.error(node.path_to("allow_hosts"), message);
-    }
-    doors
-}
-
-/// The names of tools in a list, or none where the key is not there.
-pub(crate) fn read_tool_names(node: &Section, out: &mut Diagnostics) -> Option<Vec<String>> {
-    match node.map.get("tools") {
-        None | Some(Value::Null) => None,
-        Some(_) => read_texts(node, "tools", out),
+        for warning in doors.iter().filter_map(shared_warning) {
+            node.warn(key, format!("{name}: {warning}"));
+        }
+        if !doors.is_empty() && node.value("allow_network") == Some(&Value::Bool(true)) {
+            let message = format!("{name} and allow_network contradict each other: omit one");
+            node.error(key, message);
+        }
+        doors
     }
 }

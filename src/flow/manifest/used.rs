@@ -2,34 +2,28 @@
 //!
 //! Unaware of what is in them.
 
-use super::agent::AgentBody;
+use super::agent::{AgentBody, FlowAgent};
 use super::command::files_of;
 use super::memory::{Memory, StoreName};
-use super::{FlowAgent, FlowTool, NodeSettings};
+use super::node::NodeSettings;
+use super::tool::FlowTool;
+use crate::unix::files;
 use std::path::{Path, PathBuf};
 
 /// Their paths, whether there are such files or not.
 pub(super) fn used_paths(
     home: &Path,
-    nodes: &[Option<NodeSettings>],
-    agents: &[Option<FlowAgent>],
+    nodes: &[NodeSettings],
+    agents: &[FlowAgent],
     tools: &[FlowTool],
     memory: &Memory,
 ) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = Vec::new();
-    let of_nodes = nodes
-        .iter()
-        .flatten()
-        .filter_map(|node| node.command.as_ref());
-    let of_memory = [&memory.embedder, &memory.tokenizer].into_iter().flatten();
-    let of_memory = of_memory.map(|program| &program.command);
-    for command in of_nodes.chain(of_memory) {
-        paths.extend(command.files(home));
+    for node in nodes {
+        paths.extend(node.command.iter().flat_map(|it| it.files(home)));
+        paths.extend(node.later.iter().flat_map(|it| files_of(&it.check, home)));
     }
-    let later = nodes.iter().flatten();
-    let later = later.filter_map(|node| node.later.as_ref());
-    paths.extend(later.flat_map(|rule| files_of(&rule.check, home)));
-    for agent in agents.iter().flatten() {
+    for agent in agents {
         match &agent.body {
             AgentBody::Command(command) => paths.extend(command.files(home)),
             AgentBody::Directory(dir) => agent_files(dir, true, &mut paths),
@@ -49,7 +43,7 @@ pub(super) fn used_paths(
 
 /// The files of an agent, without what its runs leave there.
 fn agent_files(dir: &Path, top: bool, paths: &mut Vec<PathBuf>) {
-    for name in crate::unix::files::names(dir).unwrap_or_default() {
+    for name in files::names(dir).into_iter().flatten() {
         let path = dir.join(&name);
         let left_by_runs = top && name == "workspaces" || name == ".delta" || name == ".git";
         match std::fs::symlink_metadata(&path) {

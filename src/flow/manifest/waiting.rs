@@ -3,14 +3,15 @@
 //!
 //! Unaware of how a run waits.
 
-use super::command::inward_names;
+use super::command::{AGENT_DIR, FLOW_DIR, replace_texts};
+use super::fields::FromKey;
+use crate::config::keys::Key;
 use crate::config::pricing::parse_deadline;
-use crate::config::section::{Diagnostics, Section};
+use crate::config::section::Section;
 use crate::config::tool::definition::{LONGEST_WAIT, LaterRule};
 use crate::config::tool::later::read_later;
 use crate::text::timestamp::{Timestamp, parse_span};
-use crate::text::yaml::Step;
-use serde_json::Map;
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// The time for which a node waits.
@@ -31,51 +32,44 @@ impl WaitTime {
     }
 }
 
-/// Reads `later`, as a tool of an agent has it.
-pub(super) fn read_later_rule(
-    node: &Section,
-    at: &[Step],
-    out: &mut Diagnostics,
-) -> Option<LaterRule> {
-    let mut later = node.map.get("later")?.clone();
-    inward_names(&mut later);
-    let map = Map::from_iter([("later".to_owned(), later)]);
-    read_later(&Section::new(&map, at.to_vec()), out)
+/// The rule of a tool of an agent.
+impl FromKey for Option<LaterRule> {
+    fn from_key(node: &Section, key: &Key) -> Self {
+        let mut later = node.map.get(key.name)?.clone();
+        replace_texts(&mut later, FLOW_DIR, AGENT_DIR);
+        let map = Map::from_iter([("later".to_owned(), later)]);
+        read_later(&node.inner(&map, node.path_to("")))
+    }
 }
 
-/// Reads `wait: {for: 2h}` or `{at: TIME}`.
-pub(super) fn read_wait(node: &Section, out: &mut Diagnostics) -> Option<WaitTime> {
-    if !node.map.contains_key("wait") {
-        return None;
+/// `{for: 2h}` or `{at: TIME}`.
+impl FromKey for Option<WaitTime> {
+    fn from_key(node: &Section, key: &Key) -> Self {
+        let wait = node.read_section(key.name)?;
+        wait.refuse_unknown_keys(&["for", "at"]);
+        let key = match (wait.has("for"), wait.has("at")) {
+            (true, false) => "for",
+            (false, true) => "at",
+            _ => {
+                let message = "wait: needs for: a time such as 90m, 2h or 3d, or at: a time such as 2026-01-02T03:04:05Z";
+                return wait.refuse("", message);
+            }
+        };
+        let text = match wait.value(key) {
+            Some(Value::Number(number)) => number.to_string(),
+            _ => wait.read_text(key)?.to_owned(),
+        };
+        let longest = Duration::from_secs(LONGEST_WAIT);
+        let read = match key {
+            "for" => parse_span(&text)
+                .filter(|time| *time <= longest)
+                .map(WaitTime::For)
+                .ok_or_else(|| format!("'{text}' is not a time such as 90m, 2h or 3d")),
+            // A time from now would be another one at each start.
+            _ if text.starts_with('+') => Err(format!("'{text}' is a time from now; write for:")),
+            _ => parse_deadline(&text, Timestamp::now()).map(WaitTime::At),
+        };
+        read.map_err(|why| wait.error(key, format!("wait: {key}: {why}")))
+            .ok()
     }
-    let section = node.read_section("wait", out)?;
-    section.refuse_unknown_keys(&["for", "at"], out);
-    let has = |key: &str| section.map.contains_key(key);
-    let key = match (has("for"), has("at")) {
-        (true, false) => "for",
-        (false, true) => "at",
-        _ => {
-            let message = "wait: needs for: a time such as 90m, 2h or 3d, or at: a time such as 2026-01-02T03:04:05Z";
-            out.error(node.path_to("wait"), message);
-            return None;
-        }
-    };
-    let number = section.map.get(key).filter(|value| value.is_number());
-    let number = number.map(ToString::to_string);
-    let text = match &number {
-        Some(number) => number,
-        None => section.read_text(key, out)?,
-    };
-    let longest = Duration::from_secs(LONGEST_WAIT);
-    let read = match key {
-        "for" => parse_span(text)
-            .filter(|time| *time <= longest)
-            .map(WaitTime::For)
-            .ok_or_else(|| format!("'{text}' is not a time such as 90m, 2h or 3d")),
-        // A time from now would be another one at each start.
-        _ if text.starts_with('+') => Err(format!("'{text}' is a time from now; write for:")),
-        _ => parse_deadline(text, Timestamp::now()).map(WaitTime::At),
-    };
-    read.map_err(|why| out.error(section.path_to(key), format!("wait: {key}: {why}")))
-        .ok()
 }

@@ -4,21 +4,19 @@
 //! Unaware of routing and of the journal. Preparing is apart from running, so that the beginning can
 //! be journalled when nothing but the program itself can fail any more.
 
-use crate::error::{At, Result, may_fail};
+use crate::error::{At, Result, ignore};
 use crate::flow::graph::{Failure, FailureCode, Payload};
-use crate::flow::manifest::{NamedSchema, PayloadForm};
+use crate::flow::manifest::{NamedSchema, PayloadForm, sha256};
 use crate::record::execution::{self, ExecutionRecord, LinkedFiles, Stdin};
 use crate::text::json;
 use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::process::{Ended, Outcome, SpawnError, Used};
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Behind the name of a node: the directories of looks at what it has begun.
+/// The end of the names of directories for looks at what a node has begun.
 pub(crate) const LOOK: &str = ".look";
 
 /// Most bytes of a program's stderr that its failure quotes.
@@ -26,21 +24,21 @@ const SAID: u64 = 2000;
 
 /// A program that is ready to be started.
 pub(crate) struct PreparedAttempt {
-    /// With what is put before every program.
+    /// The command, with what is put before every program.
     pub argv: Vec<String>,
-    /// Where it works.
+    /// The directory that it works in.
     pub dir: PathBuf,
     pub record: ExecutionRecord,
     /// The directory of records.
     pub io: PathBuf,
-    /// The same from the run's directory.
+    /// The path of that from the run's directory.
     pub reference: String,
 }
 
 pub(crate) struct ProgramInput<'g> {
     /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Where it works.
+    /// The directory that it works in.
     pub dir: PathBuf,
     pub input: &'g str,
     /// The assembled context, if it has one.
@@ -55,11 +53,11 @@ pub(crate) fn dir_name(id: &str) -> String {
     if id.len() <= LONGEST {
         return id.to_owned();
     }
-    let sum = crate::flow::manifest::problem::sha256(id.as_bytes());
+    let sum = sha256(id.as_bytes());
     format!("{}~{}", &id[..LONGEST - 20], &sum[..16])
 }
 
-/// Where a task of a run works: in the workspace `root`, or in a directory of its own, which no other task and no other
+/// The directory of a task of a run: the workspace `root`, or one of its own, which no other task and no other
 /// run has.
 pub(crate) fn task_path(root: &Path, run: &str, task: Option<&str>) -> PathBuf {
     match task {
@@ -76,7 +74,8 @@ pub(crate) fn reference<'p>(run: &Path, path: &'p Path) -> Cow<'p, str> {
 /// Makes the directory of records of an attempt, with all that is known before it runs.
 pub(crate) fn prepare_attempt(
     run: &Path,
-    (task, node): (&str, &str),
+    task: &str,
+    node: &str,
     given: ProgramInput<'_>,
     linked: &mut LinkedFiles,
 ) -> Result<PreparedAttempt> {
@@ -107,7 +106,8 @@ pub(crate) fn prepare_attempt(
 pub(crate) fn record_end(
     io: &Path,
     exit_code: i32,
-    (duration, used): (Duration, Option<Used>),
+    duration: Duration,
+    used: Option<Used>,
     linked: &mut LinkedFiles,
 ) -> Result<()> {
     execution::end_record(io, exit_code, duration, Some(&mut *linked))?;
@@ -131,69 +131,52 @@ pub(crate) fn lower_records(
         let Some((parent, name)) = reference.rsplit_once('/') else {
             continue;
         };
-        let rest = name.strip_prefix(node).unwrap_or_default();
-        let node = match rest.starts_with(LOOK) {
-            true => &name[..node.len() + LOOK.len()],
-            false => node,
-        };
-        let number = name.strip_prefix(node).and_then(|it| it.strip_prefix('_'));
-        let number: u32 = number.and_then(|it| it.parse().ok()).unwrap_or(1);
-        for number in 1..number.min(MOST) {
-            let name = match number {
-                1 => node.to_owned(),
-                number => format!("{node}_{number}"),
-            };
-            if name == node || !is_other(&name) {
-                lower.push(format!("{parent}/{name}"));
-            }
-        }
+        let look = format!("{node}{LOOK}");
+        let node = if name.starts_with(&look) { &look } else { node };
+        let number: u32 = name
+            .strip_prefix(node)
+            .and_then(|it| it.strip_prefix('_'))
+            .and_then(|it| it.parse().ok())
+            .unwrap_or(1);
+        let first = (number > 1).then(|| node.to_owned()).into_iter();
+        let others = (2..number.min(MOST)).map(|number| format!("{node}_{number}"));
+        let names = first.chain(others.filter(|name| !is_other(name)));
+        lower.extend(names.map(|name| format!("{parent}/{name}")));
     }
     lower
 }
 
 /// Removes the directory of records of an attempt, and its task's if nothing else is in that. What is not named
 /// like one, or is reached through a link, is left alone.
-pub(crate) fn remove_records(
-    run: &Path,
-    (task, node): (&str, &str),
-    reference: &str,
-) -> Result<()> {
+pub(crate) fn remove_records(run: &Path, task: &str, node: &str, reference: &str) -> Result<()> {
     let parent = format!("io/nodes/{}", dir_name(task));
-    let name = reference
+    let again = reference
         .strip_prefix(&parent)
-        .and_then(|it| it.strip_prefix('/'));
-    let again = name.and_then(|name| name.strip_prefix(node));
-    let again = again.map(|again| {
-        let helpers = [".embedder", ".tokenizer", LOOK].into_iter();
-        helpers.fold(again, |rest, helper| {
-            rest.strip_prefix(helper).unwrap_or(rest)
-        })
-    });
+        .and_then(|it| it.strip_prefix('/')?.strip_prefix(node))
+        .map(|again| again.strip_prefix(LOOK).unwrap_or(again));
     let is_own = again.is_some_and(|again| match again.strip_prefix('_') {
         Some(number) => !number.is_empty() && number.bytes().all(|it| it.is_ascii_digit()),
         None => again.is_empty(),
     });
     let is_dir = |name: &str| {
-        run.join(name)
-            .symlink_metadata()
-            .is_ok_and(|it| it.is_dir())
+        let about = run.join(name).symlink_metadata();
+        about.is_ok_and(|it| it.is_dir())
     };
-    if !is_own
-        || !["io", "io/nodes", &parent, reference]
+    if is_own
+        && ["io", "io/nodes", &parent, reference]
             .into_iter()
             .all(is_dir)
     {
-        return Ok(());
+        let path = run.join(reference);
+        std::fs::remove_dir_all(&path).at("remove", &path)?;
+        ignore(std::fs::remove_dir(run.join(parent)));
     }
-    let path = run.join(reference);
-    std::fs::remove_dir_all(&path).at("remove", &path)?;
-    may_fail(std::fs::remove_dir(run.join(parent)));
     Ok(())
 }
 
-/// Why a program could not be started.
+/// The failure of a program that could not be started.
 pub(crate) fn not_started(program: &str, error: &SpawnError) -> Failure {
-    Failure::new(FailureCode::Operation, error.message(program))
+    Failure::operation(error.message(program))
 }
 
 /// True for a program that has ended with the exit code which says that its output counts in part.
@@ -201,7 +184,7 @@ pub(crate) fn is_partial(outcome: &Outcome, partial_exit: Option<i32>) -> bool {
     matches!(outcome.how, Ended::Exited(code) if partial_exit == Some(code))
 }
 
-/// Why a program that ended like this has failed, if it has.
+/// The failure of a program that ended like this, if it has failed.
 pub(crate) fn find_failure(
     io: &Path,
     outcome: &Outcome,
@@ -210,7 +193,7 @@ pub(crate) fn find_failure(
     Ok(match outcome.how {
         Ended::Exited(0) => None,
         Ended::TimedOut => {
-            let ms = timeout.unwrap_or_default().as_millis();
+            let ms = timeout.map_or(0, |timeout| timeout.as_millis());
             let message = format!("it took longer than {ms} ms");
             Some(Failure::new(FailureCode::Timeout, message))
         }
@@ -220,7 +203,7 @@ pub(crate) fn find_failure(
                 "" => format!("exit code {code}"),
                 said => format!("exit code {code}: {said}"),
             };
-            Some(Failure::new(FailureCode::Operation, message))
+            Some(Failure::operation(message))
         }
     })
 }
@@ -229,13 +212,11 @@ pub(crate) fn find_failure(
 fn last_words(path: &Path) -> Result<String> {
     let file = File::open(path).at("read", path)?;
     let len = file.metadata().at("read", path)?.len();
-    let part = len.min(SAID);
-    let mut bytes = vec![0; part as usize];
-    file.read_exact_at(&mut bytes, len - part)
-        .at("read", path)?;
+    let last = files::read_part(&file, len.saturating_sub(SAID), SAID as usize);
+    let bytes = last.at("read", path)?;
     let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<&str> = text.trim().lines().rev().take(3).collect();
-    Ok(lines.into_iter().rev().collect::<Vec<_>>().join("\n"))
+    let lines: Vec<&str> = text.trim().lines().collect();
+    Ok(lines[lines.len().saturating_sub(3)..].join("\n"))
 }
 
 /// The hint about the output of a node that is not JSON.
@@ -253,11 +234,8 @@ impl PrintedOutput {
         let path = io.join("stdout.log");
         let file = File::open(&path).at("read", &path)?;
         let len = file.metadata().at("read", &path)?.len();
-        let mut bytes = Vec::new();
-        if len <= LARGEST_INPUT {
-            bytes.reserve_exact(len as usize);
-            file.take(len).read_to_end(&mut bytes).at("read", &path)?;
-        }
+        let room = if len > LARGEST_INPUT { 0 } else { len };
+        let bytes = files::read_part(&file, 0, room as usize).at("read", &path)?;
         Ok(Self { bytes, len })
     }
 
@@ -267,7 +245,7 @@ impl PrintedOutput {
         form: PayloadForm,
         hint: &str,
     ) -> std::result::Result<Payload, Failure> {
-        let wrong = |message: String| Failure::new(FailureCode::Operation, message);
+        let wrong = |message: String| Failure::operation(message);
         if self.len > LARGEST_INPUT {
             return Err(wrong(too_much(self.len)));
         }
@@ -298,34 +276,29 @@ pub(crate) fn one_value(text: String) -> std::result::Result<Payload, String> {
         return Err(format!("its output is not one JSON value: {why}"));
     }
     // A raw line break in JSON is between tokens, never in a string.
-    Ok(
-        if memchr::memchr2(b'\n', b'\r', value.as_bytes()).is_some() {
-            value.replace(['\n', '\r'], " ").into()
-        } else {
-            value.into()
-        },
-    )
+    let has_breaks = memchr::memchr2(b'\n', b'\r', value.as_bytes()).is_some();
+    Ok(if has_breaks {
+        value.replace(['\n', '\r'], " ").into()
+    } else {
+        value.into()
+    })
 }
 
-/// Why a value does not fit a schema, if it does not.
+/// The failure of a value that does not fit a schema.
 pub(crate) fn check_schema(
     schema: Option<&NamedSchema>,
     text: &str,
     code: FailureCode,
 ) -> Option<Failure> {
-    let schema = schema?;
-    let value = match serde_json::from_str(json::after_mark(text)) {
-        Ok(value) => value,
-        Err(error) => {
-            let why = json::parser_message(&error);
-            return Some(Failure::new(code, format!("it cannot be read: {why}")));
+    let NamedSchema { id, schema } = schema?;
+    let message = match serde_json::from_str(json::after_mark(text)) {
+        Ok(value) if schema.admits(&value) => return None,
+        Ok(value) => {
+            let mismatches = schema.mismatches(&value);
+            let all: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
+            format!("it does not fit schema {id}: {}", all.join("; "))
         }
+        Err(error) => format!("it cannot be read: {}", json::parser_message(&error)),
     };
-    if schema.schema.admits(&value) {
-        return None;
-    }
-    let mismatches = schema.schema.mismatches(&value);
-    let all: Vec<String> = mismatches.iter().map(ToString::to_string).collect();
-    let message = format!("it does not fit schema {}: {}", schema.id, all.join("; "));
     Some(Failure::new(code, message))
 }

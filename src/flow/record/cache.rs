@@ -2,11 +2,12 @@
 //!
 //! Unaware of runs. An entry is a file named by the SHA-256 of all that the output may depend on.
 
+use super::attempt::one_value;
 use super::made_files::MadeFile;
 use crate::error::{At, Result};
-use crate::flow::graph::Payload;
-use crate::flow::manifest::problem::sha256;
-use crate::flow::manifest::{FilePattern, PayloadForm};
+use crate::flow::graph::{NodeIx, Payload};
+use crate::flow::manifest::command::NodeCommand;
+use crate::flow::manifest::{FilePattern, Flow, PayloadForm, fill, sha256};
 use crate::record::workspace::Workspace;
 use crate::text::digest::sha256_of;
 use crate::text::json;
@@ -18,85 +19,62 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Everything that an output may depend on.
-pub(crate) struct CacheKey<'k> {
-    /// The command as it is run.
-    pub argv: &'k [String],
-    pub input: &'k str,
-    /// And what context.
-    pub context: &'k str,
-    /// How its input is given, and how its output is read.
-    pub forms: [&'k str; 2],
-    /// For the input and the output.
-    pub schemas: Vec<String>,
-    /// Files that it reads or executes.
-    pub files: Vec<PathBuf>,
-    /// The files that it makes.
-    pub outputs: &'k [FilePattern],
-}
-
-impl CacheKey<'_> {
-    /// The entry's name.
-    ///
-    /// # Errors
-    /// A file cannot be read.
-    pub(crate) fn name(&self) -> Result<String> {
-        let mut text = String::new();
-        let mut part = |kind: &str, bytes: &[u8]| {
-            text.push_str(&format!("{kind} {}\n", sha256(bytes)));
-        };
-        for word in self.argv {
-            part("word", word.as_bytes());
-        }
-        part("input", self.input.as_bytes());
-        part("context", self.context.as_bytes());
-        let [input, output] = self.forms;
-        if input != PayloadForm::default().name() {
-            part("input form", input.as_bytes());
-        }
-        part("form", output.as_bytes());
-        for schema in &self.schemas {
-            part("schema", schema.as_bytes());
-        }
-        for path in &self.files {
-            part("path", path.as_os_str().as_encoded_bytes());
-            part("file", &files::read_regular(path).at("read", path)?);
-        }
-        for pattern in self.outputs {
-            let kind = if pattern.required {
-                "required"
-            } else {
-                "outputs"
-            };
-            part(kind, pattern.text.as_bytes());
-        }
-        Ok(sha256(text.as_bytes()))
+/// The name of a step's output: everything that it may depend on. The command is run in `dir`.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn cache_key(
+    flow: &Flow,
+    node: NodeIx,
+    command: &NodeCommand,
+    input: &str,
+    context: &str,
+    dir: &Path,
+) -> Result<String> {
+    let settings = &flow.nodes[node];
+    let mut text = String::new();
+    let mut add = |kind: &str, bytes: &[u8]| {
+        text.push_str(&format!("{kind} {}\n", sha256(bytes)));
+    };
+    for word in command.argv(&flow.home, dir) {
+        add("word", word.as_bytes());
     }
-}
-
-fn entry_path(workspace: &Workspace, name: &str) -> PathBuf {
-    workspace.control.join(DIR).join(name)
+    add("input", input.as_bytes());
+    add("context", context.as_bytes());
+    if settings.input != PayloadForm::default() {
+        add("input form", settings.input.name().as_bytes());
+    }
+    add("form", settings.output.name().as_bytes());
+    let schemas = [flow.schema_in(node), flow.schema_out(node)];
+    for schema in schemas.into_iter().flatten() {
+        add("schema", schema.schema.source.to_string().as_bytes());
+    }
+    let listed = fill(&settings.cache_files, &flow.home, dir).into_iter();
+    let named = listed.map(|file| flow.home.join(file));
+    let programs = command.programs(&flow.home, dir).into_iter();
+    let is_input = |path: &PathBuf| {
+        let below = path.strip_prefix(dir).ok().and_then(Path::to_str);
+        !below.is_some_and(|it| settings.outputs.iter().any(|pattern| pattern.fits(it)))
+    };
+    for path in named.chain(programs.filter(is_input)) {
+        add("path", path.as_os_str().as_encoded_bytes());
+        add("file", &files::read_regular(&path).at("read", &path)?);
+    }
+    for pattern in &settings.outputs {
+        let kind = if pattern.required {
+            "required"
+        } else {
+            "outputs"
+        };
+        add(kind, pattern.text.as_bytes());
+    }
+    Ok(sha256(text.as_bytes()))
 }
 
 /// Beside the runs; its name can be none of theirs.
 const DIR: &str = "cache";
 
-/// The output of an entry, if there is one.
-pub(crate) fn read_entry(workspace: &Workspace, name: &str) -> Option<Payload> {
-    let text = fs::read_to_string(entry_path(workspace, name)).ok()?;
-    crate::flow::record::attempt::one_value(text).ok()
-}
-
-/// Keeps an output. Any number of runs may do so at once.
-pub(crate) fn write_entry(workspace: &Workspace, name: &str, output: &str) -> Result<()> {
-    files::replace_below(
-        &workspace.control,
-        &Path::new(DIR).join(name),
-        output.as_bytes(),
-    )
-}
-
-/// An output with the files that belong to it: the entry of a node with `outputs`.
+/// The entry of a node with `outputs`; that of another one is its output alone.
 #[derive(Deserialize)]
 struct EntryWithFiles {
     output: Box<RawValue>,
@@ -105,7 +83,7 @@ struct EntryWithFiles {
     modes: Vec<u32>,
 }
 
-/// The places between which files that belong to an output are copied.
+/// The place of entries, and that of the files that belong to them.
 pub(crate) struct CachedFiles<'c> {
     pub workspace: &'c Workspace,
     /// The step's directory.
@@ -121,7 +99,11 @@ impl CachedFiles<'_> {
         name: &str,
         patterns: &[FilePattern],
     ) -> Option<(Payload, Vec<MadeFile>)> {
-        let text = fs::read_to_string(entry_path(self.workspace, name)).ok()?;
+        let path = self.workspace.control.join(DIR).join(name);
+        let text = fs::read_to_string(path).ok()?;
+        if patterns.is_empty() {
+            return Some((one_value(text).ok()?, Vec::new()));
+        }
         let entry: EntryWithFiles = serde_json::from_str(&text).ok()?;
         for (file, mode) in entry.files.iter().zip(&entry.modes) {
             let (path, kept) = (Path::new(&file.path), copy_path(file)?);
@@ -153,25 +135,35 @@ impl CachedFiles<'_> {
         Some((entry.output.get().into(), entry.files))
     }
 
-    /// Keeps an output with its files, unless one has changed meanwhile.
-    pub(crate) fn write_entry(&self, name: &str, output: &str, made: &[MadeFile]) -> Result<()> {
+    /// Keeps an output with its files, unless one has changed meanwhile. Any number of runs may do so at once.
+    pub(crate) fn write_entry(
+        &self,
+        name: &str,
+        output: &str,
+        patterns: &[FilePattern],
+        made: &[MadeFile],
+    ) -> Result<()> {
+        let (control, path) = (&self.workspace.control, Path::new(DIR).join(name));
+        if patterns.is_empty() {
+            return files::replace_below(control, &path, output.as_bytes());
+        }
         let mut modes = Vec::with_capacity(made.len());
         for file in made {
-            let path = Path::new(&file.path);
-            let from = files::open_below(self.dir, path).at("read", path)?;
-            modes.push(from.metadata().at("read", path)?.mode());
+            let below = Path::new(&file.path);
+            let from = files::open_below(self.dir, below).at("read", below)?;
+            modes.push(from.metadata().at("read", below)?.mode());
             if let Some(kept) = copy_path(file) {
                 let copy = |mut to: &File| self.copy(&from, &mut to, file);
-                files::write_below(&self.workspace.control, &kept, copy)?;
+                files::write_below(control, &kept, copy)?;
             }
         }
-        let mut entry = Vec::new();
-        json::Object::begin(&mut entry)
-            .raw("output", output.as_bytes())
-            .put("files", made)
-            .put("modes", &modes)
-            .end();
-        write_entry(self.workspace, name, &String::from_utf8_lossy(&entry))
+        let entry = json::object(|entry| {
+            entry
+                .raw("output", output.as_bytes())
+                .put("files", made)
+                .put("modes", &modes);
+        });
+        files::replace_below(control, &path, &entry)
     }
 
     /// Copies a file if it is the recorded one.
@@ -183,7 +175,7 @@ impl CachedFiles<'_> {
     }
 }
 
-/// Where the content of a file is kept, below the directory of records; none if the digest is none.
+/// The place of a file's content, below the directory of records. None: the digest is malformed.
 fn copy_path(file: &MadeFile) -> Option<PathBuf> {
     let is_digest = file.sha256.bytes().all(|it| it.is_ascii_hexdigit());
     is_digest.then(|| Path::new(DIR).join("files").join(&file.sha256))

@@ -5,7 +5,7 @@
 use super::events::{each_line, failure_of, read_text};
 use crate::error::Result;
 use crate::flow::graph::{Failure, Payload};
-use crate::record::event::{EventKind, FlowEvent, Line};
+use crate::record::event::{Line, Recorded};
 use crate::record::run_dir::RunDir;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -31,12 +31,12 @@ pub(crate) struct RecordedEnd {
 /// The ends of a run's steps.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedEnds {
-    /// As they ended.
+    /// Steps in the order of their ends.
     pub order: Vec<StepId>,
     pub by_step: HashMap<StepId, RecordedEnd>,
     /// Tasks that lost a race: how far they came depends on time.
     pub cancelled: HashSet<String>,
-    /// As they began.
+    /// Roots in the order of their beginnings.
     pub roots: Vec<RecordedRoot>,
 }
 
@@ -46,15 +46,18 @@ pub(crate) struct RecordedRoot {
     /// From 1.
     pub number: usize,
     pub input: Payload,
-    /// Why it failed at its start.
+    /// The reason why it failed at its start.
     pub fault: Option<String>,
 }
 
 impl StepId {
-    fn of(line: &Line<'_>) -> Option<Self> {
+    pub(super) fn of(line: &Line<'_>) -> Option<Self> {
         let (task, node) = line.step()?;
-        let edge = line.edge.as_deref().map(str::to_owned);
-        Some(Self { task, node, edge })
+        Some(Self {
+            task,
+            node,
+            edge: line.edge.owned(),
+        })
     }
 
     /// For people.
@@ -64,7 +67,7 @@ impl StepId {
 
     /// The number of the root that the task belongs to.
     pub(crate) fn root(&self) -> Option<usize> {
-        root_number(self.task.split('.').next()?)
+        root_of(&self.task)
     }
 }
 
@@ -80,37 +83,37 @@ impl RecordedEnds {
 
     fn add(&mut self, run: &Path, line: &Line<'_>, root: Option<usize>) -> Result<()> {
         let is_meant = |number: Option<usize>| root.is_none() || number == root;
-        if line.kind == EventKind::Flow(FlowEvent::TaskCreated)
-            && line.parent_id.is_none()
-            && let Some(number) = line.task_id.as_deref().and_then(root_number)
-            && is_meant(Some(number))
-            && let Some(input) = read_text(run, line.input, line.input_ref.as_deref())?
-        {
-            self.roots.push(RecordedRoot {
-                number,
-                input,
-                fault: line.input_error.as_deref().map(str::to_owned),
-            });
-        }
-        if line.kind == EventKind::Flow(FlowEvent::TaskEnd)
-            && line.status.as_deref() == Some("cancelled")
-        {
-            let task = line.task_id.as_deref().unwrap_or_default();
-            self.cancelled.insert(task.to_owned());
-        }
-        if line.kind != EventKind::Flow(FlowEvent::NodeEnd) {
-            return Ok(());
-        }
+        let end = match &line.event {
+            Recorded::TaskCreated(task) if !task.parent_id.is_some() => {
+                if let Some(number) = root_number(&line.task_id)
+                    && is_meant(Some(number))
+                    && let Some(input) = read_text(run, task.input.0, &task.input_ref)?
+                {
+                    self.roots.push(RecordedRoot {
+                        number,
+                        input,
+                        fault: task.input_error.owned(),
+                    });
+                }
+                return Ok(());
+            }
+            Recorded::TaskEnd(end) => {
+                if &*end.status == "cancelled" {
+                    self.cancelled.insert(line.task_id.to_string());
+                }
+                return Ok(());
+            }
+            Recorded::NodeEnd(end) => end,
+            _ => return Ok(()),
+        };
         let Some(step) = StepId::of(line).filter(|step| is_meant(step.root())) else {
             return Ok(());
         };
-        let outcome = match line.status.as_deref() {
-            Some("success" | "partial") => {
-                Ok(read_text(run, line.output, line.output_ref.as_deref())?)
-            }
-            _ => Err(failure_of(line)),
+        let outcome = match &*end.status {
+            "success" | "partial" => Ok(read_text(run, end.output.0, &end.output_ref)?),
+            _ => Err(failure_of(&end.code, &end.message)),
         };
-        let duration = Duration::from_millis(line.duration_ms.unwrap_or_default());
+        let duration = Duration::from_millis(end.duration_ms.unwrap_or_default());
         let end = RecordedEnd { outcome, duration };
         if self.by_step.insert(step.clone(), end).is_none() {
             self.order.push(step);
@@ -128,11 +131,6 @@ impl RecordedEnd {
         }
     }
 
-    /// The output, if there is one in the journal.
-    pub(crate) fn output(&self) -> Option<&str> {
-        self.outcome.as_ref().ok()?.as_deref()
-    }
-
     /// Status and output are those of another end: a failure has the same code, an output the same JSON value.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (&self.outcome, &other.outcome) {
@@ -146,6 +144,11 @@ impl RecordedEnd {
 fn is_same_value(one: Option<&str>, other: Option<&str>) -> bool {
     let value = |text: Option<&str>| serde_json::from_str::<serde_json::Value>(text?).ok();
     one == other || (one.is_some() && value(one) == value(other))
+}
+
+/// The number of the root that a task belongs to.
+pub(super) fn root_of(task: &str) -> Option<usize> {
+    root_number(task.split('.').next()?)
 }
 
 /// The number in the id of a root task.

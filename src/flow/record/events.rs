@@ -15,9 +15,9 @@ use crate::flow::graph::{
 };
 use crate::flow::manifest::policy::Denied;
 use crate::record::engine_log::Level;
-use crate::record::event::{EventKind, FlowEvent, Line};
+use crate::record::event::{EventKind, FlowEvent, Line, Raw, Text, flow};
 use crate::record::journal::Journal;
-use crate::record::reader::{self, JournalReader, JournalSource, Next};
+use crate::record::reader::{self, Damage, JournalReader, JournalSource, Next};
 use crate::record::recording::unreadable;
 use crate::record::state::Unreadable;
 use crate::text::ids::RunId;
@@ -25,7 +25,6 @@ use crate::text::json::Object;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::Used;
-use serde_json::value::RawValue;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -59,7 +58,7 @@ pub(crate) struct OwnRun {
     pub retries: u64,
 }
 
-/// Where the output of a step is.
+/// The place of a step's output.
 #[derive(Clone, Debug)]
 pub(crate) enum Output {
     /// The output is what the step was given, or what a merge makes of that.
@@ -69,11 +68,11 @@ pub(crate) enum Output {
     File(String),
 }
 
-/// What a root task begins with.
+/// The input of a root task.
 #[derive(Clone, Debug)]
 pub(crate) struct RootInput {
     pub kept: Output,
-    /// Why it fails at its start.
+    /// The reason why it fails at its start.
     pub fault: Option<String>,
 }
 
@@ -94,7 +93,7 @@ pub(crate) struct AttemptEnd {
     pub made: Vec<MadeFile>,
     /// The output is partial.
     pub partial: bool,
-    /// Its records do not stay.
+    /// True if the records do not stay.
     pub records_removed: bool,
     /// The records of the look that has found the end, from the run's directory.
     pub look_ref: Option<String>,
@@ -125,10 +124,8 @@ impl EventWriter<'_> {
         let graph = self.graph;
         self.journal.add_line(kind, |line| {
             line.put("task_id", &*step.task)
-                .put("node_id", &graph.nodes[step.node].id);
-            if let Some(edge) = edge_told(graph, step) {
-                line.put("edge", &edge);
-            }
+                .put("node_id", &graph.nodes[step.node].id)
+                .put_some("edge", edge_told(graph, step).as_ref());
             write(line);
         })
     }
@@ -140,24 +137,23 @@ impl EventWriter<'_> {
         effect: &Effect,
         input: Option<&RootInput>,
     ) {
-        let id = |node: NodeIx| &self.graph.nodes[node].id;
+        let graph = self.graph;
+        let id = |node: NodeIx| &graph.nodes[node].id;
         match effect {
             Effect::Created(task) => self.add_task(&router.view(*task), input),
             Effect::Routed(task, node, edges) => self.add_route(router.id(*task), *node, edges),
             Effect::Merged(task, node, (arrived, failed)) => {
-                let node = id(*node);
                 self.journal.add_line(FlowEvent::Merge, |line| {
                     line.put("task_id", router.id(*task))
-                        .put("node_id", node)
+                        .put("node_id", id(*node))
                         .put("arrived", arrived)
                         .put("failed", failed);
                 });
             }
             Effect::Won(task, node, winner) => {
-                let node = id(*node);
                 self.journal.add_line(FlowEvent::Winner, |line| {
                     line.put("task_id", router.id(*task))
-                        .put("node_id", node)
+                        .put("node_id", id(*node))
                         .put("winner", router.id(*winner));
                 });
             }
@@ -172,10 +168,8 @@ impl EventWriter<'_> {
             line.put("task_id", view.id)
                 .put("parent_id", &view.parent)
                 .put("kind", view.kind.name())
-                .put("index", &view.index);
-            if let Some(edge) = view.edge {
-                line.put("edge", &edge_name(graph, edge));
-            }
+                .put("index", &view.index)
+                .put_some("edge", view.edge.map(|it| edge_name(graph, it)).as_ref());
             if let Some(input) = input.filter(|_| view.kind == TaskKind::Root) {
                 put_input(line, &input.kept);
                 line.put_some("input_error", input.fault.as_ref());
@@ -190,10 +184,8 @@ impl EventWriter<'_> {
             line.put("task_id", task)
                 .put("node_id", &graph.nodes[node].id)
                 .put("to", &edges.iter().map(target).collect::<Vec<_>>());
-            if let [edge] = edges
-                && let Some(label) = &graph.edges[*edge].label
-            {
-                line.put("label", label);
+            if let [edge] = edges {
+                line.put_some("label", graph.edges[*edge].label.as_ref());
             }
         });
     }
@@ -201,15 +193,13 @@ impl EventWriter<'_> {
     fn add_task_end(&mut self, view: &TaskView<'_>) {
         let graph = self.graph;
         self.journal.add_line(FlowEvent::TaskEnd, |line| {
+            let id = |node: NodeIx| &graph.nodes[node].id;
             line.put("task_id", view.id)
-                .put("status", view.status.name());
-            for (key, node) in [("exit_node", view.exit), ("merged_at", view.merged_at)] {
-                if let Some(node) = node {
-                    line.put(key, &graph.nodes[node].id);
-                }
-            }
+                .put("status", view.status.name())
+                .put_some("exit_node", view.exit.map(id))
+                .put_some("merged_at", view.merged_at.map(id));
             if let Some((node, failure)) = &view.error {
-                line.put("node_id", &graph.nodes[*node].id);
+                line.put("node_id", id(*node));
                 put_failure(line, failure);
             }
         });
@@ -217,22 +207,14 @@ impl EventWriter<'_> {
 
     pub(crate) fn add_node_start(&mut self, step: &StepRef, start: NodeStart<'_>) {
         self.add_step_event(FlowEvent::NodeStart, step, |line| {
-            line.put("attempt", &start.attempt);
-            for (key, value) in [
-                ("call_id", start.call_id),
-                ("execution_ref", start.execution_ref),
-                ("resolved_command", start.command),
-            ] {
-                if let Some(value) = value {
-                    line.put(key, value);
-                }
-            }
-            if let Some(own) = start.own_run {
-                line.put("own_run", own.id.as_str())
-                    .put("own_retry", &own.retries);
-            }
             let due_at = start.due_at.map(|due_at| due_at.to_string());
-            line.put_some("due_at", due_at.as_ref());
+            line.put("attempt", &start.attempt)
+                .put_some("call_id", start.call_id)
+                .put_some("execution_ref", start.execution_ref)
+                .put_some("resolved_command", start.command)
+                .put_some("own_run", start.own_run.map(|own| own.id.as_str()))
+                .put_some("own_retry", start.own_run.map(|own| &own.retries))
+                .put_some("due_at", due_at.as_ref());
         });
     }
 
@@ -250,24 +232,14 @@ impl EventWriter<'_> {
                 Err(_) => FlowStatus::Failure,
             };
             line.put("status", status.name())
-                .put("duration_ms", &(end.duration.as_millis() as u64));
-            if let Some(used) = end.used {
-                line.put("cpu_ms", &(used.cpu.as_millis() as u64))
-                    .put("memory_bytes", &used.memory);
-            }
-            if let Some(bytes) = end.context_bytes() {
-                line.put("context_bytes", &bytes);
-            }
-            line.put_some("execution_ref", end.look_ref.as_ref());
-            if end.records_removed {
-                line.put("records_removed", &true);
-            }
-            if end.cached {
-                line.put("cached", &true);
-            }
-            if !end.made.is_empty() {
-                line.put("outputs", &end.made);
-            }
+                .put("duration_ms", &(end.duration.as_millis() as u64))
+                .put_some("cpu_ms", end.used.map(cpu_ms).as_ref())
+                .put_some("memory_bytes", end.used.map(|it| it.memory).as_ref())
+                .put_some("context_bytes", end.context_bytes().as_ref())
+                .put_some("execution_ref", end.look_ref.as_ref())
+                .put_some("records_removed", end.records_removed.then_some(&true))
+                .put_some("cached", end.cached.then_some(&true))
+                .put_some("outputs", Some(&end.made).filter(|it| !it.is_empty()));
             match outcome {
                 Ok(Output::Identity) => {}
                 Ok(Output::Text(text)) => {
@@ -286,7 +258,8 @@ impl EventWriter<'_> {
         &mut self,
         step: &StepRef,
         failure: &Failure,
-        (retry_at, used): (Timestamp, Option<Used>),
+        retry_at: Timestamp,
+        used: Option<Used>,
     ) {
         self.add_step_event(EventKind::Error, step, |line| {
             put_failure(line, failure);
@@ -294,14 +267,12 @@ impl EventWriter<'_> {
             let text = format!("{code}, and is retried: {why}");
             line.put("error_message", &text)
                 .raw("error_details", b"{}")
-                .put("retry_at", &retry_at.to_string());
-            if let Some(used) = used {
-                line.put("cpu_ms", &(used.cpu.as_millis() as u64));
-            }
+                .put("retry_at", &retry_at.to_string())
+                .put_some("cpu_ms", used.map(cpu_ms).as_ref());
         });
     }
 
-    /// What a program has begun ends later. Returns the time of the event, as [`Self::add_look`] does.
+    /// Records that something ends later. Returns the time of the event, as [`Self::add_look`] does.
     pub(crate) fn add_deferral(
         &mut self,
         step: &StepRef,
@@ -339,13 +310,13 @@ impl EventWriter<'_> {
         call: &NodeToolCall,
     ) {
         self.add_step_event(FlowEvent::Tool, step, |line| {
+            let message = call.code.map(|_| &call.message);
             line.put("tool_name", &call.tool_name)
                 .put("call_id", &call.call_id)
-                .put("status", call.status());
-            if let Some(code) = &call.code {
-                line.put("code", code).put("message", &call.message);
-            }
-            line.put("exit_code", &call.exit_code)
+                .put("status", call.status())
+                .put_some("code", call.code.as_ref())
+                .put_some("message", message)
+                .put("exit_code", &call.exit_code)
                 .put("duration_ms", &call.duration_ms)
                 .put("resolved_command", &call.resolved_command)
                 .put("execution_ref", execution_ref);
@@ -408,10 +379,14 @@ pub(crate) fn put_input(line: &mut Object<'_>, input: &Output) {
     }
 }
 
-/// When something is looked at next, and for the last time.
-fn put_times(line: &mut Object<'_>, (due_at, expires_at): (Timestamp, Timestamp)) {
-    line.put("due_at", &due_at.to_string())
-        .put("expires_at", &expires_at.to_string());
+/// Writes the times of the next look and of the last one.
+fn put_times(line: &mut Object<'_>, times: (Timestamp, Timestamp)) {
+    line.put("due_at", &times.0.to_string())
+        .put("expires_at", &times.1.to_string());
+}
+
+fn cpu_ms(used: Used) -> u64 {
+    used.cpu.as_millis() as u64
 }
 
 fn put_failure(line: &mut Object<'_>, failure: &Failure) {
@@ -444,15 +419,13 @@ pub(crate) fn keep_text(run: &Path, name: &str, text: &Payload) -> Result<Output
 }
 
 /// Reads back what [`keep_text`] has put somewhere. None if the line has none.
-pub(crate) fn read_text(
-    run: &Path,
-    text: Option<&RawValue>,
-    file: Option<&str>,
-) -> Result<Option<Payload>> {
-    if let Some(text) = text {
-        return Ok(Some(text.get().into()));
+pub(crate) fn read_text(run: &Path, text: Raw<'_>, file: &Text<'_>) -> Result<Option<Payload>> {
+    if let Some(text) = text.get() {
+        return Ok(Some(text.into()));
     }
-    let Some(name) = file else { return Ok(None) };
+    let Some(name) = file.get() else {
+        return Ok(None);
+    };
     let path = run.join(name);
     match files::read_text_below(run, Path::new(name), files::LARGEST) {
         Ok(text) => Ok(Some(text.into())),
@@ -465,17 +438,16 @@ pub(crate) fn read_text(
 }
 
 /// The run that a step goes on with, as its start says it.
-pub(crate) fn own_run_of(line: &Line<'_>) -> Option<OwnRun> {
-    let id = RunId::parse(line.own_run.as_deref()?).ok()?;
-    let retries = line.own_retry?;
+pub(crate) fn own_run_of(start: &flow::NodeStart<'_>) -> Option<OwnRun> {
+    let id = RunId::parse(&start.own_run).ok()?;
+    let retries = start.own_retry?;
     Some(OwnRun { id, retries })
 }
 
 /// The failure that an end reports.
-pub(crate) fn failure_of(line: &Line<'_>) -> Failure {
-    let code = line.code.as_deref().and_then(FailureCode::parse);
-    let message = line.message.as_deref().unwrap_or_default();
-    Failure::new(code.unwrap_or(FailureCode::Operation), message)
+pub(crate) fn failure_of(code: &Text<'_>, message: &Text<'_>) -> Failure {
+    let code = FailureCode::parse(code).unwrap_or(FailureCode::Operation);
+    Failure::new(code, &**message)
 }
 
 /// Calls something with each line of a journal, until it has enough.
@@ -488,32 +460,28 @@ pub(crate) fn each_line<'j>(
     mut with: impl FnMut(&Line<'_>) -> Result<bool>,
 ) -> Result<()> {
     let JournalSource { path, read } = journal.into();
-    let damaged = |damage| unreadable(&Unreadable::Damaged(damage), &path);
+    let mut take = |event: std::result::Result<Box<Line<'_>>, Damage>| match event {
+        Ok(line) => with(&line),
+        Err(_) if skip_damaged => Ok(true),
+        Err(damage) => Err(unreadable(&Unreadable::Damaged(damage), &path)),
+    };
     if let Some(bytes) = read {
         for event in reader::events(bytes) {
-            match event {
-                Ok((_, line)) => {
-                    if !with(&line)? {
-                        return Ok(());
-                    }
-                }
-                Err(_) if skip_damaged => {}
-                Err(damage) => return Err(damaged(damage)),
+            if !take(event)? {
+                break;
             }
         }
         return Ok(());
     }
     let mut reader = JournalReader::open(&path)?;
     loop {
-        match reader.read_next()? {
-            Next::Event(_, line) => {
-                if !with(&line)? {
-                    return Ok(());
-                }
-            }
-            Next::Damaged(_) if skip_damaged => {}
-            Next::Damaged(damage) => return Err(damaged(damage)),
+        let event = match reader.read_next()? {
+            Next::Event(line) => Ok(line),
+            Next::Damaged(damage) => Err(damage),
             Next::End { .. } => return Ok(()),
+        };
+        if !take(event)? {
+            return Ok(());
         }
     }
 }

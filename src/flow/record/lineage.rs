@@ -2,12 +2,14 @@
 //!
 //! Unaware of graphs: a journal reads the same when the flow's files are gone.
 
-use super::ends::root_number;
+use super::ends::{StepId, root_of};
 use super::events::{OwnRun, each_line, failure_of, own_run_of};
 use super::retry::{RetriedStep, retried_steps};
 use crate::error::{Error, Result};
 use crate::flow::graph::Failure;
-use crate::record::event::{EventKind, FlowEvent, Line};
+use crate::record::event::flow::{NodeEnd, NodeStart, Policy};
+use crate::record::event::recorded::{self, ActionDeferred, DeferredLook};
+use crate::record::event::{Line, Recorded};
 use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
 use crate::record::state::Deferred;
@@ -21,8 +23,8 @@ pub(crate) struct Lineage {
     pub order: Vec<String>,
     pub tasks: HashMap<String, TaskRecord>,
     /// Steps before which this start of an engine paused: the pause counts when that start has ended.
-    pausing: Vec<StepName>,
-    acknowledged: Vec<StepName>,
+    pausing: Vec<StepId>,
+    acknowledged: Vec<StepId>,
 }
 
 #[derive(Debug, Default)]
@@ -39,12 +41,12 @@ pub(crate) struct TaskRecord {
 #[derive(Debug, Default)]
 pub(crate) struct StepRecord {
     pub node: String,
-    /// Where the task came from, if more than one edge leads to the node.
+    /// The edge that the task took, if more than one leads to the node.
     edge: Option<String>,
     pub attempts: Attempts,
     /// Directories of records, from the run's directory.
     pub records: Vec<String>,
-    /// Of the last attempt, on one line.
+    /// The command of the last attempt, on one line.
     pub command: Option<String>,
     /// The last attempt: what policies denied it.
     pub denied: Vec<String>,
@@ -54,17 +56,17 @@ pub(crate) struct StepRecord {
     /// The last attempt: records of calls that the journal has; see [`denial_name`].
     pub calls: Vec<String>,
     pub end: Option<StepEnd>,
-    /// It has not ended, and a retry of the run begins it anew.
+    /// True if it has not ended and a retry of the run begins it anew.
     is_retired: bool,
-    /// It is what the last retry of the run does again, with the same input.
+    /// True if the last retry of the run does it again, with the same input.
     is_taken_back: bool,
     /// The run that the last attempt goes on with.
-    own_run: Option<OwnRun>,
-    /// What the last attempt has begun, if it ends later.
+    pub own_run: Option<OwnRun>,
+    /// The work of the last attempt that ends later.
     pub deferred: Option<DeferredStep>,
 }
 
-/// What an attempt has begun and what ends without it.
+/// Work that an attempt has begun and that ends without it.
 #[derive(Clone, Debug)]
 pub(crate) struct DeferredStep {
     pub state: Deferred,
@@ -74,10 +76,10 @@ pub(crate) struct DeferredStep {
     pub reference: String,
 }
 
-/// What was before a step that is begun anew: the same node was begun in the same task, and that is over.
+/// The earlier life of a step that is begun anew: the same node was begun in the same task, and that is over.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BegunBefore {
-    /// How often.
+    /// The number of earlier lives.
     pub times: u32,
     /// The last time: the number of failed attempts before the last one.
     pub failed: u32,
@@ -87,7 +89,7 @@ pub(crate) struct BegunBefore {
     pub is_taken_back: bool,
 }
 
-/// How often a step was tried.
+/// The attempts at a step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Attempts {
     pub failed: u32,
@@ -95,7 +97,7 @@ pub(crate) struct Attempts {
     pub last: u32,
     /// A person knows that the run stopped before the step: the next start begins it.
     pub pause_acknowledged: bool,
-    /// When the next one is due, if it has not begun.
+    /// The time of the next one, if it has not begun.
     pub retry_at: Option<Timestamp>,
     /// The end of the wait that the last one is.
     pub due_at: Option<Timestamp>,
@@ -106,25 +108,10 @@ pub(crate) struct StepEnd {
     pub failure: Option<Failure>,
     pub cached: bool,
     pub duration: Duration,
-    /// Its records are gone.
+    /// True if the records are gone.
     pub records_removed: bool,
     /// CPU milliseconds and bytes of memory, if programs ran.
     pub used: Option<(u64, u64)>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct StepName {
-    task: String,
-    node: String,
-    edge: Option<String>,
-}
-
-impl StepName {
-    fn of(line: &Line<'_>) -> Option<Self> {
-        let (task, node) = line.step()?;
-        let edge = line.edge.as_ref().map(ToString::to_string);
-        Some(Self { task, node, edge })
-    }
 }
 
 /// Refuses the journal of a run in which something is recorded of a task that no event begins: a run resumed
@@ -135,24 +122,21 @@ impl StepName {
 pub(crate) fn check_beginnings(journal: &JournalSource<'_>, must_begin: bool) -> Result<()> {
     let mut begun: HashSet<usize> = HashSet::new();
     each_line(journal.clone(), false, |line| {
-        let EventKind::Flow(event) = line.kind else {
-            return Ok(true);
-        };
         let is_about_task = matches!(
-            event,
-            FlowEvent::TaskCreated
-                | FlowEvent::TaskEnd
-                | FlowEvent::NodeStart
-                | FlowEvent::NodeEnd
-                | FlowEvent::Route
-                | FlowEvent::Merge
-                | FlowEvent::Winner
+            line.event,
+            Recorded::TaskCreated(_)
+                | Recorded::TaskEnd(_)
+                | Recorded::NodeStart(_)
+                | Recorded::NodeEnd(_)
+                | Recorded::Route(_)
+                | Recorded::Merge(_)
+                | Recorded::Winner(_)
         );
-        let Some(task) = line.task_id.as_deref().filter(|_| is_about_task) else {
+        let Some(task) = line.task_id.get().filter(|_| is_about_task) else {
             return Ok(true);
         };
-        let root = root_number(task.split('.').next().unwrap_or_default());
-        if event == FlowEvent::TaskCreated && !task.contains('.') {
+        let root = root_of(task);
+        if matches!(line.event, Recorded::TaskCreated(_)) && !task.contains('.') {
             begun.extend(root);
         }
         if root.is_some_and(|root| begun.contains(&root)) {
@@ -188,26 +172,45 @@ impl Lineage {
 
     /// Takes in the next line of the journal.
     pub(crate) fn add(&mut self, line: &Line<'_>) {
-        if line.kind == EventKind::EngineEnd {
-            self.acknowledged.append(&mut self.pausing);
+        match &line.event {
+            Recorded::EngineEnd(_) => self.acknowledged.append(&mut self.pausing),
+            Recorded::Retry(retry) => self.reopen(&retried_steps(retry)),
+            _ => {}
         }
-        if line.kind == EventKind::Flow(FlowEvent::Retry) {
-            self.reopen(&retried_steps(line));
-        }
-        let Some(id) = line.task_id.as_deref() else {
+        let Some(id) = line.task_id.get() else {
             return;
         };
         if !self.tasks.contains_key(id) {
             self.order.push(id.to_owned());
         }
         let task = self.tasks.entry(id.to_owned()).or_default();
-        match line.kind {
-            EventKind::Flow(event) => task.add(event, line),
-            EventKind::Error => task.update_open(line, |step| step.fail_attempt(line)),
-            EventKind::ActionDeferred => task.update_open(line, |step| step.defer(line)),
-            EventKind::DeferredLook => task.update_open(line, |step| step.add_look(line)),
-            EventKind::SystemMessage if line.paused == Some(true) => {
-                self.pausing.extend(StepName::of(line));
+        match &line.event {
+            Recorded::TaskCreated(created) => {
+                task.parent = created.parent_id.owned();
+                task.edge = line.edge.owned();
+            }
+            Recorded::TaskEnd(end) => {
+                task.status = end.status.owned();
+                task.error = end.code.is_some().then(|| {
+                    let failure = failure_of(&end.code, &end.message);
+                    (line.node_id.to_string(), failure)
+                });
+            }
+            Recorded::NodeStart(start) => task.open_or_add(line).begin_attempt(line, start),
+            Recorded::NodeEnd(end) => task.update_open(line, |step| step.end(line, end)),
+            Recorded::Tool(_) => task.update_open(line, |step| {
+                step.calls.extend(line.execution_ref.owned());
+            }),
+            Recorded::Policy(denied) => task.update_open(line, |step| step.deny(line, denied)),
+            Recorded::Error(error) => task.update_open(line, |step| step.fail_attempt(error)),
+            Recorded::ActionDeferred(event) => {
+                task.update_open(line, |step| step.defer(line, event));
+            }
+            Recorded::DeferredLook(look) => {
+                task.update_open(line, |step| step.add_look(line, look));
+            }
+            Recorded::SystemMessage(note) if note.paused == Some(true) => {
+                self.pausing.extend(StepId::of(line));
             }
             _ => {}
         }
@@ -239,7 +242,7 @@ impl Lineage {
         }
     }
 
-    /// What was before each step that was begun already and is over, by task and node.
+    /// The earlier life of each step that was begun already and is over, by task and node.
     pub(crate) fn begun_before(&self) -> HashMap<(String, String), BegunBefore> {
         let mut begun: HashMap<_, BegunBefore> = HashMap::new();
         for (id, task) in &self.tasks {
@@ -257,20 +260,9 @@ impl Lineage {
         begun
     }
 
-    /// The run that the last attempt of an open step went on with, and whether that attempt has not ended.
-    pub(crate) fn own_run(
-        &self,
-        task: &str,
-        node: &str,
-        edge: Option<&str>,
-    ) -> Option<(OwnRun, bool)> {
-        let step = self.open_step(task, node, edge)?;
-        Some((step.own_run.clone()?, step.is_running))
-    }
-
     /// The calls of steps that have not ended, of all roots or of one.
-    pub(crate) fn running_calls(&self, root: Option<&str>) -> Vec<String> {
-        let is_of = |id: &str| root.is_none_or(|root| id.split('.').next() == Some(root));
+    pub(crate) fn running_calls(&self, root: Option<usize>) -> Vec<String> {
+        let is_of = |id: &str| root.is_none() || root_of(id) == root;
         let tasks = self.tasks.iter().filter(|(id, _)| is_of(id));
         let steps = tasks.flat_map(|(_, task)| &task.steps);
         let running = steps.filter(|step| step.is_running || step.deferred.is_some());
@@ -291,20 +283,18 @@ impl Lineage {
     /// The step's attempts before this start of an engine.
     pub(crate) fn attempts(&self, task: &str, node: &str, edge: Option<&str>) -> Attempts {
         let open = self.open_step(task, node, edge);
-        let is_it = |name: &StepName| {
-            name.task == task && name.node == node && fits(name.edge.as_deref(), edge)
-        };
+        let is_it =
+            |it: &StepId| it.task == task && it.node == node && fits(it.edge.as_deref(), edge);
         Attempts {
             pause_acknowledged: self.acknowledged.iter().any(is_it),
-            ..open.map_or_else(Attempts::default, |step| step.attempts)
+            ..open.map(|step| step.attempts).unwrap_or_default()
         }
     }
 
     /// Forgets a root task, and all that came of it.
-    pub(crate) fn forget(&mut self, root: &str) {
-        let is_of = |id: &str| id.split('.').next() == Some(root);
-        self.order.retain(|id| !is_of(id));
-        self.tasks.retain(|id, _| !is_of(id));
+    pub(crate) fn forget(&mut self, root: usize) {
+        self.order.retain(|id| root_of(id) != Some(root));
+        self.tasks.retain(|id, _| root_of(id) != Some(root));
     }
 }
 
@@ -321,115 +311,80 @@ impl StepRecord {
             && fits(self.edge.as_deref(), edge)
     }
 
-    fn begin_attempt(&mut self, line: &Line<'_>) {
-        self.attempts.last = line.attempt.unwrap_or_default() as u32;
+    fn begin_attempt(&mut self, line: &Line<'_>, start: &NodeStart<'_>) {
+        self.attempts.last = start.attempt.unwrap_or_default() as u32;
         self.attempts.retry_at = None;
-        self.attempts.due_at = line.due_at.as_deref().and_then(Timestamp::parse);
+        self.attempts.due_at = Timestamp::parse(&start.due_at);
         self.is_running = true;
-        self.call_id = line.call_id.as_deref().map(str::to_owned);
+        self.call_id = start.call_id.owned();
         self.add_records(line);
-        self.own_run = own_run_of(line);
+        self.own_run = own_run_of(start);
         self.deferred = None;
-        self.command = line.resolved_command.as_deref().map(str::to_owned);
+        self.command = start.resolved_command.owned();
         self.denied.clear();
         self.calls.clear();
     }
 
     /// Only an attempt that has a program and no end is deferred.
-    fn defer(&mut self, line: &Line<'_>) {
+    fn defer(&mut self, line: &Line<'_>, event: &ActionDeferred<'_>) {
         let call_id = self.call_id.as_ref().filter(|_| self.is_running);
-        if let (Some(call_id), Some(reference)) = (call_id, line.execution_ref.as_deref()) {
+        if let (Some(call_id), Some(reference)) = (call_id, line.execution_ref.owned()) {
             self.deferred = Some(DeferredStep {
-                state: Deferred::of(line),
+                state: Deferred::of(event, line.time()),
                 call_id: call_id.clone(),
-                reference: reference.to_owned(),
+                reference,
             });
             self.is_running = false;
         }
     }
 
-    fn add_look(&mut self, line: &Line<'_>) {
+    fn add_look(&mut self, line: &Line<'_>, look: &DeferredLook<'_>) {
         if let Some(deferred) = &mut self.deferred {
-            deferred.state.add_look(line);
+            deferred.state.add_look(look, line.time());
             self.add_records(line);
         }
     }
 
     fn add_records(&mut self, line: &Line<'_>) {
-        let reference = line.execution_ref.as_deref();
-        self.records.extend(reference.map(str::to_owned));
+        self.records.extend(line.execution_ref.owned());
     }
 
-    fn fail_attempt(&mut self, line: &Line<'_>) {
+    fn fail_attempt(&mut self, error: &recorded::Error<'_>) {
         self.deferred = None;
         self.attempts.failed += 1;
-        self.attempts.retry_at = line.retry_at.as_deref().and_then(Timestamp::parse);
+        self.attempts.retry_at = Timestamp::parse(&error.retry_at);
         self.is_running = false;
     }
 
-    /// A call of a tool, or what a policy denied.
-    fn add_call(&mut self, line: &Line<'_>) {
-        let is_denial = line.kind == EventKind::Flow(FlowEvent::Policy);
-        match line.execution_ref.as_deref() {
-            Some(reference) if is_denial => self.calls.push(denial_name(reference)),
-            Some(reference) => self.calls.push(reference.to_owned()),
-            None if is_denial => {
-                let what = [&line.target, &line.target_id];
-                let what = what.map(|it| it.as_deref().unwrap_or_default());
-                self.denied.push(what.join(" "));
+    fn deny(&mut self, line: &Line<'_>, denied: &Policy<'_>) {
+        match line.execution_ref.get() {
+            Some(reference) => self.calls.push(denial_name(reference)),
+            None => {
+                let (target, id) = (&*denied.target, &*denied.target_id);
+                self.denied.push(format!("{target} {id}"));
             }
-            None => {}
         }
     }
 
-    fn end(&mut self, line: &Line<'_>) {
-        let failed = line.status.as_deref() == Some("failure");
+    fn end(&mut self, line: &Line<'_>, end: &NodeEnd<'_>) {
         self.is_running = false;
         self.deferred = None;
         self.add_records(line);
+        let failure = || failure_of(&end.code, &end.message);
         self.end = Some(StepEnd {
-            failure: failed.then(|| failure_of(line)),
-            cached: line.cached == Some(true),
-            duration: Duration::from_millis(line.duration_ms.unwrap_or_default()),
-            records_removed: line.records_removed == Some(true),
-            used: line.cpu_ms.zip(line.memory_bytes),
+            failure: end.has_failed().then(failure),
+            cached: end.cached == Some(true),
+            duration: Duration::from_millis(end.duration_ms.unwrap_or_default()),
+            records_removed: end.records_removed == Some(true),
+            used: end.cpu_ms.zip(end.memory_bytes),
         });
     }
 }
 
 impl TaskRecord {
     fn find_open(&self, line: &Line<'_>) -> Option<usize> {
-        let node = line.node_id.as_deref().unwrap_or_default();
-        let edge = line.edge.as_deref();
         let mut steps = self.steps.iter();
-        steps.rposition(|step| step.is_open_at(node, edge))
-    }
-
-    /// Changes the open step that a line is about, if there is one.
-    fn add(&mut self, event: FlowEvent, line: &Line<'_>) {
-        let text = |from: &Option<std::borrow::Cow<'_, str>>| from.as_deref().map(str::to_owned);
-        match event {
-            FlowEvent::TaskCreated => {
-                self.parent = text(&line.parent_id);
-                self.edge = text(&line.edge);
-            }
-            FlowEvent::TaskEnd => {
-                self.status = text(&line.status);
-                let node = text(&line.node_id).unwrap_or_default();
-                self.error = line.code.as_ref().map(|_| (node, failure_of(line)));
-            }
-            FlowEvent::NodeStart => self.open_or_add(line).begin_attempt(line),
-            FlowEvent::NodeEnd => self.update_open(line, |step| step.end(line)),
-            FlowEvent::Tool | FlowEvent::Policy => {
-                self.update_open(line, |step| step.add_call(line));
-            }
-            FlowEvent::FlowStart
-            | FlowEvent::Route
-            | FlowEvent::Merge
-            | FlowEvent::Winner
-            | FlowEvent::Memory
-            | FlowEvent::Retry => {}
-        }
+        steps.rposition(|step| step.is_open_at(&line.node_id, line.edge.get()))
     }
 
     fn update_open(&mut self, line: &Line<'_>, change: impl FnOnce(&mut StepRecord)) {
@@ -441,8 +396,8 @@ impl TaskRecord {
     fn open_or_add(&mut self, line: &Line<'_>) -> &mut StepRecord {
         let at = self.find_open(line).unwrap_or_else(|| {
             self.steps.push(StepRecord {
-                node: line.node_id.as_deref().unwrap_or_default().to_owned(),
-                edge: line.edge.as_deref().map(str::to_owned),
+                node: line.node_id.to_string(),
+                edge: line.edge.owned(),
                 ..StepRecord::default()
             });
             self.steps.len() - 1

@@ -110,9 +110,9 @@ impl FileSearch<'_> {
         }
         let is_any = *part == PathPart::AnyDirectories;
         for entry in Dir::read_from(dir).map_err(wrong_at(at))? {
-            let entry = entry.map_err(wrong_at(at))?;
+            let found = entry.map_err(wrong_at(at))?;
             // A journal names files in UTF-8.
-            let Ok(name) = entry.file_name().to_str() else {
+            let Ok(name) = found.file_name().to_str() else {
                 continue;
             };
             if [".", "..", RECORDS].contains(&name) || !part.fits(name) {
@@ -158,8 +158,8 @@ impl FileSearch<'_> {
         if self.found.len() == MOST_FILES {
             return Err(format!("outputs: there are more than {MOST_FILES} files"));
         }
-        let read = sha256_of(&mut file, &mut io::sink(), self.is_stopped);
-        let read = read.map_err(|e| format!("outputs: cannot read {path:?}: {}", reason(&e)))?;
+        let read = sha256_of(&mut file, &mut io::sink(), self.is_stopped)
+            .map_err(|e| format!("outputs: cannot read {path:?}: {}", reason(&e)))?;
         if let Some((size, sha256)) = read {
             let made = MadeFile {
                 path: path.clone(),

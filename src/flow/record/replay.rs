@@ -7,21 +7,23 @@
 
 use super::ends::root_number;
 use super::events::{edge_name, failure_of, read_text};
-use super::retry::TakenBack;
+use super::retry::Retries;
 use crate::error::{Error, Result};
 use crate::flow::graph::choice::{Payload, choose_route};
 use crate::flow::graph::plan::RoutePlan;
 use crate::flow::graph::router::{Effect, Note, Router, StepOutcome, StepRef};
 use crate::flow::graph::topology::{EdgeIx, Graph, NodeIx};
-use crate::record::event::{EventKind, FlowEvent, Line};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use crate::record::event::flow::NodeEnd;
+use crate::record::event::{Line, Recorded};
+use crate::text::order;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// The routers of the root tasks under way, by the numbers of these.
 pub(crate) type Roots<'p> = BTreeMap<usize, Router<'p>>;
 
-/// How the journal names a step.
+/// The name of a step in the journal.
 type StepName = (Rc<str>, NodeIx, Option<EdgeIx>);
 
 /// The state of routing at a line of the journal.
@@ -30,11 +32,10 @@ pub(crate) struct Replay<'p> {
     /// The run's directory.
     run: PathBuf,
     open: HashMap<StepName, StepRef>,
-    /// Reports of routers that the journal does not have yet, in their order.
-    unrecorded: BTreeMap<usize, (usize, Effect)>,
-    by_key: HashMap<String, usize>,
-    counter: usize,
-    taken: TakenBack,
+    /// Reports of routers that the journal does not have yet, by their names and with the numbers of their roots. It has
+    /// them in the same order, so that the first is the one that is looked for.
+    unrecorded: VecDeque<(String, (usize, Effect))>,
+    retries: Retries,
     /// The number of lines followed.
     lines: usize,
 }
@@ -51,17 +52,15 @@ pub(crate) enum Replayed {
 }
 
 impl<'p> Replay<'p> {
-    /// `taken` is what the retries in the journal have taken back.
-    pub(crate) fn new(plan: &'p RoutePlan<'p>, run: &Path, taken: TakenBack) -> Self {
+    /// `retries` are those that the journal has.
+    pub(crate) fn new(plan: &'p RoutePlan<'p>, run: &Path, retries: Retries) -> Self {
         Self {
-            taken,
-            lines: 0,
             plan,
             run: run.to_owned(),
+            retries,
+            lines: 0,
             open: HashMap::new(),
-            unrecorded: BTreeMap::new(),
-            by_key: HashMap::new(),
-            counter: 0,
+            unrecorded: VecDeque::new(),
         }
     }
 
@@ -72,50 +71,37 @@ impl<'p> Replay<'p> {
         line: &Line<'_>,
         note: impl FnOnce(&StepRef, &Payload) -> Option<Note>,
     ) -> Result<Replayed> {
-        let task = line.task_id.as_deref().unwrap_or_default();
-        let node = line.node_id.as_deref().unwrap_or_default();
+        let (task, node) = (&*line.task_id, &*line.node_id);
         let mut replayed = Replayed::Other;
         self.lines += 1;
-        let EventKind::Flow(event) = line.kind else {
-            return Ok(replayed);
-        };
-        match event {
-            FlowEvent::TaskCreated => {
-                if line.parent_id.is_none() {
-                    let number = root_number(task);
-                    let number = number.ok_or_else(|| {
-                        Error::damaged(&self.run, format!("{task} is not a root task"))
-                    })?;
-                    let input = read_text(&self.run, line.input, line.input_ref.as_deref())?;
-                    let input = input
-                        .ok_or_else(|| Error::damaged(&self.run, format!("{task} has no input")))?;
+        match &line.event {
+            Recorded::TaskCreated(created) => {
+                if !created.parent_id.is_some() {
+                    let wrong = |what| Error::damaged(&self.run, format!("{task} {what}"));
+                    let number = root_number(task).ok_or_else(|| wrong("is not a root task"))?;
+                    let input = read_text(&self.run, created.input.0, &created.input_ref)?
+                        .ok_or_else(|| wrong("has no input"))?;
                     roots.insert(number, Router::new(self.plan, number, input.clone()));
                     self.listen(roots, number);
                     replayed = Replayed::Root(number, input);
                 }
                 self.forget_report(&format!("C {task}"));
             }
-            FlowEvent::TaskEnd => {
+            Recorded::TaskEnd(_) => {
                 self.forget_report(&format!("E {task}"));
                 if let Some(number) = root_number(task) {
                     replayed = Replayed::RootEnd(number);
                 }
             }
-            FlowEvent::Route => self.forget_report(&format!("R {task} {node}")),
-            FlowEvent::Merge => self.forget_report(&format!("M {task} {node}")),
-            FlowEvent::Winner => self.forget_report(&format!("W {task} {node}")),
-            FlowEvent::NodeEnd if self.taken.has(line, self.lines) => {}
-            FlowEvent::NodeEnd => {
-                if let Some(step) = self.follow_end(roots, line, note)? {
+            Recorded::Route(_) => self.forget_report(&format!("R {task} {node}")),
+            Recorded::Merge(_) => self.forget_report(&format!("M {task} {node}")),
+            Recorded::Winner(_) => self.forget_report(&format!("W {task} {node}")),
+            Recorded::NodeEnd(end) if !self.retries.undo(line, self.lines) => {
+                if let Some(step) = self.follow_end(roots, line, end, note)? {
                     replayed = Replayed::End(step);
                 }
             }
-            FlowEvent::FlowStart
-            | FlowEvent::NodeStart
-            | FlowEvent::Tool
-            | FlowEvent::Policy
-            | FlowEvent::Memory
-            | FlowEvent::Retry => {}
+            _ => {}
         }
         Ok(replayed)
     }
@@ -124,6 +110,7 @@ impl<'p> Replay<'p> {
         &mut self,
         roots: &mut Roots<'p>,
         line: &Line<'_>,
+        end: &NodeEnd<'_>,
         note: impl FnOnce(&StepRef, &Payload) -> Option<Note>,
     ) -> Result<Option<StepRef>> {
         // A step may have been cancelled as it ended.
@@ -134,17 +121,18 @@ impl<'p> Replay<'p> {
         let Some(router) = roots.get_mut(&step.key.root) else {
             return Ok(None);
         };
-        let (outcome, note) = if line.status.as_deref() == Some("failure") {
-            (StepOutcome::Failure(failure_of(line)), None)
+        let (outcome, note) = if end.has_failed() {
+            let failure = failure_of(&end.code, &end.message);
+            (StepOutcome::Failure(failure), None)
         } else {
-            let output = read_text(&self.run, line.output, line.output_ref.as_deref())?;
-            let output = output.or_else(|| router.identity(step.key.step));
-            let output = output.unwrap_or_else(|| "null".into());
+            let output = read_text(&self.run, end.output.0, &end.output_ref)?
+                .or_else(|| router.identity(step.key.step))
+                .unwrap_or_else(|| "null".into());
             match choose_route(self.plan.graph, step.node, &output) {
                 Ok(route) => {
                     let note = note(&step, &output);
-                    let outcome = match line.status.as_deref() {
-                        Some("partial") => StepOutcome::Partial(output, route),
+                    let outcome = match &*end.status {
+                        "partial" => StepOutcome::Partial(output, route),
                         _ => StepOutcome::Success(output, route),
                     };
                     (outcome, note)
@@ -160,11 +148,11 @@ impl<'p> Replay<'p> {
     /// The name of the open step that a line is about.
     fn name_of(&self, line: &Line<'_>) -> Option<StepName> {
         let graph = self.plan.graph;
-        let task: Rc<str> = line.task_id.as_deref()?.into();
-        let node = graph.find(line.node_id.as_deref()?)?;
+        let task: Rc<str> = line.task_id.get()?.into();
+        let node = graph.find(line.node_id.get()?)?;
         let is_meant = |edge: &&EdgeIx| {
             line.edge
-                .as_deref()
+                .get()
                 .is_none_or(|name| name == edge_name(graph, **edge))
         };
         let edges = graph
@@ -192,19 +180,18 @@ impl<'p> Replay<'p> {
                 }
                 Effect::Cancel(key) => self.open.retain(|_, step| step.key != key),
                 report => {
-                    self.counter += 1;
-                    let key = report_key(self.plan.graph, router, &report);
-                    self.by_key.insert(key, self.counter);
-                    self.unrecorded.insert(self.counter, (number, report));
+                    let name = report_name(self.plan.graph, router, &report);
+                    self.unrecorded.push_back((name, (number, report)));
                 }
             }
         }
     }
 
-    /// The journal has it.
-    fn forget_report(&mut self, key: &str) {
-        if let Some(counter) = self.by_key.remove(key) {
-            self.unrecorded.remove(&counter);
+    /// Forgets a report, because the journal has it.
+    fn forget_report(&mut self, name: &str) {
+        let mut reports = self.unrecorded.iter();
+        if let Some(at) = reports.position(|(other, _)| other == name) {
+            self.unrecorded.remove(at);
         }
     }
 
@@ -226,19 +213,19 @@ impl<'p> Replay<'p> {
 
     /// Reports of routers that the journal lacks, each with the number of its root.
     pub(crate) fn unrecorded(&self) -> impl Iterator<Item = &(usize, Effect)> {
-        self.unrecorded.values()
+        self.unrecorded.iter().map(|(_, report)| report)
     }
 
     /// The steps that have not ended, in the order of their keys.
     pub(crate) fn into_open(self) -> Vec<StepRef> {
         let mut open: Vec<StepRef> = self.open.into_values().collect();
-        open.sort_by_key(|step| step.key);
+        order::sort_by_key(&mut open, |step| step.key);
         open
     }
 }
 
 /// The name of a report, which is that of the event that has it, too.
-fn report_key(graph: &Graph, router: &Router<'_>, effect: &Effect) -> String {
+fn report_name(graph: &Graph, router: &Router<'_>, effect: &Effect) -> String {
     let id = |node: NodeIx| &graph.nodes[node].id;
     match effect {
         Effect::Created(task) => format!("C {}", router.id(*task)),

@@ -1,16 +1,14 @@
-//! What the retries of a run have undone: the ends of failed steps. Everything after them is undone, too,
+//! The retries of a run: they undo the ends of failed steps. Everything after them is undone, too,
 //! because routing does not reach it before they have ended again.
 //!
 //! Unaware of which steps these should be.
 
 use super::events::each_line;
 use crate::error::Result;
-use crate::flow::manifest::problem::sha256;
-use crate::record::event::{EventKind, FlowEvent, Line};
+use crate::record::event::flow::Retry;
+use crate::record::event::{FlowEvent, Line, Recorded};
 use crate::record::journal::Journal;
-use crate::record::metadata::Status;
 use crate::record::reader::JournalSource;
-use crate::record::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
@@ -22,9 +20,8 @@ pub(crate) struct RetriedStep {
 }
 
 /// The steps that a `RETRY` names; none if it cannot be read.
-pub(crate) fn retried_steps(line: &Line<'_>) -> Vec<RetriedStep> {
-    let steps = line.steps.map(|steps| serde_json::from_str(steps.get()));
-    steps.and_then(std::result::Result::ok).unwrap_or_default()
+pub(crate) fn retried_steps(retry: &Retry<'_>) -> Vec<RetriedStep> {
+    retry.steps.read_or_default()
 }
 
 /// Adds the event of a retry: these steps are done again.
@@ -34,110 +31,55 @@ pub(crate) fn add_retry(journal: &mut Journal, steps: &[RetriedStep]) {
     });
 }
 
-/// The ends of steps that do not count.
+/// The retries of a run, and its state towards another one.
 #[derive(Debug, Default)]
-pub(crate) struct TakenBack {
+pub(crate) struct Retries {
     /// By step, the number of the last line that took its end back.
     until: HashMap<RetriedStep, usize>,
-    /// The run's state towards a retry, as far as it has been read.
-    pub standing: RetryStanding,
-}
-
-/// Whether a run can be retried.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum RetryStanding {
-    /// It has not ended, or is being retried.
-    #[default]
-    Underway,
-    Ended,
-}
-
-/// Whether a nested flow's run can be retried with the step that it is.
-#[derive(Debug, Default)]
-pub(crate) struct InnerStanding {
-    /// So often it was retried.
-    pub retries: u64,
-    /// It has ended, and is not being retried.
+    /// The number of retries.
+    pub count: u64,
+    /// The run has ended, and is not being retried.
     pub has_ended: bool,
     has_succeeded: bool,
-    input_sha256: Option<String>,
 }
 
-impl InnerStanding {
-    /// None if there is no such run.
-    pub(crate) fn read(run: &RunDir) -> Result<Option<Self>> {
-        #[derive(Deserialize)]
-        struct Basis {
-            input_sha256: Option<String>,
-        }
-        let journal = run.journal();
-        if !journal.is_file() {
-            return Ok(None);
-        }
-        let mut standing = Self::default();
-        each_line(&journal, true, |line| {
-            match line.kind {
-                EventKind::Flow(FlowEvent::FlowStart) => {
-                    let basis = line.flow.map(|flow| serde_json::from_str(flow.get()));
-                    let basis: Option<Basis> = basis.and_then(std::result::Result::ok);
-                    standing.input_sha256 = basis.and_then(|basis| basis.input_sha256);
-                }
-                EventKind::Flow(FlowEvent::Retry) => {
-                    standing.retries += 1;
-                    standing.has_ended = false;
-                }
-                EventKind::EngineEnd if is_end(line) => {
-                    standing.has_ended = true;
-                    standing.has_succeeded = line.stop_reason.as_deref() == Some("success");
-                }
-                _ => {}
-            }
-            Ok(true)
-        })?;
-        Ok(Some(standing))
-    }
-
-    /// Something of it is left to be done, with the input that the step has now.
-    pub(crate) fn goes_on_with(&self, input: &str) -> bool {
-        let is_done = self.has_ended && self.has_succeeded;
-        !is_done && self.input_sha256.as_deref() == Some(&*sha256(input.as_bytes()))
-    }
-}
-
-/// The `ENGINE_END` of a run that has ended, rather than been interrupted.
-fn is_end(line: &Line<'_>) -> bool {
-    let status = line.status.as_deref().and_then(Status::parse);
-    matches!(status, Some(Status::Completed | Status::Failed))
-}
-
-impl TakenBack {
+impl Retries {
     /// Reads the journal of a run.
     pub(crate) fn read<'j>(journal: impl Into<JournalSource<'j>>) -> Result<Self> {
-        let (mut taken, mut number) = (Self::default(), 0);
+        let (mut retries, mut number) = (Self::default(), 0);
         each_line(journal, true, |line| {
             number += 1;
-            match line.kind {
-                EventKind::Flow(FlowEvent::Retry) => {
-                    taken.standing = RetryStanding::Underway;
-                    let steps = retried_steps(line).into_iter();
-                    taken.until.extend(steps.map(|step| (step, number)));
+            match &line.event {
+                Recorded::Retry(retry) => {
+                    retries.count += 1;
+                    retries.has_ended = false;
+                    let steps = retried_steps(retry).into_iter();
+                    retries.until.extend(steps.map(|step| (step, number)));
                 }
-                EventKind::EngineEnd if is_end(line) => taken.standing = RetryStanding::Ended,
+                Recorded::EngineEnd(end) if matches!(&*end.status, "COMPLETED" | "FAILED") => {
+                    retries.has_ended = true;
+                    retries.has_succeeded = &*end.stop_reason == "success";
+                }
                 _ => {}
             }
             Ok(true)
         })?;
-        Ok(taken)
+        Ok(retries)
+    }
+
+    /// Something of the run is left to be done.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        !(self.has_ended && self.has_succeeded)
     }
 
     /// Takes the ends of more steps back, all that the journal has.
-    pub(crate) fn add(&mut self, steps: &[RetriedStep]) {
-        let steps = steps.iter().cloned();
-        self.until.extend(steps.map(|step| (step, usize::MAX)));
+    pub(crate) fn take_back(&mut self, steps: &[RetriedStep]) {
+        let all = steps.iter().cloned();
+        self.until.extend(all.map(|step| (step, usize::MAX)));
     }
 
     /// The end in the line with this number, from 1, does not count.
-    pub(crate) fn has(&self, line: &Line<'_>, number: usize) -> bool {
+    pub(crate) fn undo(&self, line: &Line<'_>, number: usize) -> bool {
         if self.until.is_empty() {
             return false;
         }

@@ -31,12 +31,11 @@ impl InputSpool {
         let dir = files::make_dirs_below(run, "io".as_ref())?;
         let whole = dir.join(WHOLE);
         let is_whole = whole.symlink_metadata().is_ok();
-        let file = match is_whole {
-            true => files::open_regular(&whole)?,
-            false => {
-                let part = dir.join(PART);
-                files::open_or_create(&part).at("open", &part)?
-            }
+        let file = if is_whole {
+            files::open_regular(&whole)?
+        } else {
+            let part = dir.join(PART);
+            files::open_or_create(&part).at("open", &part)?
         };
         let len = file.metadata().at("read", &dir)?.len();
         Ok(Self {
@@ -57,7 +56,7 @@ impl InputSpool {
         self.is_whole
     }
 
-    /// The same file, to be read from its beginning while it grows.
+    /// Opens the file again, to be read from its beginning while it grows.
     pub(crate) fn reader(&self) -> Result<File> {
         files::open_regular(&self.path())
     }

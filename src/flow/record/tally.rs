@@ -4,13 +4,37 @@
 
 use super::events::edge_name;
 use crate::flow::graph::{
-    Failure, FlowStatus, Graph, Payload, RoutePlan, Router, TaskKind, TaskStatus, TaskView,
+    Failure, FlowStatus, Graph, NodeIx, Payload, RoutePlan, Router, TaskKind, TaskStatus, TaskView,
 };
 use crate::text::json::{self, Object};
+use crate::text::shorten::in_short;
+use serde::Serialize;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// The version of the JSON object.
 pub(crate) const SCHEMA_VERSION: &str = "1.0";
+
+/// A failure with the name of its node.
+#[derive(Clone, Debug)]
+struct NamedFailure {
+    node: String,
+    failure: Failure,
+}
+
+impl NamedFailure {
+    fn of(graph: &Graph, node: NodeIx, failure: &Failure) -> Self {
+        Self {
+            node: graph.nodes[node].id.clone(),
+            failure: failure.clone(),
+        }
+    }
+
+    fn object(&self) -> Value {
+        let (code, message) = (self.failure.code.name(), &*self.failure.message);
+        json!({"code": code, "node": self.node, "message": message})
+    }
+}
 
 /// A root task that has ended.
 #[derive(Debug)]
@@ -19,15 +43,14 @@ pub(crate) struct FinishedRoot {
     status: FlowStatus,
     output: Option<Payload>,
     exit: Option<String>,
-    /// The node that failed, and how.
-    error: Option<(String, Failure)>,
+    error: Option<NamedFailure>,
     /// The reports of the root and of all that came of it: objects, separated by commas.
     tasks: String,
     counts: TaskCounts,
 }
 
-/// How many tasks and failures there were.
-#[derive(Clone, Copy, Debug, Default)]
+/// The numbers of tasks and failures.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 struct TaskCounts {
     tasks: usize,
     clones: usize,
@@ -83,7 +106,7 @@ impl FinishedRoot {
             number,
             status,
             exit: root.exit.map(|node| graph.nodes[node].id.clone()),
-            error: error.map(|(node, failure)| (graph.nodes[node].id.clone(), failure)),
+            error: error.map(|(node, failure)| NamedFailure::of(graph, node, &failure)),
             output: root.output,
             tasks: tasks.join(","),
             counts,
@@ -110,73 +133,52 @@ impl FinishedRoot {
 
     /// The line of `--format jsonl`.
     pub(crate) fn line(&self, run_id: &str) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut object = Object::begin(&mut out);
-        object
-            .put("run_id", run_id)
-            .put("task_id", &format!("T{}", self.number))
-            .put("status", self.status.name())
-            .put("exit_node", &self.exit)
-            .raw(
-                "output",
-                self.output.as_deref().unwrap_or("null").as_bytes(),
-            );
-        let error = self.error.as_ref();
-        write_error(&mut object, error.map(|(node, it)| (node.as_str(), it)));
-        object.end();
-        out.push(b'\n');
-        out
+        json::line(|object| {
+            object
+                .put("run_id", run_id)
+                .put("task_id", &format!("T{}", self.number))
+                .put("status", self.status.name())
+                .put("exit_node", &self.exit)
+                .raw("output", or_null(self.output.as_ref()).as_bytes())
+                .put("error", &self.error.as_ref().map(NamedFailure::object));
+        })
     }
 }
 
 fn task_object(graph: &Graph, view: &TaskView<'_>) -> String {
     let id = |node: usize| graph.nodes[node].id.as_str();
     let ids = |nodes: &[usize]| nodes.iter().map(|node| id(*node)).collect::<Vec<_>>();
-    let mut out = Vec::new();
-    let mut task = Object::begin(&mut out);
-    task.put("task_id", view.id)
-        .put("parent", &view.parent)
-        .put("type", view.kind.name())
-        .put("index", &view.index)
-        .put("edge", &view.edge.map(|edge| edge_name(graph, edge)))
-        .put("status", view.status.name())
-        .put("path", &ids(&view.path))
-        .put("exit_node", &view.exit.map(id))
-        .put("merged_at", &view.merged_at.map(id))
-        .raw(
-            "output",
-            view.output.as_deref().unwrap_or("null").as_bytes(),
-        )
-        .put("failed_nodes", &ids(&view.failed));
-    write_error(
-        &mut task,
-        view.error.as_ref().map(|(node, it)| (id(*node), it)),
-    );
-    task.end();
+    let error = (view.error.as_ref())
+        .map(|(node, failure)| NamedFailure::of(graph, *node, failure).object());
+    let out = json::object(|task| {
+        task.put("task_id", view.id)
+            .put("parent", &view.parent)
+            .put("type", view.kind.name())
+            .put("index", &view.index)
+            .put("edge", &view.edge.map(|edge| edge_name(graph, edge)))
+            .put("status", view.status.name())
+            .put("path", &ids(&view.path))
+            .put("exit_node", &view.exit.map(id))
+            .put("merged_at", &view.merged_at.map(id))
+            .raw("output", or_null(view.output.as_ref()).as_bytes())
+            .put("failed_nodes", &ids(&view.failed))
+            .put("error", &error);
+    });
     String::from_utf8(out).unwrap_or_default()
 }
 
-fn write_error(object: &mut Object<'_>, error: Option<(&str, &Failure)>) {
-    let Some((node, failure)) = error else {
-        object.raw("error", b"null");
-        return;
-    };
-    let mut error = Object::begin(object.nest("error"));
-    error
-        .put("code", failure.code.name())
-        .put("node", node)
-        .put("message", &*failure.message);
-    error.end();
+fn or_null(output: Option<&Payload>) -> &str {
+    output.map_or("null", |output| output)
 }
 
-/// Which roots a tally keeps; of the others it has sums.
+/// The roots that a tally keeps; of the others it has sums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Keeping {
     #[default]
     All,
-    /// Those that a failure before them may still cut off, and the outputs of all.
+    /// Roots that a failure before them may still cut off, and the outputs of all.
     Outputs,
-    /// Those that a failure before them may still cut off.
+    /// Roots that a failure before them may still cut off.
     BehindOpen,
     Sums,
 }
@@ -188,19 +190,12 @@ struct RootSums {
     /// The highest number among them.
     last: usize,
     counts: TaskCounts,
-    succeeded: bool,
-    first_failure: Option<BadRoot>,
-    first_partial: Option<BadRoot>,
-    /// Their outputs, a line each, in order; none unless outputs are kept.
+    /// Their outputs, a line each, in order; empty unless outputs are kept.
     outputs: Vec<u8>,
 }
 
-/// A root that did not succeed.
-#[derive(Debug)]
-struct BadRoot {
-    number: usize,
-    error: Option<(String, Failure)>,
-}
+/// The number of a root that did not succeed, and why.
+type BadRoot = (usize, Option<NamedFailure>);
 
 /// The results of all root tasks.
 #[derive(Debug, Default)]
@@ -209,28 +204,9 @@ pub(crate) struct Tally {
     cut: Option<usize>,
     keeping: Keeping,
     sums: RootSums,
-}
-
-impl RootSums {
-    fn add(&mut self, root: FinishedRoot) {
-        self.roots += 1;
-        self.last = self.last.max(root.number);
-        self.counts.add(&root.counts);
-        let first = match root.status {
-            FlowStatus::Success => {
-                self.succeeded = true;
-                return;
-            }
-            FlowStatus::Partial => &mut self.first_partial,
-            FlowStatus::Failure => &mut self.first_failure,
-        };
-        if first.as_ref().is_none_or(|it| root.number < it.number) {
-            *first = Some(BadRoot {
-                number: root.number,
-                error: root.error,
-            });
-        }
-    }
+    succeeded: bool,
+    first_failure: Option<BadRoot>,
+    first_partial: Option<BadRoot>,
 }
 
 impl Tally {
@@ -247,13 +223,25 @@ impl Tally {
         if self.cut.is_some_and(|cut| finished.number > cut) {
             return;
         }
+        let number = finished.number;
+        let first = match finished.status {
+            FlowStatus::Success => None,
+            FlowStatus::Partial => Some(&mut self.first_partial),
+            FlowStatus::Failure => Some(&mut self.first_failure),
+        };
+        self.succeeded |= first.is_none();
+        if let Some(first) = first
+            && first.as_ref().is_none_or(|(other, _)| number < *other)
+        {
+            *first = Some((number, finished.error.clone()));
+        }
         if self.keeping != Keeping::All {
             finished.tasks = String::new();
         }
         if matches!(self.keeping, Keeping::BehindOpen | Keeping::Sums) {
             finished.output = None;
         }
-        self.finished.insert(finished.number, finished);
+        self.finished.insert(number, finished);
         let is_due = |number: usize, sums: &RootSums| match self.keeping {
             Keeping::All => false,
             Keeping::Outputs | Keeping::BehindOpen => sums.last.checked_add(1) == Some(number),
@@ -266,11 +254,13 @@ impl Tally {
             if self.keeping == Keeping::Outputs {
                 root.add_output(&mut self.sums.outputs, true);
             }
-            self.sums.add(root);
+            self.sums.roots += 1;
+            self.sums.last = self.sums.last.max(root.number);
+            self.sums.counts.add(&root.counts);
         }
     }
 
-    /// Roots behind this one do not count.
+    /// Roots after this one, which has failed, do not count.
     pub(crate) fn cut_after(&mut self, number: usize) {
         self.cut = Some(number);
         self.finished.split_off(&number.saturating_add(1));
@@ -278,59 +268,35 @@ impl Tally {
 
     /// Forgets all roots but the last.
     pub(crate) fn keep_last(&mut self) {
-        if let Some((&last, _)) = self.finished.last_key_value() {
-            self.finished = self.finished.split_off(&last);
+        let last = self.finished.pop_last();
+        *self = Self::new(self.keeping);
+        if let Some((_, last)) = last {
+            self.add(last);
         }
     }
 
     /// The status of all. Where failures cut nothing off, some of several are a part.
     pub(crate) fn status(&self) -> FlowStatus {
-        let any = |status| {
-            let of_sums = match status {
-                FlowStatus::Success => self.sums.succeeded,
-                FlowStatus::Partial => self.sums.first_partial.is_some(),
-                FlowStatus::Failure => self.sums.first_failure.is_some(),
-            };
-            of_sums || self.finished.values().any(|it| it.status == status)
-        };
-        let all_failed = || !any(FlowStatus::Success) && !any(FlowStatus::Partial);
-        if any(FlowStatus::Failure) && (self.cut.is_some() || all_failed()) {
-            FlowStatus::Failure
-        } else if any(FlowStatus::Failure) || any(FlowStatus::Partial) {
-            FlowStatus::Partial
-        } else {
-            FlowStatus::Success
+        let is_partial = self.first_partial.is_some();
+        let all_failed = !self.succeeded && !is_partial;
+        match self.first_failure {
+            Some(_) if self.cut.is_some() || all_failed => FlowStatus::Failure,
+            None if !is_partial => FlowStatus::Success,
+            _ => FlowStatus::Partial,
         }
     }
 
-    /// Why it is not a success, in a line.
+    /// The reason why it is not a success, in a line.
     pub(crate) fn reason(&self) -> Option<String> {
-        let (number, error) = self
-            .first_bad(FlowStatus::Failure)
-            .or_else(|| self.first_bad(FlowStatus::Partial))?;
+        let first_bad = self.first_failure.as_ref().or(self.first_partial.as_ref());
+        let (number, error) = first_bad?;
         Some(match error {
-            Some((node, failure)) => {
+            Some(NamedFailure { node, failure }) => {
                 let (code, message) = (failure.code.name(), &failure.message);
                 format!("T{number}: {node}: {code}: {message}")
             }
             None => format!("T{number}: it ended in an exit that always fails"),
         })
-    }
-
-    /// The first root that ended like this, and why.
-    fn first_bad(&self, status: FlowStatus) -> Option<(usize, Option<&(String, Failure)>)> {
-        let of_sums = match status {
-            FlowStatus::Failure => self.sums.first_failure.as_ref(),
-            FlowStatus::Partial => self.sums.first_partial.as_ref(),
-            FlowStatus::Success => None,
-        };
-        let of_sums = of_sums.map(|bad| (bad.number, bad.error.as_ref()));
-        let kept = self.finished.values().find(|it| it.status == status);
-        let kept = kept.map(|it| (it.number, it.error.as_ref()));
-        of_sums
-            .into_iter()
-            .chain(kept)
-            .min_by_key(|(number, _)| *number)
     }
 
     /// The outputs, a line each, in two parts; with many inputs, `null` for a missing one.
@@ -348,47 +314,37 @@ impl Tally {
         object
             .put("status", status.unwrap_or(self.status().name()))
             .put("exit_node", &single.and_then(|it| it.exit.as_deref()));
+        let all = || self.finished.values();
         let output = if many {
-            let outputs = self.finished.values().map(|it| it.output.as_deref());
-            let texts: Vec<&str> = outputs.map(|it| it.unwrap_or("null")).collect();
+            let texts: Vec<&str> = all().map(|it| or_null(it.output.as_ref())).collect();
             format!("[{}]", texts.join(","))
         } else {
-            let output = single.and_then(|it| it.output.as_deref());
-            output.unwrap_or("null").to_owned()
+            or_null(single.and_then(|it| it.output.as_ref())).to_owned()
         };
-        object.raw("output", output.as_bytes());
-        let mut failed = self
-            .finished
-            .values()
-            .filter(|it| it.status != FlowStatus::Success);
+        let mut failed = all().filter(|it| it.status != FlowStatus::Success);
         let error = failed.find_map(|it| it.error.as_ref());
-        write_error(object, error.map(|(node, it)| (node.as_str(), it)));
-        let tasks = self.finished.values().map(|it| it.tasks.as_str());
-        let tasks = tasks.collect::<Vec<_>>().join(",");
-        object.raw("tasks", format!("[{tasks}]").as_bytes());
+        let tasks: Vec<&str> = all().map(|it| it.tasks.as_str()).collect();
+        object
+            .raw("output", output.as_bytes())
+            .put("error", &error.map(NamedFailure::object))
+            .raw("tasks", format!("[{}]", tasks.join(",")).as_bytes());
     }
 
-    /// How much there was of everything.
+    /// Writes the numbers of roots, tasks and failures.
     pub(crate) fn write_counts(&self, object: &mut Object<'_>) {
-        let sum = |of: fn(&TaskCounts) -> usize| -> usize {
-            let kept: usize = self.finished.values().map(|it| of(&it.counts)).sum();
-            kept + of(&self.sums.counts)
-        };
+        let mut counts = self.sums.counts;
+        self.finished.values().for_each(|it| counts.add(&it.counts));
         object
             .put("roots", &(self.finished.len() + self.sums.roots))
-            .put("tasks", &sum(|it| it.tasks))
-            .put("clones", &sum(|it| it.clones))
-            .put("subtasks", &sum(|it| it.subtasks))
-            .put("nodes", &sum(|it| it.nodes))
-            .put("failed_nodes", &sum(|it| it.failed_nodes));
+            .members(&counts);
     }
 
     /// The output of a single input, in short, for the summary of the run.
     pub(crate) fn summary(&self) -> String {
         let first = self.finished.values().next();
-        let output = first.and_then(|it| it.output.as_deref()).unwrap_or("null");
+        let output = or_null(first.and_then(|it| it.output.as_ref()));
         match self.finished.len() + self.sums.roots {
-            0 | 1 if self.sums.roots == 0 => crate::text::shorten::in_short(output, 2000),
+            0 | 1 if self.sums.roots == 0 => in_short(output, 2000),
             1 => json::text("1 output"),
             count => json::text(&format!("{count} outputs")),
         }

@@ -6,14 +6,15 @@
 use crate::config::document::Document;
 use crate::config::load;
 use crate::config::tool::definition::{Inject, InputForm, Parameter};
-use crate::error::{At, Result, may_fail};
+use crate::error::{At, Result, ignore};
 use crate::flow::graph::NodeIx;
 use crate::flow::manifest::{AgentBody, Denied, Flow, FlowTool};
 use crate::record::execution;
-use crate::text::json::text;
+use crate::text::json::{text, without_nulls};
 use crate::text::names::named_enum;
+use crate::text::order;
 use crate::unix::files;
-use crate::unix::siblings::find_sibling;
+use crate::unix::own_program::own_program;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fs;
@@ -29,17 +30,17 @@ pub(crate) const DIR: &str = "tools";
 const RESULT: &str = "result.json";
 
 /// A call and its result.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct NodeToolCall {
     /// The tool's id.
     pub tool_name: String,
     /// `DELTA_CALL_ID` of its processes.
     pub call_id: String,
-    /// Why it failed, if it did.
+    /// The kind of its failure.
     pub code: Option<CallCode>,
-    /// The same in words.
+    /// The failure in words.
     pub message: Option<String>,
-    /// As the caller got it.
+    /// The exit code that the caller got.
     pub exit_code: i32,
     /// From start to end; 0 if it was not run.
     pub duration_ms: u64,
@@ -51,7 +52,7 @@ pub(crate) struct NodeToolCall {
 }
 
 named_enum! {
-    /// Why a call is no success, in one word.
+    /// The reason why a call is no success, in one word.
     pub(crate) enum CallCode {
         /// The node does not allow the tool, or the arguments are wrong. Nothing was run.
         Misuse = "misuse",
@@ -112,7 +113,7 @@ impl CallRecord {
             if !files::names(&all)?.iter().any(is_other) {
                 return Ok(Self { number, dir });
             }
-            may_fail(fs::remove_dir(&dir));
+            ignore(fs::remove_dir(&dir));
         }
     }
 
@@ -141,8 +142,8 @@ impl CallRecord {
 }
 
 fn number_of(name: &str) -> Option<u32> {
-    let name = name.strip_prefix('.').unwrap_or(name);
-    name.split('_').next()?.parse().ok()
+    let shown = name.strip_prefix('.').unwrap_or(name);
+    shown.split('_').next()?.parse().ok()
 }
 
 /// The calls that are complete in an attempt's directory of records, with the names of their
@@ -154,7 +155,7 @@ pub(crate) fn read_calls(io: &Path) -> Result<Vec<(String, NodeToolCall)>> {
     }
     let mut names = files::names(&all)?;
     names.retain(|name| !name.starts_with('.'));
-    names.sort_by_key(|name| number_of(name));
+    order::sort_by_key(&mut names, |name| number_of(name));
     let read = |name: String| {
         let result = Path::new(&name).join(RESULT);
         let bytes = files::read_below(&all, &result, files::LARGEST).ok()?;
@@ -164,18 +165,9 @@ pub(crate) fn read_calls(io: &Path) -> Result<Vec<(String, NodeToolCall)>> {
     Ok(names.into_iter().filter_map(read).collect())
 }
 
-/// A program of ours: the one beside this one, or else the one on `PATH`.
-pub(crate) fn program_beside(program: &str) -> String {
-    find_sibling(program).map_or_else(
-        || program.to_owned(),
-        |path| path.to_string_lossy().into_owned(),
-    )
-}
-
 /// The denials of tools that a node allows.
 pub(crate) fn denied_tools(flow: &Flow, node: NodeIx) -> Vec<Denied> {
-    let allowed = flow.tools_of(node).iter();
-    let names = allowed.map(|ix| &*flow.tools[*ix].tool.name);
+    let names = flow.tools_of(node).map(|tool| &*tool.tool.name);
     names
         .filter_map(|name| flow.denial_of_tool(node, name))
         .collect()
@@ -187,9 +179,8 @@ pub(crate) fn denied_tools(flow: &Flow, node: NodeIx) -> Vec<Denied> {
 /// A tool that a policy denies is not offered, unless the agent has one of that name itself: then
 /// the denied one replaces it, and each call is refused.
 pub(crate) fn tools_option(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String> {
-    let agent = flow.nodes[node].agent.map(|agent| &flow.agents[agent]);
-    let (mut tools, names) = match agent.map(|agent| &agent.body) {
-        Some(AgentBody::Directory(_)) if !flow.tools_of(node).is_empty() => own_tools(home),
+    let (mut tools, names) = match flow.agent(node).map(|agent| &agent.body) {
+        Some(AgentBody::Directory(_)) if flow.tools_of(node).next().is_some() => own_tools(home),
         _ => (Vec::new(), Vec::new()),
     };
     let denied = denied_tools(flow, node);
@@ -197,15 +188,14 @@ pub(crate) fn tools_option(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String
         let name = &tool.tool.name;
         names.contains(name) || !denied.iter().any(|it| it.target_id == *name)
     };
-    let allowed = flow.tools_of(node).iter().map(|ix| &flow.tools[*ix]);
-    let offered: Vec<&FlowTool> = allowed.filter(is_offered).collect();
+    let offered: Vec<&FlowTool> = flow.tools_of(node).filter(is_offered).collect();
     if offered.is_empty() {
         return Vec::new();
     }
     // Of two tools of one name the later one counts, as with imports.
     let is_replaced = |tool: &Value| offered.iter().any(|it| tool["name"] == *it.tool.name);
     tools.retain(|tool| !is_replaced(tool));
-    let program = program_beside(super::super::PROGRAM);
+    let program = own_program();
     tools.extend(offered.iter().map(|tool| agent_tool(tool, &program)));
     vec!["--set".to_owned(), format!("tools={}", text(&tools))]
 }
@@ -214,13 +204,12 @@ pub(crate) fn tools_option(flow: &Flow, node: NodeIx, home: &Path) -> Vec<String
 /// imports stays as it is.
 fn own_tools(home: &Path) -> (Vec<Value>, Vec<String>) {
     let (agent, mut problems, found) = load::survey(home);
-    let names = agent.into_iter().flat_map(|agent| agent.tools);
-    let names = names.map(|tool| tool.name).collect();
+    let tools = agent.into_iter().flat_map(|agent| agent.tools);
+    let names = tools.map(|tool| tool.name).collect();
     let path = home.join(&found.main_file);
     let document = Document::read(&path, found.main_file, &mut problems);
-    let tools = document.and_then(|mut document| document.root.shift_remove("tools"));
-    match tools {
-        Some(Value::Array(tools)) => (tools, names),
+    match document.and_then(|mut document| document.root.shift_remove("tools")) {
+        Some(Value::Array(written)) => (written, names),
         _ => (Vec::new(), names),
     }
 }
@@ -229,7 +218,9 @@ fn own_tools(home: &Path) -> (Vec<Value>, Vec<String>) {
 /// a time limit of its own, and writes a record where no sandbox of the agent lets it.
 fn agent_tool(tool: &FlowTool, program: &str) -> Value {
     let tool = &tool.tool;
-    let mut command = vec![program.to_owned(), "tool".to_owned(), tool.name.clone()];
+    let mut command = [program, "flow", "tool", &tool.name]
+        .map(str::to_owned)
+        .to_vec();
     let mut stdin = None;
     let placed = match tool.input {
         InputForm::Parameters => &tool.parameters[..],
@@ -245,47 +236,36 @@ fn agent_tool(tool: &FlowTool, program: &str) -> Value {
         }
     }
     let parameters: Vec<Value> = tool.parameters.iter().map(parameter_object).collect();
-    let mut item = json!({
+    let (parameters, schema, is_json) = match &tool.input {
+        InputForm::Parameters => (Some(parameters), None, false),
+        InputForm::Json => (Some(parameters), None, true),
+        InputForm::Schema(schema) => (None, Some(schema), true),
+    };
+    let item = without_nulls(json!({
         "name": tool.name,
         "description": tool.description.as_ref().unwrap_or(&tool.template),
         "command": command,
         "timeout_ms": 0,
         "wrapper": [],
-    });
-    match &tool.input {
-        InputForm::Parameters => item["parameters"] = parameters.into(),
-        InputForm::Json => {
-            item["parameters"] = parameters.into();
-            item["input"] = "json".into();
-        }
-        InputForm::Schema(schema) => {
-            item["input_schema"] = schema.clone().into();
-            item["input"] = "json".into();
-        }
-    }
-    if let Some(name) = stdin {
-        item["stdin"] = name.as_str().into();
-    }
-    if let Some(most) = tool.max_output_bytes {
-        item["max_output_bytes"] = most.into();
-    }
-    item
+        "parameters": parameters,
+        "input_schema": schema,
+        "input": is_json.then_some("json"),
+        "stdin": stdin,
+        "max_output_bytes": tool.max_output_bytes,
+    }));
+    item.into()
 }
 
 /// A parameter as it is declared.
 fn parameter_object(parameter: &Parameter) -> Value {
     let mut item = parameter.extra.clone();
-    item.insert("name".to_owned(), parameter.name.as_str().into());
-    item.insert("type".to_owned(), parameter.kind.name().into());
-    item.insert("required".to_owned(), parameter.required.into());
-    if let Some(description) = &parameter.description {
-        item.insert("description".to_owned(), description.as_str().into());
-    }
-    if !parameter.choices.is_empty() {
-        item.insert("enum".to_owned(), parameter.choices.clone().into());
-    }
-    if let Some(default) = &parameter.default {
-        item.insert("default".to_owned(), default.clone());
-    }
+    item.extend(without_nulls(json!({
+        "name": parameter.name,
+        "type": parameter.kind.name(),
+        "required": parameter.required,
+        "description": parameter.description,
+        "enum": parameter.given_choices(),
+        "default": parameter.default,
+    })));
     item.into()
 }

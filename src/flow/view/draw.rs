@@ -7,7 +7,7 @@ mod svg;
 mod text;
 
 use crate::flow::graph::{Graph, NodeIx};
-use crate::flow::manifest::{Flow, NodeKind};
+use crate::flow::manifest::Flow;
 use crate::text::disguise::printable_line;
 use crate::text::names::named_enum;
 
@@ -72,11 +72,11 @@ impl<'p> Picture<'p> {
     pub(crate) fn of(flow: &'p Flow, mark: impl Fn(NodeIx) -> Option<NodeMark>) -> Self {
         let boxes = flow.nodes.iter().enumerate().map(|(ix, node)| {
             let role = flow.graph.nodes[ix].role.name();
-            let agent = node.agent.map(|agent| flow.agents[agent].id.as_str());
+            let agent = flow.agent(ix);
             Box {
-                name: &node.name,
-                about: agent.map_or(role.to_owned(), |agent| format!("{role}, {agent}")),
-                is_agent: node.kind == NodeKind::Agent,
+                name: node.name(),
+                about: agent.map_or(role.to_owned(), |agent| format!("{role}, {}", agent.id)),
+                is_agent: agent.is_some(),
                 mark: mark(ix),
             }
         });

@@ -6,8 +6,9 @@
 //! Architecture invariant: between two calls the cursor is at the beginning of the line below the
 //! table. What is written at once is one write, so that a signal finds either the old or the new.
 
-use crate::error::may_fail;
+use crate::error::ignore;
 use crate::text::amounts::whole_seconds;
+use crate::text::order;
 use crate::text::shorten::{cut_to_columns, in_short};
 use crate::text::table::{Column, Table};
 use crate::unix::terminal::{Screen, Tone, can_redraw, is_in_foreground, stderr_size};
@@ -28,7 +29,7 @@ pub(crate) struct RunningProgram {
     pub since: Instant,
 }
 
-/// How many steps are where.
+/// The numbers of steps by their state.
 #[derive(Clone, Copy, Debug, Default)]
 struct StepCounts {
     done: usize,
@@ -76,20 +77,13 @@ impl ProgressTable {
     }
 
     /// A line about a step: how it ended, and, if that is bad, why.
-    pub(crate) fn print_step(
-        &mut self,
-        (task, node): (&str, &str),
-        how: &str,
-        good: Result<(), &str>,
-    ) {
-        let task = format!("[{task}] ");
-        let why = good.map_or_else(
-            |why| format!(": {}", in_short(why, 200)),
-            |()| String::new(),
-        );
-        let tone = if good.is_ok() { Tone::Good } else { Tone::Bad };
+    pub(crate) fn print_step(&mut self, task: &str, node: &str, how: &str, good: Result<(), &str>) {
+        let (tone, why) = match good {
+            Ok(()) => (Tone::Good, String::new()),
+            Err(why) => (Tone::Bad, format!(": {}", in_short(why, 200))),
+        };
         self.line(&[
-            (Tone::Dim, &task),
+            (Tone::Dim, &format!("[{task}] ")),
             (Tone::Command, node),
             (Tone::Dim, "  "),
             (tone, how),
@@ -115,14 +109,15 @@ impl ProgressTable {
             self.erase();
             return;
         }
-        running.sort_by(|a, b| (a.since, &a.task).cmp(&(b.since, &b.task)));
+        order::sort_by(&mut running, |a, b| {
+            (a.since, &a.task).cmp(&(b.since, &b.task))
+        });
         let counts = StepCounts {
             running: running.len(),
             waiting,
             ..self.counts
         };
-        let lines = table_rows(&running, counts, stderr_size(), Instant::now());
-        let lines: Vec<String> = lines
+        let lines: Vec<String> = table_rows(&running, counts, stderr_size(), Instant::now())
             .iter()
             .map(|(tone, text)| self.screen.painted(&[(*tone, text)]))
             .collect();
@@ -137,7 +132,7 @@ impl ProgressTable {
         self.write(Vec::new());
     }
 
-    /// The same for good: from now on there are lines alone.
+    /// Erases the table for good: from now on there are lines alone.
     pub(crate) fn close(&mut self) {
         self.erase();
         self.is_on = false;
@@ -157,7 +152,7 @@ impl ProgressTable {
         self.pending.clear();
         self.drawn = lines;
         if !out.is_empty() {
-            may_fail(std::io::stderr().write_all(out.as_bytes()));
+            ignore(std::io::stderr().write_all(out.as_bytes()));
         }
     }
 }
@@ -179,9 +174,10 @@ const HEAD: [(&str, Column); 4] = [
 fn table_rows(
     running: &[RunningProgram],
     counts: StepCounts,
-    (lines, columns): (usize, usize),
+    size: (usize, usize),
     now: Instant,
 ) -> Vec<(Tone, String)> {
+    let (lines, columns) = size;
     let room = lines.saturating_sub(1);
     if running.is_empty() || room == 0 {
         return Vec::new();
@@ -205,8 +201,8 @@ fn table_rows(
         ]
     }));
     // The last column stays free: a terminal may wrap after it.
-    let columns = columns.saturating_sub(1);
-    let text = rows.lines(Some(columns));
+    let width = columns.saturating_sub(1);
+    let text = rows.lines(Some(width));
     let tones = std::iter::once(Tone::Dim).chain(std::iter::repeat(Tone::Command));
     let lines = tones.zip(text.lines().map(str::to_owned));
     let mut table: Vec<_> = lines.skip(usize::from(!has_header)).collect();
@@ -223,7 +219,7 @@ fn table_rows(
     let text = format!("{done} done, {running} running, {waiting} waiting, {failed} failed");
     table.push((Tone::Dim, text));
     for (_, line) in &mut table {
-        *line = cut_to_columns(line, columns);
+        *line = cut_to_columns(line, width);
     }
     table
 }

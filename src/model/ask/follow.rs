@@ -6,43 +6,33 @@ use super::record::InvocationRecord;
 use super::{Asked, Invocation, Model, Patience};
 use crate::config::api::Api;
 use crate::error::Result;
-use crate::model::attempt::{Attempt, readable};
-use crate::model::http::{Http, HttpRequest, Received};
+use crate::model::attempt::{Attempt, Failure, FailureKind, readable};
+use crate::model::http::{Http, HttpRequest};
 use crate::model::wire::error_status;
 use crate::record::invocations::OpenAnswer;
 use crate::text::digest::sha256;
-use crate::text::json;
+use crate::text::json::Fields;
 use crate::unix::files;
 use crate::unix::signals::{Signals, Stop};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use std::time::{Duration, Instant};
 
 /// The wait before the first look, and the longest that it doubles to.
 const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
-/// What has come of an attempt.
+/// The outcome of an attempt.
 pub(super) enum Followed {
-    /// Its answer has ended, or it has none.
+    /// An attempt whose answer has ended, or that has none.
     Ended(Attempt),
-    /// Its answer has not ended, for this reason.
+    /// An answer that has not ended, for this reason.
     Open(Asked),
 }
 
 /// The id of a response, empty if it has none, and whether it has ended. None for what is no response.
 fn standing(body: &[u8]) -> Option<(String, bool)> {
-    #[derive(Deserialize)]
-    struct PolledResponse<'b> {
-        #[serde(borrow, default)]
-        status: Option<&'b RawValue>,
-        #[serde(borrow, default)]
-        id: Option<&'b RawValue>,
-    }
     let readable = readable(body).ok()?;
-    let head: PolledResponse<'_> = serde_json::from_str(&readable).ok()?;
-    let [status, id] = [head.status, head.id].map(json::small);
-    let has_ended = !matches!(status.as_str()?, "queued" | "in_progress");
-    Some((id.as_str().unwrap_or_default().to_owned(), has_ended))
+    let head: Fields<'_> = serde_json::from_str(&readable).ok()?;
+    let has_ended = !matches!(&*head.word("status")?, "queued" | "in_progress");
+    Some((head.word("id").unwrap_or_default(), has_ended))
 }
 
 /// True for an id that can be a part of a URL as it is.
@@ -80,24 +70,27 @@ impl Model<'_> {
             });
             record.write_open(invocation)?;
         }
-        let open = record.open.as_ref();
-        let id = open.map_or("", |open| &open.response_id);
-        let ended = match is_usable(id) {
-            true => until_ended(http, id, patience.deadline, signals),
-            false => Ok(Received::nothing(Attempt::Lost)),
-        };
-        let mut received = match ended {
-            Ok(received) => received,
+        let id = record.open.as_ref().map_or("", |open| &open.response_id);
+        if !is_usable(id) {
+            return Ok(Followed::Ended(Attempt::Lost));
+        }
+        let attempt = match until_ended(http, id, patience.deadline, signals) {
+            Ok(attempt) => attempt,
             Err(asked) => return Ok(Followed::Open(asked)),
         };
-        if let Some(came_back) = received.response {
-            files::replace(&invocation.dir.join("response.json"), &came_back)?;
-            if let Attempt::Body { body, .. } = &mut received.attempt {
-                *body = came_back;
-            }
+        if let Some(body) = attempt.body() {
+            files::replace(&invocation.dir.join("response.json"), body)?;
         }
-        Ok(Followed::Ended(received.attempt))
+        Ok(Followed::Ended(match attempt {
+            Attempt::Failed(failure) if is_unknown(&failure) => Attempt::Lost,
+            ended => ended,
+        }))
     }
+}
+
+/// True for a refusal of a service that does not know the answer.
+fn is_unknown(failure: &Failure) -> bool {
+    failure.kind == FailureKind::Refusal && matches!(failure.http_status, Some(404 | 410))
 }
 
 fn still_made(id: &str) -> String {
@@ -118,49 +111,54 @@ fn until_ended(
     id: &str,
     deadline: Option<Instant>,
     signals: &Signals,
-) -> std::result::Result<Received, Asked> {
+) -> std::result::Result<Attempt, Asked> {
     let over = Instant::now() + http.total_timeout;
     let until = deadline.map_or(over, |deadline| deadline.min(over));
     let [mut wait, longest] = WAITS;
     let mut asked_for = Duration::ZERO;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let slept = signals.sleep(wait.max(asked_for).min(left));
-        slept.map_err(|stop| stopped(stop, id))?;
+        signals
+            .sleep(wait.max(asked_for).min(left))
+            .map_err(|stop| stopped(stop, id))?;
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() && until < over {
             return Err(Asked::Open(still_made(id)));
         }
         if left.is_zero() {
             let limit = http.total_timeout.as_millis();
-            let why = format!(
+            return Err(Asked::Open(format!(
                 "the answer {id} has not ended within {limit} ms; the next start looks for it again"
-            );
-            return Err(Asked::Open(why));
+            )));
         }
-        let mut received = http.attempt(HttpRequest::Look(id), Some(left), &mut |_| {});
-        let body = received.response.as_deref().unwrap_or_default();
-        match &received.attempt {
+        let attempt = http
+            .attempt(HttpRequest::Look(id), Some(left), &mut |_| {})
+            .attempt;
+        match &attempt {
             // Not ended, or not the words of the service, but perhaps of something in between.
-            Attempt::Body { .. } if standing(body).is_none_or(|(_, has_ended)| !has_ended) => {
+            Attempt::Body { body, .. }
+                if standing(body).is_none_or(|(_, has_ended)| !has_ended) =>
+            {
                 asked_for = Duration::ZERO;
             }
             Attempt::Stopped { stop, .. } => return Err(stopped(*stop, id)),
-            Attempt::Refused {
-                http_status: Some(404 | 410),
-                ..
-            } => {
-                received.attempt = Attempt::Lost;
-                return Ok(received);
+            Attempt::Failed(failure) if is_unknown(failure) => return Ok(attempt),
+            Attempt::Failed(failure) => {
+                let body = failure.body.as_deref();
+                match failure.kind {
+                    // The look has failed, and not the answer.
+                    FailureKind::Refusal
+                        if error_status(Api::Responses, body.unwrap_or(b"")).is_none() =>
+                    {
+                        return Err(Asked::Refused(failure.why.clone(), None));
+                    }
+                    kind if kind.is_passing() && (body.is_none() || !failure.may_count) => {
+                        asked_for = failure.after.unwrap_or_default();
+                    }
+                    _ => return Ok(attempt),
+                }
             }
-            // The look has failed, and not the answer.
-            Attempt::Refused { why, .. } if error_status(Api::Responses, body).is_none() => {
-                return Err(Asked::Refused(why.clone(), None));
-            }
-            Attempt::Again {
-                after, may_count, ..
-            } if received.response.is_none() || !may_count => asked_for = after.unwrap_or_default(),
-            _ => return Ok(received),
+            _ => return Ok(attempt),
         }
         wait = (2 * wait).min(longest);
     }

@@ -6,8 +6,8 @@ use super::{Asked, Invocation, NextStep};
 use crate::error::Result;
 use crate::model::response::Answer;
 use crate::record::event::Terms;
-use crate::record::invocations::{InvocationStatus, LARGEST_METADATA, OpenAnswer, read_file};
-use crate::text::json::Object;
+use crate::record::invocations::{InvocationStatus, OpenAnswer, read_file};
+use crate::text::json;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use serde::{Deserialize, Serialize};
@@ -54,19 +54,17 @@ pub(super) struct InvocationRecord {
 impl InvocationRecord {
     /// The record that an earlier start has left.
     pub(super) fn read(dir: &Path) -> Self {
-        let text = read_file(dir, "metadata.json", LARGEST_METADATA);
-        let read = text
-            .ok()
-            .and_then(|text| serde_json::from_slice(&text).ok());
-        read.unwrap_or_default()
+        let text = read_file(dir, "metadata.json", files::LARGEST_METADATA);
+        text.map_or_else(|_| Self::default(), |text| json::read_or_default(&text))
     }
 
     /// The step that follows a failed attempt; one that will hardly end in another way is repeated once.
     pub(super) fn again_or_refused(&self, why: &str, is_lasting: bool) -> NextStep {
         let mut before = self.attempts.iter();
-        match is_lasting && before.any(|attempt| attempt.outcome == why) {
-            true => NextStep::End(Asked::Refused(why.to_owned(), None)),
-            false => NextStep::Again(why.to_owned(), None),
+        if is_lasting && before.any(|attempt| attempt.outcome == why) {
+            NextStep::End(Asked::Refused(why.to_owned(), None))
+        } else {
+            NextStep::Again(why.to_owned(), None)
         }
     }
 
@@ -125,23 +123,22 @@ impl InvocationRecord {
         status: InvocationStatus,
         took: Duration,
     ) -> Vec<u8> {
-        let mut out = Vec::new();
-        let mut object = Object::begin(&mut out);
-        object
-            .put("model_id", &self.model)
-            .put("status", &status)
-            .put("duration_ms", &(took.as_millis() as u64))
-            .put("token_usage", &self.usage)
-            .put("http_status", &self.http_status)
-            .put("attempts", &self.attempts)
-            .put_some("open", self.open.as_ref())
-            .put_some("context", invocation.context);
-        if let Some((name, bytes)) = invocation.extends {
-            let mut extends = Object::begin(object.nest("extends"));
-            extends.put("invocation", name).put("bytes", &bytes);
-            extends.end();
-        }
-        object.end();
+        let mut out = json::object(|object| {
+            object
+                .put("model_id", &self.model)
+                .put("status", &status)
+                .put("duration_ms", &(took.as_millis() as u64))
+                .put("token_usage", &self.usage)
+                .put("http_status", &self.http_status)
+                .put("attempts", &self.attempts)
+                .put_some("open", self.open.as_ref())
+                .put_some("context", invocation.context);
+            if let Some((name, bytes)) = invocation.extends {
+                object.object("extends", |extends| {
+                    extends.put("invocation", name).put("bytes", &bytes);
+                });
+            }
+        });
         out.push(b'\n');
         out
     }

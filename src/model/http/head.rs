@@ -19,8 +19,15 @@ pub(super) struct ResponseHead {
 impl ResponseHead {
     pub(super) fn read<B>(response: &ureq::http::Response<B>) -> Self {
         let header = |name: &str| {
-            let value = response.headers().get(name)?.to_str().ok()?;
-            Some(value.trim().to_owned())
+            Some(
+                response
+                    .headers()
+                    .get(name)?
+                    .to_str()
+                    .ok()?
+                    .trim()
+                    .to_owned(),
+            )
         };
         let in_ms = header("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
         Self {
@@ -31,8 +38,8 @@ impl ResponseHead {
             should_retry: header("x-should-retry").and_then(|word| word.parse().ok()),
             location: header("location"),
             is_whole: header("content-type").is_some_and(|kind| {
-                let kind = kind.to_ascii_lowercase();
-                let kind = kind.split(';').next().unwrap_or("").trim();
+                let lower = kind.to_ascii_lowercase();
+                let kind = lower.split(';').next().unwrap_or("").trim();
                 kind.ends_with("json") || kind == "text/html"
             }),
         }
@@ -52,12 +59,10 @@ fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
-    let rest = text.split_once(", ")?.1.strip_suffix(" GMT")?;
-    let mut parts = rest.split(' ');
+    let mut parts = text.split_once(", ")?.1.strip_suffix(" GMT")?.split(' ');
     let (day, month, year, time) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let month = MONTHS.iter().position(|name| *name == month)? + 1;
-    let at = Timestamp::parse(&format!("{year}-{month:02}-{day}T{time}Z"))?;
-    Some(at.since(now))
+    Some(Timestamp::parse(&format!("{year}-{month:02}-{day}T{time}Z"))?.since(now))
 }
 
 #[cfg(test)]

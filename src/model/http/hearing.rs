@@ -1,4 +1,4 @@
-//! What a listener hears of an answer: never a secret, and no beginning of what may become one.
+//! The parts of an answer that a listener hears: never a secret, and no beginning of what may become one.
 
 use crate::config::environment::Secret;
 use crate::model::wire::{Heard, Listener};
@@ -26,9 +26,9 @@ impl<'s> Hearing<'s> {
             Heard::Text("") | Heard::Reasoning("") => {}
             Heard::Text(words) => self.add(words, false, listener),
             Heard::Reasoning(words) => self.add(words, true, listener),
-            Heard::Call(name) => {
+            Heard::Call(tool) => {
                 self.end(listener);
-                let mut name = name.to_owned();
+                let mut name = tool.to_owned();
                 self.redact(&mut name);
                 listener(Heard::Call(&name));
             }
@@ -68,9 +68,10 @@ impl<'s> Hearing<'s> {
     }
 
     fn say(&self, words: &str, listener: &mut Listener<'_>) {
-        listener(match self.is_reasoning {
-            true => Heard::Reasoning(words),
-            false => Heard::Text(words),
+        listener(if self.is_reasoning {
+            Heard::Reasoning(words)
+        } else {
+            Heard::Text(words)
         });
     }
 }

@@ -31,10 +31,11 @@ impl Way {
             _ => format!("http://{}:{}", proxy.host, proxy.port),
         };
         // A host without addresses in place of one that is no URL: there is no way around the proxy.
-        let uri = url.parse();
-        let uri = uri.unwrap_or_else(|_| Uri::from_static("http://proxy.invalid"));
-        let proxy = proxy.clone();
-        Self { proxy, uri }
+        let invalid = |_| Uri::from_static("http://proxy.invalid");
+        Self {
+            proxy: proxy.clone(),
+            uri: url.parse().unwrap_or_else(invalid),
+        }
     }
 
     /// True if the proxy resolves the name of this URL.
@@ -110,7 +111,7 @@ impl Way {
     }
 }
 
-/// Why a proxy did not connect; for some reasons no other attempt would succeed.
+/// The reason why a proxy did not connect; for some reasons no other attempt would succeed.
 #[derive(Debug)]
 pub(super) struct ProxyFailure {
     pub why: String,
@@ -167,8 +168,10 @@ impl Connector for Proxied {
             register_shutdown: Arc::clone(&details.register_shutdown),
             ..*details
         };
-        let connection = (details.run_connector)(&to_proxy).map_err(named)?;
-        let mut stream = TransportAdapter::new(connection, Arc::clone(&details.current_time));
+        let mut stream = TransportAdapter::new(
+            (details.run_connector)(&to_proxy).map_err(named)?,
+            Arc::clone(&details.current_time),
+        );
         stream.set_timeout(details.timeout);
         let is_tls = details.needs_tls();
         let port = details
@@ -203,13 +206,13 @@ impl Connector for Proxied {
     }
 }
 
-/// A connection through a proxy. TLS to the proxy is none to the server.
+/// A connection through a proxy. TLS to the proxy is not TLS to the server.
 #[derive(Debug)]
 struct ProxiedConnection {
     inner: Box<dyn Transport>,
-    /// What requests to the proxy itself have before their path, and their login.
+    /// The beginning of requests to the proxy itself, before their path, and their login.
     origin: Option<(String, String)>,
-    /// Whether what is sent next begins a request.
+    /// True if the next bytes begin a request.
     begins: bool,
 }
 

@@ -2,6 +2,7 @@
 
 use super::proxied::Way;
 use super::socket::Link;
+use crate::unix::own_program::own_program;
 use crate::unix::process::{self, Command, Ended};
 use std::fs::File;
 use std::io::{self, Read};
@@ -63,12 +64,7 @@ impl Resolver for Lookup {
 
 impl Lookup {
     fn look_up(&self, host: &str, timeout: NextTimeout) -> Result<Vec<IpAddr>, ureq::Error> {
-        let program = std::env::current_exe()?;
-        let argv = [
-            program.to_string_lossy().into_owned(),
-            RESOLVE_COMMAND.to_owned(),
-            host.to_owned(),
-        ];
+        let argv = [own_program(), RESOLVE_COMMAND.to_owned(), host.to_owned()];
         let (mut reader, writer) = io::pipe()?;
         let null = || File::options().write(true).open("/dev/null");
         let command = Command {

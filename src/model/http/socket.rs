@@ -21,7 +21,7 @@ pub(super) struct Link {
     pub(super) opened: AtomicUsize,
     /// Something has come back since the request was begun.
     pub(super) heard: AtomicBool,
-    /// Whether a request, or a part of one, has left: a connection that was refused, a name that was not
+    /// True once a part of a request has left: a connection that was refused, a name that was not
     /// found and a failed handshake have sent none.
     pub(super) sent: AtomicBool,
     /// The longest silence while something is waited for, in milliseconds; 0: any.
@@ -130,13 +130,16 @@ impl fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// When the wait that begins now is over.
+    /// The end of the wait that begins now.
     fn deadline(&self, timeout: &NextTimeout) -> Option<Instant> {
         let silence = self.link.silence.load(Ordering::Relaxed);
         let silence = (silence > 0).then(|| Duration::from_millis(silence));
         let whole = timeout.not_zero().map(|time| *time);
-        let first = silence.into_iter().chain(whole).min();
-        first.map(|time| Instant::now() + time)
+        silence
+            .into_iter()
+            .chain(whole)
+            .min()
+            .map(|time| Instant::now() + time)
     }
 }
 

@@ -13,12 +13,12 @@ pub(super) fn config(base_url: &str, proxy: Option<&Upstream>) -> TlsConfig {
         return TlsConfig::default();
     }
     let system = rustls_native_certs::load_native_certs().certs;
-    let system = system
+    let built_in = webpki_root_certs::TLS_SERVER_ROOT_CERTS;
+    let all = system
         .iter()
+        .chain(built_in)
         .map(|der| Certificate::from_der(der).to_owned());
-    let built_in = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-    let built_in = built_in.map(|der| Certificate::from_der(der).to_owned());
-    let roots = RootCerts::Specific(Arc::new(system.chain(built_in).collect()));
+    let roots = RootCerts::Specific(Arc::new(all.collect()));
     TlsConfig::builder()
         .root_certs(roots)
         .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))

@@ -31,8 +31,8 @@ impl Http {
         let base = url.strip_suffix(self.endpoint.api.path())?;
         if self.endpoint.api == Api::Messages {
             let name = percent_encoded(model);
-            let found = self.json_at(&format!("{base}/models/{name}{query}"), until);
-            let window = found
+            let window = self
+                .json_at(&format!("{base}/models/{name}{query}"), until)
                 .as_ref()
                 .and_then(|it| number(it.get("max_input_tokens")));
             if window.is_some() {
@@ -45,7 +45,7 @@ impl Http {
             return window;
         }
         let loaded = self.json_at(&format!("{}/api/ps", root(base)?), until)?;
-        let mut models = loaded.get("models")?.as_array()?.iter();
+        let mut models = loaded["models"].as_array()?.iter();
         // A name without a tag means this one.
         let tagged = format!("{model}:latest");
         let is_named = |it: &&Value| {
@@ -56,16 +56,21 @@ impl Http {
     }
 
     fn json_at(&self, url: &str, until: Instant) -> Option<Value> {
-        let left = until.checked_duration_since(Instant::now())?;
-        let left = left.max(Duration::from_millis(1));
+        let left = until
+            .checked_duration_since(Instant::now())?
+            .max(Duration::from_millis(1));
         let get = self.agent.get(url).header("accept", "application/json");
         let response = self.prepared(get, left, false).call().ok()?;
         if !response.status().is_success() {
             return None;
         }
         let mut body = Vec::new();
-        let reader = response.into_body().into_reader();
-        reader.take(LIST_BYTES + 1).read_to_end(&mut body).ok()?;
+        response
+            .into_body()
+            .into_reader()
+            .take(LIST_BYTES + 1)
+            .read_to_end(&mut body)
+            .ok()?;
         (body.len() as u64 <= LIST_BYTES).then_some(())?;
         serde_json::from_slice(&body).ok()
     }
@@ -73,8 +78,11 @@ impl Http {
 
 /// The window of the model with this id in a list of models.
 fn window_in(list: &Value, model: &str) -> Option<u64> {
-    let entries = list.get("data").or_else(|| list.get("models"))?;
-    let mut entries = entries.as_array()?.iter();
+    let mut entries = list
+        .get("data")
+        .or_else(|| list.get("models"))?
+        .as_array()?
+        .iter();
     served_window(entries.find(|entry| entry.get("id").is_some_and(|id| id == model))?)
 }
 
@@ -89,8 +97,10 @@ pub(crate) fn served_window(entry: &Value) -> Option<u64> {
     ];
     let at = |pointer: &str| number(entry.pointer(pointer));
     let routed = || {
-        let both = [at("/context_length"), at("/top_provider/context_length")];
-        both.into_iter().flatten().min()
+        [at("/context_length"), at("/top_provider/context_length")]
+            .into_iter()
+            .flatten()
+            .min()
     };
     PLACES.into_iter().find_map(at).or_else(routed)
 }

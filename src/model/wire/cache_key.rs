@@ -6,13 +6,13 @@ use super::{Api, Neutral, next_message};
 use crate::text::digest::PartsDigest;
 use std::borrow::Cow;
 
-/// Where the key of requests comes from.
+/// The source of the key of requests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum PromptCacheKey {
-    /// They have none.
+    /// No key.
     #[default]
     Absent,
-    /// It is that of this agent.
+    /// The key of this agent.
     OfAgent(String),
     /// The request that is replayed has it.
     Recorded(String),

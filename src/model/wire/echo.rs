@@ -2,7 +2,7 @@
 //!
 //! Pure.
 
-use crate::text::json::{Members, Object};
+use crate::text::json::{self, Fields};
 use serde_json::value::RawValue;
 
 /// Members of an assistant's message that are no reasoning.
@@ -12,61 +12,49 @@ const OF_CALL: [&str; 3] = ["id", "type", "function"];
 
 /// A request whose assistant messages and calls have no other members than the usual ones. None if it has no others.
 pub(super) fn without_reasoning(request: &[u8]) -> Option<Vec<u8>> {
-    let members: Members = serde_json::from_slice(request).ok()?;
-    let (mut out, mut has_changed) = (Vec::with_capacity(request.len()), false);
-    let mut object = Object::begin(&mut out);
-    for (name, value) in &members.0 {
-        if name != "messages" {
-            object.raw(name, value.get().as_bytes());
-            continue;
+    let members: Fields<'_> = serde_json::from_slice(request).ok()?;
+    let mut has_changed = false;
+    let out = json::object(|object| {
+        for (name, value) in &members.0 {
+            if **name == *"messages" {
+                let stripped = |message: &RawValue| strip(message, &OF_MESSAGE, &mut has_changed);
+                object.raw(name, &each_of(value, stripped));
+            } else {
+                object.raw(name, value.get().as_bytes());
+            }
         }
-        let messages: Vec<&RawValue> = serde_json::from_str(value.get()).ok()?;
-        let mut list = Vec::with_capacity(value.get().len());
-        for message in messages {
-            list.push(if list.is_empty() { b'[' } else { b',' });
-            has_changed |= strip(message, &OF_MESSAGE, &mut list);
-        }
-        list.push(b']');
-        object.raw(name, &list);
-    }
-    object.end();
+    });
     has_changed.then_some(out)
 }
 
-/// Appends an assistant's message, or a call, with these members alone; other values as they are. True if that leaves
-/// something out.
-fn strip(value: &RawValue, kept: &[&str], out: &mut Vec<u8>) -> bool {
-    let members: Option<Members> = serde_json::from_str(value.get()).ok();
-    let is_ours =
-        |members: &Members| kept == OF_CALL || members.get("role") == Some("\"assistant\"");
-    let Some(members) = members.filter(is_ours) else {
-        out.extend_from_slice(value.get().as_bytes());
-        return false;
-    };
-    let mut has_changed = false;
-    let mut object = Object::begin(out);
-    for (name, value) in &members.0 {
-        if !kept.contains(&name.as_str()) {
-            has_changed |= value.get() != "null";
-            continue;
-        }
-        let calls = match name.as_str() {
-            "tool_calls" => serde_json::from_str::<Vec<&RawValue>>(value.get()).unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        if calls.is_empty() {
-            object.raw(name, value.get().as_bytes());
-            continue;
-        }
-        let list = object.nest(name);
-        for (at, call) in calls.into_iter().enumerate() {
-            list.push(if at == 0 { b'[' } else { b',' });
-            has_changed |= strip(call, &OF_CALL, list);
-        }
-        list.push(b']');
+/// A list with its elements changed; another value as it is.
+fn each_of(value: &RawValue, change: impl FnMut(&RawValue) -> Vec<u8>) -> Vec<u8> {
+    match serde_json::from_str::<Vec<&RawValue>>(value.get()) {
+        Ok(items) => json::list(items.into_iter().map(change)),
+        Err(_) => value.get().into(),
     }
-    object.end();
-    has_changed
+}
+
+/// An assistant's message, or a call, with these members alone; other values as they are. Notes whether that leaves
+/// something out.
+fn strip(value: &RawValue, kept: &[&str], has_changed: &mut bool) -> Vec<u8> {
+    let members = serde_json::from_str::<Fields<'_>>(value.get()).ok();
+    let is_ours = |it: &Fields<'_>| kept == OF_CALL || it.get("role") == Some("\"assistant\"");
+    let Some(members) = members.filter(is_ours) else {
+        return value.get().into();
+    };
+    json::object(|object| {
+        for (name, value) in &members.0 {
+            if !kept.contains(&&**name) {
+                *has_changed |= value.get() != "null";
+            } else if **name == *"tool_calls" {
+                let stripped = |call: &RawValue| strip(call, &OF_CALL, has_changed);
+                object.raw(name, &each_of(value, stripped));
+            } else {
+                object.raw(name, value.get().as_bytes());
+            }
+        }
+    })
 }
 
 #[cfg(test)]

@@ -3,10 +3,8 @@
 use crate::config::api::Api;
 use crate::model::attempt::Remedy;
 use crate::model::reasons::{error_codes, error_json, their_words};
-use crate::text::json;
-use serde::Deserialize;
+use crate::text::json::{self, Fields};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 impl Remedy {
     /// The remedy that an error 400 asks for.
@@ -17,16 +15,13 @@ impl Remedy {
         let own = match api {
             Api::Messages => {
                 const ABOUT_THINKING: [&str; 4] = [
-                    "in `thinking` block",
+                    "in thinking block",
                     "bound to a different conversation",
                     "cannot be modified",
-                    "expected `thinking`",
+                    "expected thinking",
                 ];
                 let plain = said.replace('`', "");
-                let is_about = ABOUT_THINKING
-                    .iter()
-                    .any(|it| plain.contains(&it.replace('`', "")));
-                if is_about {
+                if ABOUT_THINKING.iter().any(|it| plain.contains(it)) {
                     return Some(Self::WithoutReasoning);
                 }
                 largest_answer(&said).map(Self::MaxTokens)
@@ -53,7 +48,7 @@ impl Remedy {
             .or_else(|| refuses_streams(body).then_some(Self::WithoutStream))
     }
 
-    /// As in the journal.
+    /// The name in the journal.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::WithoutReasoning => "without_reasoning",
@@ -65,39 +60,39 @@ impl Remedy {
     }
 
     /// Reads what [`Self::name`] writes, and the limit beside it.
-    pub(crate) fn parse(name: &str, max_tokens: Option<u64>) -> Option<Self> {
-        let all = [
-            Some(Self::WithoutReasoning),
-            Some(Self::WithoutInclude),
-            Some(Self::WithoutStreamOptions),
-            Some(Self::WithoutStream),
-            max_tokens.filter(|most| *most > 0).map(Self::MaxTokens),
-        ];
-        let mut all = all.into_iter().flatten();
-        all.find(|remedy| remedy.name() == name)
+    pub(crate) fn parse(name: &str, max_tokens: u64) -> Option<Self> {
+        [
+            Self::WithoutReasoning,
+            Self::WithoutInclude,
+            Self::WithoutStreamOptions,
+            Self::WithoutStream,
+            Self::MaxTokens(max_tokens),
+        ]
+        .into_iter()
+        .find(|remedy| remedy.name() == name)
+        .filter(|remedy| *remedy != Self::MaxTokens(0))
     }
 
-    /// What is done, for the record.
+    /// The change in words, for the record.
     pub(crate) fn description(self) -> String {
-        match self {
+        let words = match self {
             Self::WithoutReasoning => {
-                "the server refused the model's earlier reasoning; continuing without it".to_owned()
+                "the server refused the model's earlier reasoning; continuing without it"
             }
             Self::WithoutInclude => {
-                "the server knows no encrypted reasoning; continuing without it".to_owned()
+                "the server knows no encrypted reasoning; continuing without it"
             }
             Self::WithoutStreamOptions => {
-                "the server does not know stream_options; continuing without".to_owned()
+                "the server does not know stream_options; continuing without"
             }
-            Self::WithoutStream => {
-                "the server refuses to stream its answers; continuing without".to_owned()
-            }
+            Self::WithoutStream => "the server refuses to stream its answers; continuing without",
             Self::MaxTokens(most) => {
-                format!(
+                return format!(
                     "the model's answers have at most {most} tokens; continuing with that limit"
-                )
+                );
             }
-        }
+        };
+        words.to_owned()
     }
 }
 
@@ -118,8 +113,8 @@ fn names_reasoning(said: &str) -> bool {
 
 /// True for an error about `stream` itself, by its parameter or its words.
 fn refuses_streams(body: &[u8]) -> bool {
-    let json: Value = serde_json::from_slice(body).unwrap_or_default();
-    let about = json.pointer("/error/param").and_then(Value::as_str);
+    let json: Value = json::read_or_default(body);
+    let about = json["error"]["param"].as_str();
     let said = their_words(body).to_lowercase();
     let mut words = said.split(|c: char| c != '_' && !c.is_alphanumeric());
     about.map_or_else(
@@ -132,32 +127,20 @@ fn refuses_streams(body: &[u8]) -> bool {
 fn largest_answer(said: &str) -> Option<u64> {
     let (before, _) = said.split_once("which is the maximum")?;
     let (asked, most) = before.rsplit_once('>')?;
-    let digits = |text: &str| {
-        text.chars()
-            .filter(char::is_ascii_digit)
-            .collect::<String>()
-    };
-    let most = digits(most).parse().ok()?;
-    (asked.contains("max_tokens") && most > 0).then_some(most)
+    let digits: String = most.chars().filter(char::is_ascii_digit).collect();
+    digits
+        .parse()
+        .ok()
+        .filter(|most| asked.contains("max_tokens") && *most > 0)
 }
 
 /// The status that an error has which came with status 200 or in a stream; none if the body is no error.
 pub(crate) fn error_status(api: Api, body: &[u8]) -> Option<u16> {
-    #[derive(Default, Deserialize)]
-    #[serde(default)]
-    struct ErrorBody<'b> {
-        #[serde(borrow)]
-        r#type: Option<&'b RawValue>,
-        #[serde(borrow)]
-        status: Option<&'b RawValue>,
-        #[serde(borrow)]
-        error: Option<&'b RawValue>,
-    }
     if api == Api::Chat {
         return None;
     }
-    let shown: ErrorBody<'_> = serde_json::from_slice(body).ok()?;
-    let [kind, status, error] = [shown.r#type, shown.status, shown.error].map(json::small);
+    let members: Fields<'_> = serde_json::from_slice(body).ok()?;
+    let [kind, status, error] = ["type", "status", "error"].map(|key| members.small(key));
     match (api, kind.as_str(), status.as_str()) {
         (Api::Responses, _, Some("cancelled")) => Some(500),
         (Api::Responses, _, Some("failed")) | (Api::Messages, Some("error"), _) => {
@@ -174,7 +157,7 @@ pub(crate) fn stream_error_status(api: Api, body: &[u8]) -> u16 {
 }
 
 fn status_of_error(api: Api, body: &[u8], error: Option<&Value>) -> u16 {
-    let number = error.and_then(|error| error.get("code")?.as_u64());
+    let number = error.and_then(|error| error["code"].as_u64());
     if let Some(status) = number.filter(|number| (400..600).contains(number)) {
         return status as u16;
     }

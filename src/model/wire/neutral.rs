@@ -3,22 +3,23 @@
 //! It is that of chat completions; an assistant message may have `wire`, the answer as it came, and a
 //! result `is_error`.
 
-use super::attached::MessagePart;
+use super::parts::MessagePart;
 use crate::config::api::Api;
 use crate::record::event::Tokens;
 use crate::record::messages::message;
-use crate::text::json::{Members, Object, parser_message};
+use crate::text::json::{self, Members, parser_message};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use std::borrow::Cow;
 
 /// A request in the neutral form. Its last member is the list of messages.
 #[derive(Debug)]
 pub(crate) struct Neutral {
     pub bytes: Vec<u8>,
-    /// Where the first message begins.
+    /// The place of the first message.
     pub messages: usize,
-    /// Where the conversation ends that later requests will repeat: what follows is of this request alone.
+    /// The end of the conversation that later requests will repeat: what follows is of this request alone.
     pub stable: usize,
 }
 
@@ -40,25 +41,25 @@ impl Neutral {
     }
 
     fn read(bytes: &[u8]) -> Result<Self, String> {
-        let request: serde_json::Value = serde_json::from_slice(bytes)
+        let request: Value = serde_json::from_slice(bytes)
             .map_err(|e| format!("the request is not JSON: {}", parser_message(&e)))?;
-        let serde_json::Value::Object(mut request) = request else {
+        let Value::Object(mut request) = request else {
             return Err("the request is not an object".to_owned());
         };
-        let Some(serde_json::Value::Array(messages)) = request.shift_remove("messages") else {
+        let Some(Value::Array(messages)) = request.shift_remove("messages") else {
             return Err("the request has no list of messages".to_owned());
         };
-        let mut bytes = crate::text::json::text(&request).into_bytes();
+        let mut bytes = json::object(|object| {
+            for (name, value) in &request {
+                object.put(name, value);
+            }
+            object.nest("messages").push(b'[');
+        });
         bytes.pop();
-        if bytes.len() > 1 {
-            bytes.push(b',');
-        }
-        bytes.extend_from_slice(b"\"messages\":[");
         let start = bytes.len();
-        let messages = crate::text::json::text(&messages);
-        bytes.extend_from_slice(&messages.as_bytes()[1..messages.len() - 1]);
-        let stable = bytes.len();
-        bytes.extend_from_slice(b"]}");
+        bytes.extend_from_slice(&json::text(&messages).as_bytes()[1..]);
+        let stable = bytes.len() - 1;
+        bytes.push(b'}');
         Ok(Self {
             bytes,
             messages: start,
@@ -66,7 +67,7 @@ impl Neutral {
         })
     }
 
-    /// The same request with `new` in place of the conversation that it has, as messages separated by commas. None if
+    /// The request with `new` in place of the conversation that it has, as messages separated by commas. None if
     /// it has no such conversation.
     pub(crate) fn with_conversation(&self, old: &[u8], new: &[u8]) -> Option<Self> {
         let start = self.stable.checked_sub(old.len())?;
@@ -78,7 +79,7 @@ impl Neutral {
         })
     }
 
-    /// The same request with one more message of a user at its end, to be answered in plain text. With `bars_tools`
+    /// The request with one more message of a user at its end, to be answered in plain text. With `bars_tools`
     /// no tool can be called. The rest keeps its bytes, so that caches serve it.
     ///
     /// # Errors
@@ -90,33 +91,30 @@ impl Neutral {
             without_format(name, value.get()).as_deref() != Some(value.get())
         };
         if bars_tools || members.0.iter().any(is_changed) {
-            head.clear();
-            let mut object = Object::begin(&mut head);
-            for (name, value) in &members.0 {
-                let is_ours = name == "messages" || bars_tools && name == "tool_choice";
-                let kept = without_format(name, value.get()).filter(|_| !is_ours);
-                if let Some(kept) = kept {
-                    object.raw(name, kept.as_bytes());
+            head = json::object(|object| {
+                for (name, value) in &members.0 {
+                    let is_ours = name == "messages" || bars_tools && name == "tool_choice";
+                    let kept = without_format(name, value.get()).filter(|_| !is_ours);
+                    if let Some(kept) = kept {
+                        object.raw(name, kept.as_bytes());
+                    }
                 }
-            }
-            if bars_tools {
-                let none: &[u8] = match api {
-                    Api::Chat | Api::Responses => br#""none""#,
-                    Api::Messages => br#"{"type":"none"}"#,
-                };
-                object.raw("tool_choice", none);
-            }
-            object.nest("messages").push(b'[');
+                if bars_tools {
+                    let none: &[u8] = match api {
+                        Api::Chat | Api::Responses => br#""none""#,
+                        Api::Messages => br#"{"type":"none"}"#,
+                    };
+                    object.raw("tool_choice", none);
+                }
+                object.nest("messages").push(b'[');
+            });
+            head.pop();
         }
         let messages = head.len();
         let end = self.bytes.len() - 2;
         let mut bytes = head;
         bytes.extend_from_slice(&self.bytes[self.messages..end]);
-        message(
-            &mut bytes,
-            "user",
-            crate::text::json::text(words).as_bytes(),
-        );
+        message(&mut bytes, "user", json::text(words).as_bytes());
         bytes.extend_from_slice(b"]}");
         Ok(Self {
             bytes,
@@ -139,16 +137,14 @@ fn without_format<'v>(name: &str, value: &'v str) -> Option<Cow<'v, str>> {
     match name {
         "response_format" => None,
         "text" | "output_config" => {
-            let Ok(mut map) = serde_json::from_str::<serde_json::Map<_, _>>(value) else {
-                return Some(Cow::Borrowed(value));
-            };
+            let mut map: Map<String, Value> = json::read_or_default(value);
             match map.shift_remove("format") {
-                None => Some(Cow::Borrowed(value)),
+                None => Some(value.into()),
                 Some(_) if map.is_empty() => None,
-                Some(_) => Some(Cow::Owned(crate::text::json::text(&map))),
+                Some(_) => Some(json::text(&map).into()),
             }
         }
-        _ => Some(Cow::Borrowed(value)),
+        _ => Some(value.into()),
     }
 }
 
@@ -190,20 +186,18 @@ impl Message<'_> {
     /// The calls; members that are not calls are left out.
     pub(super) fn calls(&self) -> Vec<MessageCall<'_>> {
         let calls = self.tool_calls.map_or("null", RawValue::get);
-        let calls: Option<Vec<MessageCall<'_>>> = serde_json::from_str(calls).unwrap_or_default();
+        let calls: Option<Vec<MessageCall<'_>>> = json::read_or_default(calls);
         calls.unwrap_or_default()
     }
 
     /// The parts, without texts that are blank. Content that is a list is read part by part.
     pub(super) fn parts(&self) -> Vec<MessagePart<'_>> {
         let content = self.content.map_or("null", RawValue::get);
-        let mut parts = match content.starts_with('[') {
-            true => {
-                let parts: Vec<serde_json::Value> =
-                    serde_json::from_str(content).unwrap_or_default();
-                parts.iter().map(MessagePart::read).collect()
-            }
-            false => vec![MessagePart::Text(Cow::Borrowed(content))],
+        let mut parts = if content.starts_with('[') {
+            let parts: Vec<Value> = json::read_or_default(content);
+            parts.iter().map(MessagePart::read).collect()
+        } else {
+            vec![MessagePart::Text(Cow::Borrowed(content))]
         };
         parts.retain(|part| !part.is_blank());
         parts
@@ -211,11 +205,13 @@ impl Message<'_> {
 
     /// The texts as JSON strings, without those that are blank.
     pub(super) fn texts(&self) -> Vec<Cow<'_, str>> {
-        let texts = self.parts().into_iter().filter_map(|part| match part {
-            MessagePart::Text(text) => Some(text),
-            MessagePart::Picture(_) | MessagePart::Document { .. } => None,
-        });
-        texts.collect()
+        self.parts()
+            .into_iter()
+            .filter_map(|part| match part {
+                MessagePart::Text(text) => Some(text),
+                MessagePart::Picture(_) | MessagePart::Document { .. } => None,
+            })
+            .collect()
     }
 }
 
@@ -236,7 +232,7 @@ pub(super) struct Recorded<'m> {
     pub prefix: Cow<'m, str>,
     #[serde(borrow)]
     pub view: Cow<'m, str>,
-    /// Of a part of an answer: what the service has counted for it.
+    /// The service's count for a part of an answer.
     pub usage: Option<Tokens>,
     pub cached_tokens: Option<u64>,
 }

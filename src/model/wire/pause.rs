@@ -4,17 +4,17 @@
 use super::messages::without_thinking;
 use super::neutral::Recorded;
 use crate::model::response::Answer;
-use crate::text::json::Object;
+use crate::text::json;
 
 /// Precedes the blocks that go back.
 const OPENING: &[u8] = br#",{"role":"assistant","content":"#;
 
-/// What a service has said of an answer that is not whole.
+/// The beginning of an answer that is not whole.
 pub(super) struct Paused {
     pub answer: Answer,
-    /// The digest of what it was made behind; empty if it is not known.
+    /// The digest of what precedes it; empty if it is not known.
     pub prefix: String,
-    /// How often the service has paused.
+    /// The number of the service's pauses.
     pub count: u32,
 }
 
@@ -51,12 +51,10 @@ pub(super) fn blocks(answer: &Answer) -> Option<Vec<u8>> {
     }
     // Something was taken out of what came.
     (!answer.text.trim().is_empty()).then(|| {
-        let mut out = vec![b'['];
-        let mut block = Object::begin(&mut out);
-        block.put("type", "text").put("text", &answer.text);
-        block.end();
-        out.push(b']');
-        out
+        let block = json::object(|block| {
+            block.put("type", "text").put("text", &answer.text);
+        });
+        json::list([block])
     })
 }
 
@@ -74,10 +72,12 @@ pub(super) fn append_blocks(request: &mut Vec<u8>, blocks: &[u8]) {
     request.extend_from_slice(b"}]}");
 }
 
-/// The blocks that a recorded request has behind this one, if it has nothing else.
+/// The blocks by which a recorded request goes on from this one, if by nothing else.
 pub(super) fn blocks_behind<'r>(request: &[u8], recorded: &'r [u8]) -> Option<&'r [u8]> {
-    let rest = recorded.strip_prefix(request.strip_suffix(b"]}")?)?;
-    rest.strip_prefix(OPENING)?.strip_suffix(b"}]}")
+    recorded
+        .strip_prefix(request.strip_suffix(b"]}")?)?
+        .strip_prefix(OPENING)?
+        .strip_suffix(b"}]}")
 }
 
 /// One answer of two parts.

@@ -37,8 +37,8 @@ pub(crate) fn is_in_joined_texts(stream: &[u8], is_found: &mut dyn FnMut(&str) -
             texts.has_found = true;
             return;
         }
-        let event: Value = serde_json::from_str(&data).unwrap_or_default();
-        let kind = event.get("type").and_then(Value::as_str);
+        let event: Value = json::read_or_default(&*data);
+        let kind = event["type"].as_str();
         texts.add(&event, "", kind.unwrap_or_default(), "");
     });
     texts.has_found || texts.texts.values().any(|text| (texts.is_found)(text))
@@ -66,7 +66,7 @@ impl JoinedTexts<'_> {
             Value::Object(members) => {
                 let mut place = place.to_owned();
                 for (key, value) in members.iter().filter(|(key, _)| key.ends_with("index")) {
-                    place.push_str(&format!("{key} {value} "));
+                    place += &format!("{key} {value} ");
                 }
                 for (key, inner) in members {
                     self.add(inner, key, kind, &place);

@@ -23,21 +23,21 @@ impl MessageRole {
 /// A block that a cache may end with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CacheMark {
-    /// Where its closing brace is; none before the first.
+    /// The place of its closing brace; `None` before the first.
     pub end: Option<usize>,
-    /// How many blocks there are up to it.
+    /// The number of blocks up to it.
     pub count: usize,
 }
 
 /// The state of a rendering beside its bytes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Position {
     /// The messages rendered so far, the last one still open.
     len: usize,
     digest: PartsDigest,
     role: Option<MessageRole>,
     blocks: usize,
-    /// How many of them are the model's reasoning.
+    /// The number of those that are the model's reasoning.
     pub reasoning: usize,
     pub last: CacheMark,
     /// The last mark before the newest answer: where the request for it ended.
@@ -60,7 +60,7 @@ pub(super) struct Rendering {
 }
 
 impl Rendering {
-    /// One of nothing, behind these tools.
+    /// An empty one, after these tools.
     pub(super) fn new(tools: &[u8], has_roles: bool) -> Self {
         let mut digest = PartsDigest::default();
         digest.add(tools);
@@ -68,16 +68,8 @@ impl Rendering {
             out: Vec::new(),
             has_roles,
             at: Position {
-                len: 0,
                 digest,
-                role: None,
-                blocks: 0,
-                reasoning: 0,
-                last: CacheMark::default(),
-                before_answer: CacheMark::default(),
-                system: Vec::new(),
-                aside: Vec::new(),
-                is_begun: false,
+                ..Position::default()
             },
         }
     }
@@ -112,12 +104,11 @@ impl Rendering {
     fn begin(&mut self) {
         if !self.at.is_begun {
             self.at.is_begun = true;
-            let system = std::mem::take(&mut self.at.system);
-            for text in &system {
-                self.at.digest.add(text.as_bytes());
+            let Position { digest, system, .. } = &mut self.at;
+            for text in system.iter() {
+                digest.add(text.as_bytes());
             }
-            self.at.digest.add(b"");
-            self.at.system = system;
+            digest.add(b"");
         }
     }
 
@@ -145,16 +136,13 @@ impl Rendering {
     pub(super) fn block(&mut self, role: MessageRole, block: &[u8], can_end: bool) {
         self.begin();
         let is_same = self.at.role == Some(role);
-        if !self.has_roles {
-            if self.at.blocks > 0 {
-                self.out.push(b',');
-            }
-        } else if is_same {
-            self.out.push(b',');
-        } else {
-            if self.at.role.is_some() {
-                self.out.extend_from_slice(b"]},");
-            }
+        let opens = self.has_roles && !is_same;
+        self.out.extend_from_slice(match self.at.role {
+            Some(_) if opens => b"]},",
+            Some(_) => b",",
+            None => b"",
+        });
+        if opens {
             self.out.extend_from_slice(role.opening());
         }
         if !is_same {
@@ -173,12 +161,16 @@ impl Rendering {
     }
 
     /// Appends the messages to a request, with `insertions` before closing braces, in order.
-    pub(super) fn write(&self, out: &mut Vec<u8>, insertions: &[(usize, &[u8])]) {
+    pub(super) fn write<'i>(
+        &self,
+        out: &mut Vec<u8>,
+        insertions: impl IntoIterator<Item = (usize, &'i [u8])>,
+    ) {
         let mut from = 0;
         for (at, bytes) in insertions {
-            out.extend_from_slice(&self.out[from..*at]);
+            out.extend_from_slice(&self.out[from..at]);
             out.extend_from_slice(bytes);
-            from = *at;
+            from = at;
         }
         out.extend_from_slice(&self.out[from..]);
         if self.has_roles && self.at.role.is_some() {

@@ -2,6 +2,7 @@
 //!
 //! Pure; unaware of what the events mean.
 
+use crate::text::json;
 use serde_json::Value;
 
 /// Reads events from bytes as they arrive.
@@ -94,7 +95,7 @@ impl Events {
 
 /// True for an object with an error.
 fn is_error(line: &[u8]) -> bool {
-    let line: Value = serde_json::from_slice(line).unwrap_or_default();
+    let line: Value = json::read_or_default(line);
     !line["error"].is_null()
 }
 

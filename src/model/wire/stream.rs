@@ -28,7 +28,7 @@ pub(crate) enum Heard<'h> {
 /// Who listens to an answer as it arrives.
 pub(crate) type Listener<'l> = dyn FnMut(Heard<'_>) + 'l;
 
-/// Why there is no response.
+/// The reason why there is no response.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
     /// The stream ended before the answer did.
@@ -58,7 +58,7 @@ pub(crate) struct Stream {
     broken: Option<Broken>,
     /// The end of the text so far, if it is half of a character.
     half: String,
-    /// How many bytes have come since the response was last weighed.
+    /// The number of bytes since the response was last weighed.
     unweighed: usize,
 }
 

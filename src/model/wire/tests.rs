@@ -474,7 +474,7 @@ fn references_of_a_schema_are_moved_and_values_that_look_like_them_are_not() {
     let schema = json!({"anyOf": [{"$ref": "#/$defs/a"}, {"const": {"$ref": "#/x"}}, {"enum": [{"$ref": "#"}]}]});
     let tools = json!([{"function": {"name": "f", "parameters": schema}}]).to_string();
     let head = format!("{{\"model\":\"m\",\"tools\":{tools}}}");
-    let head = messages::MessagesHead::of(&serde_json::from_str(&head).unwrap(), &Rules::default());
+    let head = messages::head(&serde_json::from_str(&head).unwrap(), &Rules::default());
     let tools: Value = serde_json::from_slice(&head.tools).unwrap();
     let inner = &tools[0]["input_schema"]["properties"]["arguments"]["anyOf"];
     assert_eq!(

@@ -157,19 +157,19 @@ fn pages(bytes: &[u8]) -> Option<u32> {
             .count();
         std::str::from_utf8(&value[..digits]).ok()?.parse().ok()
     });
-    let counted = values_of(bytes, b"/Type").filter(|value| {
-        let behind = value.strip_prefix(b"/Page");
-        behind.is_some_and(|behind| !behind.first().is_some_and(u8::is_ascii_alphanumeric))
-    });
-    let counted = counted.count() as u32;
+    let counted = values_of(bytes, b"/Type")
+        .filter(|value| {
+            let behind = value.strip_prefix(b"/Page");
+            behind.is_some_and(|behind| !behind.first().is_some_and(u8::is_ascii_alphanumeric))
+        })
+        .count() as u32;
     let pages = said.filter(|_| is_linearized).unwrap_or(counted);
     (pages > 0).then_some(pages.min(MOST_PAGES))
 }
 
 /// The bytes after each occurrence of a name, without white space.
 fn values_of<'b>(bytes: &'b [u8], name: &'b [u8]) -> impl Iterator<Item = &'b [u8]> {
-    let each = memmem::find_iter(bytes, name);
-    each.map(move |at| bytes[at + name.len()..].trim_ascii_start())
+    memmem::find_iter(bytes, name).map(move |at| bytes[at + name.len()..].trim_ascii_start())
 }
 
 #[cfg(test)]

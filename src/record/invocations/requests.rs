@@ -1,14 +1,14 @@
 //! Requests read back, kept whole or as an addition to the one before.
 
-use super::{LARGEST_REQUEST, open, read_file};
+use super::{open, read_file};
 use crate::error::{At, Error, Result};
-use crate::record::attachments::blobs::Blobs;
-use crate::record::attachments::body::{Body, read_places, with_marks};
-use crate::text::json::parser_message;
+use crate::record::blobs::Blobs;
+use crate::record::request_body::{Body, read_places, with_marks};
+use crate::text::json::{self, parser_message};
+use crate::unix::files;
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::io;
 use std::path::{Path, PathBuf};
 
 #[derive(Deserialize)]
@@ -73,8 +73,10 @@ impl Requests {
         }
         // Invocations are in io/invocations of the run.
         let mut blobs = Blobs::of(dir.ancestors().nth(2).unwrap_or(&dir));
-        let body = Body::open(text, &gaps, &mut blobs)?;
-        Ok(body.bytes().at("read", &dir)?.into())
+        Ok(Body::open(text, &gaps, &mut blobs)?
+            .bytes()
+            .at("read", &dir)?
+            .into())
     }
 
     /// The request as it is recorded, without its attachments.
@@ -95,7 +97,8 @@ impl Requests {
                 let path = path.display();
                 return Err(Error::failure(format!("{path}: it builds on itself")));
             }
-            let text = read_file(&entry, "request.tail.json", LARGEST_REQUEST).at("read", &path)?;
+            let text =
+                read_file(&entry, "request.tail.json", files::LARGEST_INPUT).at("read", &path)?;
             let tail: RequestTail = serde_json::from_slice(&text).map_err(|e| {
                 Error::failure(format!("{}: {}", path.display(), parser_message(&e)))
             })?;
@@ -125,18 +128,15 @@ pub(crate) fn request_len(dir: &Path) -> Option<usize> {
     if let Ok(whole) = open(dir, "request.json") {
         return Some(whole.metadata().ok()?.len() as usize);
     }
-    let text = read_file(dir, "request.tail.json", LARGEST_REQUEST).ok()?;
-    let tail: RequestTail = serde_json::from_slice(&text).ok()?;
+    let text = read_file(dir, "request.tail.json", files::LARGEST_INPUT).ok()?;
+    let tail: RequestTail = json::read(&text)?;
     Some(tail.bytes.saturating_add(tail.text.len()))
 }
 
 /// A request that is whole, if there is one.
 fn whole(dir: &Path) -> Result<Option<Vec<u8>>> {
     let path = dir.join("request.json");
-    match read_file(dir, "request.json", LARGEST_REQUEST) {
-        // A run that is live may have begun to use the file for another request.
-        Ok(bytes) => Ok(path.exists().then_some(bytes)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e).at("read", &path),
-    }
+    let read = read_file(dir, "request.json", files::LARGEST_INPUT).if_there();
+    // A run that is live may have begun to use the file for another request.
+    Ok(read.at("read", &path)?.filter(|_| path.exists()))
 }

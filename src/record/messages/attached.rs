@@ -3,9 +3,10 @@
 //! Each has its line in the text in any case. Pure; the bytes are put in when a request is sent.
 
 use super::{Form, FormKind, comma, message};
-use crate::record::attachments::body::MARK;
 use crate::record::attachments::{Attachment, MediaType};
-use crate::record::state::{Attached, Call, decoded};
+use crate::record::event::decoded;
+use crate::record::request_body::MARK;
+use crate::record::state::{Attached, Call};
 use crate::text::json::{self, Object};
 use std::collections::BTreeSet;
 
@@ -21,7 +22,7 @@ pub struct ShownAttachments {
     pub(crate) documents: bool,
     /// Pictures with a long side go as lines.
     pub(crate) is_crowded: bool,
-    /// Those of this event and of later ones go as lines.
+    /// The ones of this event and of later ones go as lines.
     pub(crate) not_from: Option<u64>,
     /// The digests of those whose files are gone.
     pub(crate) gone: BTreeSet<String>,
@@ -65,29 +66,35 @@ impl ShownAttachments {
         self.may_have(seq, attachment) && !self.gone.contains(&attachment.sha256)
     }
 
-    /// Those of an event that its message has: with their bytes, or because these are gone.
+    /// The ones of an event that its message has: with their bytes, or because these are gone.
     fn of<'a>(&self, attached: &'a Attached) -> Vec<&'a Attachment> {
-        let sent = attached.sent().map(|(_, attachment)| attachment);
-        sent.filter(|it| self.may_have(attached.seq, it)).collect()
+        attached
+            .sent()
+            .map(|(_, attachment)| attachment)
+            .filter(|it| self.may_have(attached.seq, it))
+            .collect()
     }
 
     /// The tokens that the attachments of an event take in a request, by estimate.
     pub(crate) fn tokens(&self, attached: &Attached) -> u64 {
-        let shown = self.of(attached).into_iter();
-        let sent = shown.filter(|it| !self.gone.contains(&it.sha256));
-        sent.map(Attachment::tokens).sum()
+        self.of(attached)
+            .into_iter()
+            .filter(|it| !self.gone.contains(&it.sha256))
+            .map(Attachment::tokens)
+            .sum()
     }
 
     /// Appends the content of a message: its text, which is JSON, and the attachments.
     fn content(&self, out: &mut Vec<u8>, text: &str, attached: &Attached) {
-        let shown = self.of(attached);
-        let (gone, sent): (Vec<&Attachment>, _) = shown
+        let (gone, sent): (Vec<&Attachment>, _) = self
+            .of(attached)
             .into_iter()
             .partition(|it| self.gone.contains(&it.sha256));
         let mut text = text.to_owned();
         if !gone.is_empty() {
-            let lines = gone.iter();
-            let lines = lines.map(|it| format!("\n[attachment {}: its file is gone]", it.name));
+            let lines = gone
+                .iter()
+                .map(|it| format!("\n[attachment {}: its file is gone]", it.name));
             text = json::text(&(decoded(&text) + &*lines.collect::<String>()));
         }
         if sent.is_empty() {

@@ -1,7 +1,8 @@
 //! The shorter form of a conversation: a summary with people's messages in place of its beginning, and
 //! observations without their middle.
 
-use crate::record::state::{Call, Compaction, MessageRules, Run, Turn, UserMessage, decoded};
+use crate::record::event::decoded;
+use crate::record::state::{Call, Compaction, MessageRules, Run, Turn, UserMessage};
 use crate::text::amounts::counted;
 use crate::text::shorten::{head, tail};
 
@@ -56,18 +57,21 @@ pub(crate) fn message(
             Turn::Thought(_) | Turn::Refusal(_) => None,
         })
         .collect();
-    let times = rules.times.iter().map(|time| Some(time.as_str()));
-    let times = times.chain(std::iter::repeat(None));
+    let times = rules
+        .times
+        .iter()
+        .map(|time| Some(time.as_str()))
+        .chain(std::iter::repeat(None));
     let said: Vec<_> = said.into_iter().zip(times).collect();
-    let (first, later) = said.split_at(said.len().min(1));
+    let (first, others) = said.split_at(said.len().min(1));
     let mut room = rules.most_bytes.unwrap_or(u64::MAX);
     let fits = |(message, _): &&(&UserMessage<'_>, Option<&str>)| {
         let left = room.checked_sub(message.content.len() as u64);
         room = left.unwrap_or(0);
         left.is_some()
     };
-    let kept = later.iter().rev().take_while(fits).count();
-    let (left_out, newest) = later.split_at(later.len() - kept);
+    let kept = others.iter().rev().take_while(fits).count();
+    let (left_out, newest) = others.split_at(others.len() - kept);
     let mut text = String::new();
     for (message, time) in first {
         add_message(&mut text, message, *time);
@@ -83,8 +87,8 @@ pub(crate) fn message(
         Turn::Thought(thought) => Some(thought.iteration),
         Turn::User(_) | Turn::Refusal(_) => None,
     });
-    let (from, to) = iterations.fold((None, 0), |(from, _), at| (from.or(Some(at)), at));
-    let from = from.unwrap_or(0);
+    let (first, to) = iterations.fold((None, 0), |(from, _), at| (from.or(Some(at)), at));
+    let from = first.unwrap_or(0);
     text += &format!(
         "## Summary of iterations {from} to {to}\n\n{}\n\nEverything that was said and done up to here is in .delta/{run}/journal.jsonl.",
         quoted(summary.trim())
@@ -97,8 +101,11 @@ fn quoted(text: &str) -> String {
     let ends = [
         '\n', '\r', '\u{B}', '\u{C}', '\u{85}', '\u{2028}', '\u{2029}',
     ];
-    let lines = text.replace("\r\n", "\n");
-    let lines: Vec<String> = lines.split(ends).map(|line| format!("> {line}")).collect();
+    let lines: Vec<String> = text
+        .replace("\r\n", "\n")
+        .split(ends)
+        .map(|line| format!("> {line}"))
+        .collect();
     lines.join("\n")
 }
 

@@ -4,8 +4,8 @@
 
 use super::{Run, Turn};
 use crate::record::attachments::{Attachment, read_list};
-use crate::record::event::Line;
-use serde_json::value::RawValue;
+use crate::record::event::Raw;
+use crate::record::event::recorded::AttachmentsLeftOut;
 use std::collections::HashMap;
 
 /// The attachments of an event.
@@ -19,10 +19,10 @@ pub struct Attached {
 }
 
 impl Attached {
-    pub(super) fn read(list: Option<&RawValue>, seq: u64) -> Self {
+    pub(super) fn read(list: Raw<'_>, seq: u64) -> Self {
         Self {
             seq,
-            list: read_list(list),
+            list: read_list(list.0),
             left_out: 0,
         }
     }
@@ -49,12 +49,12 @@ pub(crate) struct LeftOut {
 
 impl LeftOut {
     /// Reads the event, whose number is `own`.
-    pub(super) fn read(line: &Line<'_>, own: u64) -> Option<Self> {
-        let mut seqs: Vec<u64> = serde_json::from_str(line.seqs?.get()).ok()?;
+    pub(super) fn read(event: &AttachmentsLeftOut<'_>, own: u64) -> Option<Self> {
+        let mut seqs: Vec<u64> = event.seqs.read()?;
         seqs.retain(|seq| *seq < own);
         Some(Self {
             seqs,
-            of_last: line.of_last,
+            of_last: event.of_last,
         })
     }
 
@@ -62,8 +62,7 @@ impl LeftOut {
     fn counts(&self) -> impl Iterator<Item = (u64, usize)> {
         let of_last = self.of_last.map_or(usize::MAX, |count| count as usize);
         let before_last = self.seqs.len().saturating_sub(1);
-        let each = self.seqs.iter().enumerate();
-        each.map(move |(at, seq)| {
+        self.seqs.iter().enumerate().map(move |(at, seq)| {
             (
                 *seq,
                 if at < before_last {
@@ -89,10 +88,11 @@ impl Turn<'_> {
     fn attached_mut(&mut self) -> Vec<&mut Attached> {
         match self {
             Turn::User(message) => vec![&mut message.attached],
-            Turn::Thought(thought) => {
-                let calls = thought.calls.iter_mut();
-                calls.map(|call| &mut call.attached).collect()
-            }
+            Turn::Thought(thought) => thought
+                .calls
+                .iter_mut()
+                .map(|call| &mut call.attached)
+                .collect(),
             Turn::Refusal(_) => Vec::new(),
         }
     }

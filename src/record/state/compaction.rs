@@ -4,7 +4,7 @@
 //! Architecture invariant: no line behind a compaction changes which turns it concerns.
 
 use super::{Run, Thought, Turn};
-use crate::record::event::{CompactionKind, Line};
+use crate::record::event::{CompactionKind, ReadUsage, recorded};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(crate) struct RecordedSummary<'j> {
 pub(crate) struct MessageRules {
     /// The most bytes of them, but for the first.
     pub most_bytes: Option<u64>,
-    /// When each was recorded, if not as the journal says.
+    /// Time when each was recorded, if not as the journal says.
     pub times: Vec<String>,
 }
 
@@ -45,41 +45,52 @@ struct Extent {
 }
 
 impl<'j> Compaction<'j> {
-    /// Adds a line, whose number is `seq`. One that lacks what it needs changes nothing.
-    pub(super) fn add(&mut self, line: Box<Line<'j>>, seq: u64) {
-        let Some(through) = line.through_seq else {
+    /// Adds an event, whose number is `seq`. One that lacks what it needs changes nothing.
+    pub(super) fn add(&mut self, event: recorded::Compaction<'j>, seq: u64) {
+        let Some(through) = event.through_seq else {
             return;
         };
         let extent = Extent {
             through: through.min(seq),
             own: seq,
         };
-        match line.by.as_deref().and_then(CompactionKind::parse) {
+        match CompactionKind::parse(&event.by) {
             Some(CompactionKind::Clear) => {
-                let is_less = |it: &Extent| it.through > extent.through;
-                self.cleared = self.cleared.filter(is_less).or(Some(extent));
+                self.cleared = self
+                    .cleared
+                    .filter(|it: &Extent| it.through > extent.through)
+                    .or(Some(extent));
             }
             Some(CompactionKind::Summary) => {
-                let text = line.summary.filter(|text| !text.trim().is_empty());
+                let text = event.summary.0.filter(|text| !text.trim().is_empty());
                 let Some(text) = text else { return };
                 self.summary = Some(RecordedSummary {
                     text,
                     messages: MessageRules {
-                        most_bytes: line.message_bytes,
-                        times: line.message_times.unwrap_or_default(),
+                        most_bytes: event.message_bytes,
+                        times: event.message_times.unwrap_or_default(),
                     },
                     extent,
                 });
             }
             None => return,
         }
-        self.run_id = line.run_id.unwrap_or_default();
+        self.run_id = event.run_id.0.unwrap_or_default();
     }
 
     /// True if requests are as if there were no compaction.
     pub(crate) fn is_none(&self) -> bool {
         self.summary.is_none() && self.cleared.is_none()
     }
+}
+
+/// The part of a conversation that is shortened: its first turns, whole iterations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OldPart {
+    pub(crate) turns: usize,
+    /// The number of its last line.
+    pub(crate) seq: u64,
+    pub(crate) iteration: u64,
 }
 
 impl Run<'_> {
@@ -113,6 +124,40 @@ impl Run<'_> {
         self.compaction
             .cleared
             .map_or(0, |extent| self.turns_in(extent))
+    }
+
+    /// The complete iterations among the first turns, if there are any.
+    pub(crate) fn part(&self, turns: usize) -> Option<OldPart> {
+        let is_answer = |turn: &Turn<'_>| matches!(turn, Turn::Thought(_));
+        let last = self.turns[..turns].iter().rposition(is_answer)?;
+        let refusals = self.turns[last + 1..turns]
+            .iter()
+            .take_while(|turn| matches!(turn, Turn::Refusal(_)));
+        let end = last + 1 + refusals.count();
+        let (mut seq, mut iteration) = (0, 0);
+        for turn in &self.turns[..end] {
+            seq = seq.max(match turn {
+                Turn::User(message) => message.seq,
+                Turn::Refusal(refusal) => refusal.seq,
+                Turn::Thought(thought) => {
+                    iteration = thought.iteration;
+                    thought.last_seq
+                }
+            });
+        }
+        Some(OldPart {
+            turns: end,
+            seq,
+            iteration,
+        })
+    }
+
+    /// The conversation up to an iteration.
+    pub(crate) fn part_through(&self, iteration: u64) -> Option<OldPart> {
+        let is_later =
+            |turn: &Turn<'_>| matches!(turn, Turn::Thought(it) if it.iteration > iteration);
+        let end = self.turns.iter().position(is_later);
+        self.part(end.unwrap_or(self.turns.len()))
     }
 }
 
@@ -160,9 +205,9 @@ impl RequestCounts {
         self.given_window = given_window;
     }
 
-    pub(super) fn add_thought(&mut self, line: &Line<'_>, thought: &Thought<'_>) {
+    pub(super) fn add_thought(&mut self, usage: Option<ReadUsage>, thought: &Thought<'_>) {
         self.is_full = false;
-        let Some(usage) = line.usage else { return };
+        let Some(usage) = usage else { return };
         let model = thought.asked_model.as_deref();
         let counted = CountedAnswer {
             request_bytes: usage.request_bytes.unwrap_or_default(),
@@ -186,17 +231,21 @@ impl RequestCounts {
         self.answers.insert(asked, counted)
     }
 
-    pub(super) fn add_note(&mut self, line: &Line<'_>, asked_model: Option<&str>) {
-        if let Some(window) = line.window.filter(|window| *window > 0) {
+    pub(super) fn add_note(
+        &mut self,
+        note: &recorded::SystemMessage<'_>,
+        asked_model: Option<&str>,
+    ) {
+        if let Some(window) = note.window.filter(|window| *window > 0) {
             let learnt = LearntWindow {
                 window,
                 given: self.given_window,
             };
             self.windows.insert(asked_model.map(str::to_owned), learnt);
         }
-        self.compacted_to = line.tokens_before.or(self.compacted_to);
-        self.is_truncated |= line.is_truncated == Some(true);
-        self.no_finish_reason |= line.no_finish_reason == Some(true);
+        self.compacted_to = note.tokens_before.or(self.compacted_to);
+        self.is_truncated |= note.is_truncated == Some(true);
+        self.no_finish_reason |= note.no_finish_reason == Some(true);
     }
 
     /// The newest answer of this model whose request has been counted.

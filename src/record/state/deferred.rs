@@ -1,7 +1,7 @@
 //! Calls that have begun something which ends without them: when they are looked at, and until when.
 
 use super::{Call, Run};
-use crate::record::event::{EventKind, Line};
+use crate::record::event::recorded::{ActionDeferred, DeferredLook};
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
 use std::time::Duration;
@@ -19,18 +19,18 @@ pub(crate) fn is_set_back(now: Timestamp, recorded_at: Timestamp) -> bool {
 pub struct Deferred {
     /// The name of what it has begun, for its check.
     pub(crate) handle: String,
-    /// When it is looked at next.
+    /// Time when it is looked at next.
     pub(crate) due_at: Timestamp,
-    /// When it is looked at for the last time.
+    /// Time when it is looked at for the last time.
     pub(crate) expires_at: Timestamp,
-    /// When it began to be waited for.
+    /// Time when it began to be waited for.
     pub(crate) since: Timestamp,
     /// The last wait, and the one that it is a double of.
     pub(crate) wait: Duration,
     pub(crate) first_wait: Duration,
     /// A look has failed to find anything out.
     pub(crate) has_failed_look: bool,
-    /// When the last of its events was recorded.
+    /// Time when the last of its events was recorded.
     recorded_at: Timestamp,
 }
 
@@ -39,10 +39,10 @@ impl Deferred {
     const LONGEST: u32 = 10;
 
     /// The state that `ACTION_DEFERRED` says.
-    pub(crate) fn of(line: &Line<'_>) -> Self {
-        let handle = line.handle.as_deref().unwrap_or_default();
-        let recorded_at = line.time().unwrap_or_else(Timestamp::now);
-        Self::new(handle.to_owned(), times_of(line), recorded_at)
+    pub(crate) fn of(event: &ActionDeferred<'_>, at: Option<Timestamp>) -> Self {
+        let times = (time_of(&event.due_at), time_of(&event.expires_at));
+        let recorded_at = at.unwrap_or_else(Timestamp::now);
+        Self::new(event.handle.to_string(), times, recorded_at)
     }
 
     /// The state after a deferral. `times`: when it is looked at next, and for the last time.
@@ -67,9 +67,9 @@ impl Deferred {
     }
 
     /// Takes over what `DEFERRED_LOOK` says.
-    pub(crate) fn add_look(&mut self, line: &Line<'_>) {
-        let recorded_at = line.time().unwrap_or(self.recorded_at);
-        self.note_look(line.exit_code, times_of(line), recorded_at);
+    pub(crate) fn add_look(&mut self, event: &DeferredLook<'_>, at: Option<Timestamp>) {
+        let times = (time_of(&event.due_at), time_of(&event.expires_at));
+        self.note_look(event.exit_code, times, at.unwrap_or(self.recorded_at));
     }
 
     /// Takes over a look that has not found an end.
@@ -100,8 +100,10 @@ impl Deferred {
     /// engine would look again and again without a pause.
     pub(crate) fn doubled_wait(&self) -> Duration {
         let longest = self.first_wait.saturating_mul(Self::LONGEST);
-        let doubled = self.wait.saturating_mul(2).min(longest);
-        doubled.max(Duration::from_secs(1))
+        self.wait
+            .saturating_mul(2)
+            .min(longest)
+            .max(Duration::from_secs(1))
     }
 
     /// True if it is time for a look. A clock that has been set back does not put it off.
@@ -110,22 +112,15 @@ impl Deferred {
     }
 }
 
-/// A time that is missing, or is none, has come.
-fn times_of(line: &Line<'_>) -> (Timestamp, Timestamp) {
-    let time = |text: Option<&str>| {
-        let time = text.and_then(Timestamp::parse);
-        time.unwrap_or_else(|| Timestamp::from_millis(0))
-    };
-    (
-        time(line.due_at.as_deref()),
-        time(line.expires_at.as_deref()),
-    )
+/// A time that is missing or damaged has come.
+fn time_of(text: &str) -> Timestamp {
+    Timestamp::parse(text).unwrap_or_else(|| Timestamp::from_millis(0))
 }
 
 /// Calls that a run waits for, and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
-    /// When the first of them is looked at.
+    /// Time when the first of them is looked at.
     pub due_at: Timestamp,
     /// For people.
     pub text: String,
@@ -145,43 +140,31 @@ impl Wait {
     }
 }
 
-impl<'j> Run<'j> {
-    /// Only of a call that was started.
-    pub(super) fn deferral(&mut self, line: &Line<'j>) {
-        let is_look = line.kind == EventKind::DeferredLook;
-        let id = line.action_id.as_deref();
-        let is_open = |call: &Call<'j>| call.request.is_some() && call.result.is_none();
-        match self.call(id, is_open) {
-            Some(call) if is_look => {
-                if let Some(deferred) = &mut call.deferred {
-                    deferred.add_look(line);
-                }
-            }
-            Some(call) => call.deferred = Some(Deferred::of(line)),
-            None => {}
-        }
-    }
-}
-
 impl Run<'_> {
     /// The calls of the last answer that end later.
     pub(crate) fn deferred_calls(&self) -> impl Iterator<Item = (&Call<'_>, &Deferred)> {
-        let calls = self.last_thought().map_or(&[][..], |it| &it.calls).iter();
-        let open = calls.filter(|call| call.result.is_none());
-        open.filter_map(|call| Some((call, call.deferred.as_ref()?)))
+        self.last_thought()
+            .map_or(&[][..], |it| &it.calls)
+            .iter()
+            .filter(|call| call.result.is_none())
+            .filter_map(|call| Some((call, call.deferred.as_ref()?)))
+    }
+
+    /// The wait for the calls that end later, whether there is anything else to do or not.
+    pub(crate) fn open_wait(&self) -> Option<Wait> {
+        Wait::of(self.deferred_calls().map(|(call, it)| (&*call.name, it)))
     }
 
     /// The wait of a run that can only look at calls, and for which it is too early to do that.
     pub(crate) fn wait(&self, now: Timestamp) -> Option<Wait> {
         self.end.as_ref()?;
-        let calls = self.last_thought()?.calls.iter();
-        let mut open = calls.filter(|call| call.result.is_none());
-        let is_early = |call: &Call<'_>| {
-            let deferred = call.deferred.as_ref();
-            deferred.is_some_and(|it| !it.is_due(now))
-        };
+        let mut open = self
+            .last_thought()?
+            .calls
+            .iter()
+            .filter(|call| call.result.is_none());
+        let is_early = |call: &Call<'_>| call.deferred.as_ref().is_some_and(|it| !it.is_due(now));
         let is_early = open.all(is_early);
-        let deferred = self.deferred_calls();
-        Wait::of(deferred.map(|(call, it)| (&*call.name, it))).filter(|_| is_early)
+        self.open_wait().filter(|_| is_early)
     }
 }

@@ -2,10 +2,12 @@
 
 use super::attached::{Attached, LeftOut};
 use super::{
-    Call, End, NotBefore, RecordedQuestion, RefusedAnswer, Request, Run, Thought, Turn,
-    UserMessage, decoded, fallback_model,
+    Call, Deferred, End, NotBefore, RecordedQuestion, RefusedAnswer, Request, Run, Thought, Turn,
+    UserMessage, fallback_model,
 };
-use crate::record::event::{EventKind, FlowEvent, InputType, Line};
+use crate::record::event::{
+    EventTrait, InputType, Line, Place, ReadUsage, Recorded, Text, decoded, recorded,
+};
 use crate::record::legacy;
 use crate::record::reader::{Fault, read_event};
 use crate::text::json::parser_words;
@@ -13,31 +15,6 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-
-/// The part of a configuration that matters to reading.
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct RecordedConfig<'j> {
-    #[serde(borrow)]
-    llm: Option<RecordedLlm<'j>>,
-    max_iterations: Option<u64>,
-    #[serde(borrow)]
-    same_call: Option<&'j RawValue>,
-}
-
-#[derive(Deserialize)]
-struct RecordedLlm<'j> {
-    #[serde(borrow)]
-    model: Option<&'j RawValue>,
-    #[serde(borrow)]
-    fallback: Option<&'j RawValue>,
-    #[serde(borrow)]
-    window: Option<&'j RawValue>,
-}
-
-fn number(json: &RawValue) -> Option<u64> {
-    json.get().parse().ok()
-}
 
 #[derive(Deserialize)]
 struct RawCall<'j> {
@@ -62,74 +39,106 @@ impl<'j> Run<'j> {
         self.seq = line.seq.unwrap_or(self.seq + 1);
         self.numbered = line.seq.unwrap_or(self.numbered);
         if line.timestamp.is_some() {
-            self.updated_at.clone_from(&line.timestamp);
+            self.updated_at.clone_from(&line.timestamp.0);
             if self.created_at.is_none() {
-                self.created_at.clone_from(&line.timestamp);
+                self.created_at.clone_from(&line.timestamp.0);
             }
         }
         self.is_old |= line.is_old;
-        self.is_of_later_layout |= line.attachments.is_some() || line.kind.is_of_later_layout();
+        let has_attachments = line.raw_attachments().is_some();
+        self.is_of_later_layout |= has_attachments || line.kind.is(EventTrait::NewLayout);
         self.event(line).map_err(|message| (0, message))
     }
 
-    fn event(&mut self, line: Box<Line<'j>>) -> Result<(), String> {
-        match line.kind {
-            EventKind::EngineStart => {
+    fn event(&mut self, mut line: Box<Line<'j>>) -> Result<(), String> {
+        let event = std::mem::take(&mut line.event);
+        match event {
+            Recorded::EngineStart(start) => {
                 self.end = None;
-                self.asked_model = self.start(line);
+                self.asked_model = self.start(start, line.place.timestamp.0);
                 self.first_model.clone_from(&self.asked_model);
             }
-            EventKind::UserMessage => self.user_message(line)?,
-            EventKind::Thought => {
+            Recorded::UserMessage(message) => self.user_message(message, line.place.timestamp.0)?,
+            Recorded::Thought(thought) => {
                 self.end = None;
                 self.turns.extend(self.unsaid.take().map(Turn::User));
-                let thought = self.thought(&line)?;
-                self.counts.add_thought(&line, &thought);
+                let usage = thought.usage;
+                let thought = self.thought(thought, &line)?;
+                self.counts.add_thought(usage, &thought);
                 self.no_progress_at = None;
                 self.pauses.clear();
                 self.fallback_asked = false;
                 self.turns.push(Turn::Thought(thought));
                 self.thought_seq = Some(self.seq);
             }
-            EventKind::Acceptance => {
+            Recorded::Acceptance(check) => {
                 self.end = None;
-                self.acceptance(line);
+                self.acceptance(check, line.place.execution_ref.0.0);
             }
-            EventKind::ActionRequest => self.action_request(line),
-            EventKind::ActionDeferred | EventKind::DeferredLook => self.deferral(&line),
-            EventKind::ActionResult => self.action_result(line),
-            EventKind::HumanInputRequest => self.question(line),
-            EventKind::HumanInputReceived => self.human_answer(line),
-            EventKind::EngineEnd => self.engine_end(line),
-            EventKind::Compaction => {
-                self.aside(&line);
-                self.compaction.add(line, self.seq);
+            Recorded::ActionRequest(_) => {
+                self.file_states.unstated = Some(self.iterations);
+                line.event = event;
+                self.action_request(*line);
             }
-            EventKind::AttachmentsLeftOut => self.left_out.extend(LeftOut::read(&line, self.seq)),
-            EventKind::Flow(FlowEvent::FlowStart) => self.is_flow = true,
-            EventKind::SystemMessage => self.note(&line),
-            EventKind::ModelChanged => {
-                let to = line.changed_to();
-                self.asked_model = Some(Cow::Owned(fallback_model(&to)));
+            Recorded::ActionDeferred(deferral) => {
+                if let Some(call) = self.started_call(&line.action_id) {
+                    call.deferred = Some(Deferred::of(&deferral, line.time()));
+                }
+            }
+            Recorded::DeferredLook(look) => {
+                let call = self.started_call(&line.action_id);
+                if let Some(deferred) = call.and_then(|call| call.deferred.as_mut()) {
+                    deferred.add_look(&look, line.time());
+                }
+            }
+            Recorded::ActionResult(result) => self.action_result(result, line.place),
+            Recorded::HumanInputRequest(_) => {
+                line.event = event;
+                self.question(*line);
+            }
+            Recorded::HumanInputReceived(answer) => self.human_answer(answer),
+            Recorded::EngineEnd(end) => self.engine_end(end, line.place.timestamp.0),
+            Recorded::Compaction(compaction) => {
+                self.aside(compaction.usage);
+                self.counts.compacted_to = compaction.tokens_after.or(self.counts.compacted_to);
+                self.compaction.add(compaction, self.seq);
+            }
+            Recorded::AttachmentsLeftOut(left_out) => {
+                self.left_out.extend(LeftOut::read(&left_out, self.seq));
+            }
+            Recorded::Files(files) => {
+                let iteration = line.iteration.unwrap_or(self.iterations);
+                self.file_states.add(&files, iteration, line.time());
+            }
+            Recorded::FlowStart(_) => self.is_flow = true,
+            Recorded::SystemMessage(note) => {
+                self.remedies.extend(note.remedy.get());
+                self.pauses.extend(note.pause.get());
+                self.aside(note.usage);
+                self.counts.add_note(&note, self.asked_model.as_deref());
+                self.file_states.is_lack_known |= note.files_left_out == Some(true);
+            }
+            Recorded::ModelChanged(change) => {
+                self.asked_model = Some(Cow::Owned(fallback_model(&change.to)));
                 self.fallback_asked = true;
                 self.counts.begin(None);
-                if let (Some(model), Some(until)) = (line.from, line.until) {
-                    let why = line.why.unwrap_or_default();
+                if let (Some(model), Some(until)) = (change.from.0, change.until.0) {
+                    let why = change.why.0.unwrap_or_default();
                     self.not_before.push(NotBefore { model, why, until });
                 }
             }
-            EventKind::HookAudit => self.announcement(&line),
-            EventKind::ActionCheck
-            | EventKind::Error
-            | EventKind::Flow(_)
-            | EventKind::Evaluation(_)
-            | EventKind::Unknown(_) => {}
+            Recorded::HookAudit(hook) => self.announcement(&hook),
+            _ => {}
         }
         Ok(())
     }
 
-    fn user_message(&mut self, line: Box<Line<'j>>) -> Result<(), String> {
-        let content = line.content.ok_or("USER_MESSAGE without content")?.get();
+    fn user_message(
+        &mut self,
+        message: recorded::UserMessage<'j>,
+        at: Option<Cow<'j, str>>,
+    ) -> Result<(), String> {
+        let content = (message.content.get()).ok_or("USER_MESSAGE without content")?;
         if self.first_message.is_none() {
             self.first_message = Some(decoded(content));
         }
@@ -139,83 +148,63 @@ impl<'j> Run<'j> {
         self.counts.is_full = false;
         self.turns.push(Turn::User(UserMessage {
             content,
-            inbox_id: line.inbox_id(),
-            at: line.timestamp,
+            inbox_id: message.inbox_id(),
+            at,
             seq: self.seq,
-            attached: Attached::read(line.attachments, self.seq),
+            attached: Attached::read(message.attachments, self.seq),
         }));
         self.end = None;
         Ok(())
     }
 
-    fn human_answer(&mut self, line: Box<Line<'j>>) {
-        let wanted = line.request_id;
-        let fingerprint = line.fingerprint;
-        let asked = self
-            .calls_of_last_thought()
-            .filter_map(|call| call.question.as_mut());
-        let mut open = asked.filter(|q| q.response.is_none());
-        if let Some(question) = open.find(|q| {
-            let is_meant = wanted.is_none() || wanted.as_ref() == Some(&q.request_id);
-            is_meant && q.fingerprint == fingerprint
-        }) {
-            question.response = Some(line.response.unwrap_or_default());
-        }
-    }
-
-    fn note(&mut self, line: &Line<'j>) {
-        self.remedies.extend(line.remedy.map(RawValue::get));
-        self.pauses.extend(line.pause.map(RawValue::get));
-        self.aside(line);
-        self.counts.add_note(line, self.asked_model.as_deref());
-    }
-
     /// Counts an answer that is no THOUGHT, if there was one.
-    fn aside(&mut self, line: &Line<'j>) {
-        self.counts.compacted_to = line.tokens_after.or(self.counts.compacted_to);
-        if let Some(usage) = line.usage {
-            self.tokens.add(usage.tokens());
-            self.llm_calls += 1;
+    fn aside(&mut self, usage: Option<ReadUsage>) {
+        if let Some(usage) = usage {
+            self.usage.add(usage.tokens());
         }
     }
 
-    fn action_result(&mut self, line: Box<Line<'j>>) {
-        let content = line.observation_content.map_or("\"\"", RawValue::get);
-        let says_how = line.status.is_some() || line.exit_code.is_some();
-        let has_failed = says_how && !line.is_success();
+    fn action_result(&mut self, result: recorded::ActionResult<'j>, place: Place<'j>) {
+        let says_how = result.status.is_some() || result.exit_code.is_some();
+        let has_failed = says_how && !result.is_success();
         let seq = self.seq;
-        if let Some(call) = self.finished(&line) {
+        if let Some(call) = self.finished(&place.action_id, &result.tool_name) {
             call.has_failed = has_failed;
-            call.result = Some(content);
-            call.attached = Attached::read(line.attachments, seq);
-            let output = line.output_ref.or(line.execution_ref);
-            call.output_ref = output.filter(|_| line.by_hook != Some(true));
+            call.result = Some(result.observation_content.get().unwrap_or("\"\""));
+            call.attached = Attached::read(result.attachments, seq);
+            call.output_ref = result
+                .output_ref
+                .0
+                .or(place.execution_ref.0.0)
+                .filter(|_| result.by_hook != Some(true));
             if let Some(thought) = self.last_thought_mut() {
                 thought.last_seq = seq;
             }
         }
     }
 
-    fn engine_end(&mut self, line: Box<Line<'j>>) {
-        match line.stop_reason.as_deref() {
-            Some("context_full") => self.counts.is_full = true,
-            Some("no_progress") => self.no_progress_at = Some(self.same_call),
+    fn engine_end(&mut self, end: recorded::EngineEnd<'j>, at: Option<Cow<'j, str>>) {
+        self.file_states.unstated = None;
+        match &*end.stop_reason {
+            "context_full" => self.counts.is_full = true,
+            "no_progress" => self.no_progress_at = Some(self.same_call),
             _ => {}
         }
-        let open = self.calls_of_last_thought();
-        let open = open.filter(|call| call.result.is_none());
+        let open = self
+            .calls_of_last_thought()
+            .filter(|call| call.result.is_none());
         for request in open.filter_map(|call| call.request.as_mut()) {
             request.is_suspended = true;
         }
-        let is_completed = line.status.as_deref() == Some("COMPLETED");
-        let text = line.result.or(line.error);
+        let is_completed = &*end.status == "COMPLETED";
+        let text = end.result.0.or(end.error.0);
         let answer = || self.last_answer().filter(|_| is_completed);
         self.end = Some(End {
             text: text.or_else(answer),
-            status: line.status.unwrap_or(Cow::Borrowed("FAILED")),
-            stop_reason: line.stop_reason,
-            exit_code: line.exit_code,
-            at: line.timestamp,
+            status: end.status.0.unwrap_or(Cow::Borrowed("FAILED")),
+            stop_reason: end.stop_reason.0,
+            exit_code: end.exit_code,
+            at,
         });
     }
 
@@ -228,16 +217,19 @@ impl<'j> Run<'j> {
     }
 
     /// Returns the model that is asked from now on.
-    fn start(&mut self, line: Box<Line<'j>>) -> Option<Cow<'j, str>> {
+    fn start(
+        &mut self,
+        mut start: recorded::EngineStart<'j>,
+        at: Option<Cow<'j, str>>,
+    ) -> Option<Cow<'j, str>> {
         if self.first_message.is_none() && self.is_whole {
-            let task = line.task.map(RawValue::get);
-            let task = task.filter(|json| json.starts_with('"'));
+            let task = start.task.get().filter(|json| json.starts_with('"'));
             self.first_message = task.map(decoded);
             // Older engines record it nowhere else; of a run that was resumed it has been taken out.
-            let is_said = line.call_id.is_some() && line.resumed != Some(true);
+            let is_said = start.call_id.is_some() && start.resumed != Some(true);
             let task = task.filter(|_| !is_said).map(|content| UserMessage {
                 content,
-                at: line.timestamp.clone(),
+                at: at.clone(),
                 seq: self.seq,
                 ..UserMessage::default()
             });
@@ -247,51 +239,51 @@ impl<'j> Run<'j> {
                 None => {}
             }
         }
-        let is_fork = line.forked_from.is_some() && line.forked_from != self.forked_from;
-        if is_fork {
+        let config = start.config();
+        let before = std::mem::take(&mut self.start);
+        if start.forked_from.is_some() && start.forked_from != before.forked_from {
             // What comes before was another run.
-            self.created_at.clone_from(&line.timestamp);
+            self.always.clear();
+            self.created_at.clone_from(&at);
         }
-        self.forked_from = line.forked_from.or(self.forked_from.take());
-        self.message_parts = line.message_parts;
-        self.set = line.set.unwrap_or_default();
-        self.allow_hosts = line.allow_hosts.unwrap_or_default();
-        self.run_id = line.run_id.or(self.run_id.take());
-        self.agent_home = line.agent_home.or(self.agent_home.take());
-        self.work_dir = line.work_dir.or(self.work_dir.take());
-        self.parent_run_id = line.parent_run_id.or(self.parent_run_id.take());
-        self.parent_call_id = line.parent_call_id.or(self.parent_call_id.take());
-        self.engine_call = line.call_id;
-        self.hostname = line.hostname;
-        self.pid = line.pid;
-        self.launcher = line.launcher.unwrap_or_default();
+        start.forked_from = start.forked_from.or(before.forked_from);
+        for (text, known) in [
+            (&mut start.run_id, before.run_id),
+            (&mut start.agent_home, before.agent_home),
+            (&mut start.work_dir, before.work_dir),
+            (&mut start.parent_run_id, before.parent_run_id),
+            (&mut start.parent_call_id, before.parent_call_id),
+        ] {
+            if !text.is_some() {
+                *text = known;
+            }
+        }
+        self.start = start;
         self.starts += 1;
-        self.started_at = line.timestamp;
-        let config: RecordedConfig<'j> = line
-            .config
-            .and_then(|config| serde_json::from_str(config.get()).ok())
-            .unwrap_or_default();
-        self.max_iterations = config.max_iterations.or(self.max_iterations);
-        self.same_call = config.same_call.and_then(number).unwrap_or_default();
-        let llm = config.llm;
-        let window = llm.as_ref().and_then(|llm| llm.window);
-        self.counts.begin(window.and_then(number));
-        let llm = llm?;
-        self.fallback_left_out |= llm.fallback.is_some_and(|chain| chain.get() == "false");
-        llm.model.map(|model| Cow::Borrowed(model.get()))
+        self.started_at = at;
+        let max_iterations = config.get("max_iterations").read();
+        self.max_iterations = max_iterations.or(self.max_iterations);
+        self.same_call = config.get("same_call").read_or_default();
+        let is_kept = config.get("files").get() == Some("\"git\"");
+        self.file_states.begin(is_kept, self.iterations);
+        let llm = config.llm();
+        self.counts.begin(llm.get("window").read());
+        self.fallback_left_out |= llm.get("fallback").get() == Some("false");
+        llm.get("model").get().map(Cow::Borrowed)
     }
 
-    fn thought(&mut self, line: &Line<'j>) -> Result<Thought<'j>, String> {
-        let next = line.iteration.unwrap_or(self.iterations + 1);
-        self.iterations = next.max(self.iterations);
-        self.llm_calls += 1;
-        self.tokens.add(line.usage.unwrap_or_default().tokens());
-        let tool_calls = line.tool_calls.map(RawValue::get);
-        let tool_calls = tool_calls.filter(|raw| *raw != "null");
-        let mut invalid: BTreeMap<String, String> = line
-            .invalid_arguments
-            .and_then(|raw| serde_json::from_str(raw.get()).ok())
-            .unwrap_or_default();
+    fn thought(
+        &mut self,
+        thought: recorded::Thought<'j>,
+        line: &Line<'j>,
+    ) -> Result<Thought<'j>, String> {
+        self.iterations = line
+            .iteration
+            .unwrap_or(self.iterations + 1)
+            .max(self.iterations);
+        self.usage.add(thought.usage.unwrap_or_default().tokens());
+        let tool_calls = thought.tool_calls.get();
+        let mut invalid: BTreeMap<String, String> = thought.invalid_arguments.read_or_default();
         let raw_calls: Vec<RawCall<'j>> = match tool_calls {
             Some(raw) => serde_json::from_str(raw)
                 .map_err(|e| format!("tool_calls: {}", parser_words(&e)))?,
@@ -307,24 +299,21 @@ impl<'j> Run<'j> {
                 ..Call::default()
             })
             .collect();
-        let reasoning = line.reasoning_fields().into_iter();
-        let wire = line.wire.map(RawValue::get);
+        let reasoning = thought.reasoning_fields().into_iter();
         Ok(Thought {
             seq: self.seq,
             last_seq: self.seq,
             iteration: self.iterations,
-            content: match line.content {
+            content: match thought.content.get() {
                 // Who edits the text leaves the mark of a null beside it.
-                Some(content) if content.get() != "\"\"" || line.content_null != Some(true) => {
-                    content.get()
-                }
+                Some(content) if content != "\"\"" || thought.content_null != Some(true) => content,
                 _ => "null",
             },
             tool_calls: tool_calls.filter(|_| !calls.is_empty()).map(Cow::Borrowed),
             reasoning: reasoning.map(|(name, value)| (name, value.get())).collect(),
             asked_model: self.asked_model.clone(),
-            wire: wire.filter(|raw| raw.starts_with('{')),
-            finish_reason: line.finish_reason.clone(),
+            wire: thought.wire.get().filter(|raw| raw.starts_with('{')),
+            finish_reason: thought.finish_reason,
             calls,
             accepted_by: Vec::new(),
             value: None,
@@ -334,42 +323,45 @@ impl<'j> Run<'j> {
 
     /// A check of the last answer. One that neither accepted nor refused it counts for nothing, and so does
     /// one of an answer that has been taken out.
-    fn acceptance(&mut self, line: Box<Line<'j>>) {
-        if line.thought_seq.is_none() || line.thought_seq != self.thought_seq {
+    fn acceptance(&mut self, check: recorded::Acceptance<'j>, execution_ref: Option<Cow<'j, str>>) {
+        if check.thought_seq.is_none() || check.thought_seq != self.thought_seq {
             return;
         }
-        let what = line.what.unwrap_or_default();
-        if let Some(content) = line.content {
+        let what = check.what.0.unwrap_or_default();
+        if let Some(content) = check.content.get() {
             self.turns.push(Turn::Refusal(RefusedAnswer {
                 seq: self.seq,
-                content: content.get(),
+                content,
                 what,
-                exit_code: line.exit_code,
-                execution_ref: line.execution_ref,
+                exit_code: check.exit_code,
+                execution_ref,
             }));
-        } else if line.exit_code == Some(0)
+        } else if check.exit_code == Some(0)
             && let Some(Turn::Thought(thought)) = self.turns.last_mut()
         {
             thought.accepted_by.push(what);
-            thought.value = line.value.map(RawValue::get).or(thought.value);
+            thought.value = check.value.get().or(thought.value);
         }
     }
 
-    fn action_request(&mut self, line: Box<Line<'j>>) {
-        let id = line.action_id.as_deref();
+    fn action_request(&mut self, line: Line<'j>) {
+        let id = line.place.action_id.get();
         if self.call(id, |_| true).is_none() {
             if let Some(call) = self.adopt(&line) {
                 call.question = unrecorded_question(call);
             }
             return;
         }
-        let is_older = line.call_id.is_none();
+        let Recorded::ActionRequest(started) = line.event else {
+            return;
+        };
+        let is_older = !started.call_id.is_some();
         let is_new = self.call(id, |call| call.request.is_none()).is_some();
         let request = Request {
-            call_id: line.call_id,
-            execution_ref: line.execution_ref,
-            arguments: line.tool_args.map(RawValue::get),
-            command: line.resolved_command,
+            call_id: started.call_id.0,
+            execution_ref: line.place.execution_ref.0.0,
+            arguments: started.tool_args.get(),
+            command: started.resolved_command.0,
             ..Request::default()
         };
         if let Some(call) = self.call(id, |call| !is_new || call.request.is_none()) {
@@ -418,27 +410,29 @@ impl<'j> Run<'j> {
         thought.calls.last_mut()
     }
 
-    fn question(&mut self, line: Box<Line<'j>>) {
-        if self.asked(&line).is_none() {
+    fn question(&mut self, line: Line<'j>) {
+        let id = line.place.action_id.get();
+        if self.asked(id).is_none() {
             self.adopt(&line);
         }
-        let question = RecordedQuestion {
-            request_id: line.request_id.clone().unwrap_or_default(),
-            prompt: line.prompt.clone().unwrap_or_default(),
-            input_type: line.input_type.clone().unwrap_or_default(),
-            sensitive: line.sensitive.unwrap_or(false),
-            fingerprint: line.fingerprint.clone(),
-            ..RecordedQuestion::default()
-        };
-        if let Some(call) = self.asked(&line) {
-            call.question = Some(question);
+        if let Recorded::HumanInputRequest(question) = line.event
+            && let Some(call) = self.asked(id)
+        {
+            call.question = Some(RecordedQuestion {
+                request_id: question.request_id.0.unwrap_or_default(),
+                prompt: question.prompt.0.unwrap_or_default(),
+                input_type: question.input_type.unwrap_or_default(),
+                sensitive: question.sensitive.unwrap_or(false),
+                fingerprint: question.fingerprint.0,
+                ..RecordedQuestion::default()
+            });
         }
     }
 
     /// The call that a question belongs to.
-    fn asked(&mut self, line: &Line<'j>) -> Option<&mut Call<'j>> {
-        match &line.action_id {
-            Some(id) => self.call(Some(id), |_| true),
+    fn asked(&mut self, id: Option<&str>) -> Option<&mut Call<'j>> {
+        match id {
+            Some(_) => self.call(id, |_| true),
             None => self
                 .calls_of_last_thought()
                 .find(|call| call.name == "ask_human" && call.result.is_none()),
@@ -460,16 +454,23 @@ impl<'j> Run<'j> {
 
     /// The call that a result belongs to. Old results have no id, and belong to the first call of
     /// their tool.
-    fn finished(&mut self, line: &Line<'j>) -> Option<&mut Call<'j>> {
-        match &line.action_id {
-            Some(id) => self.call(Some(id), |call| call.result.is_none()),
+    fn finished(&mut self, id: &Text<'j>, tool: &Text<'j>) -> Option<&mut Call<'j>> {
+        match id.get() {
             None => self
                 .calls_of_last_thought()
-                .find(|call| call.result.is_none() && line.tool_name.as_ref() == Some(&call.name)),
+                .find(|call| call.result.is_none() && tool.get() == Some(&*call.name)),
+            id => self.call(id, |call| call.result.is_none()),
         }
     }
 
-    pub(super) fn call(
+    /// The call with this id that was started and has no result.
+    fn started_call(&mut self, id: &Text<'j>) -> Option<&mut Call<'j>> {
+        self.call(id.get(), |call| {
+            call.request.is_some() && call.result.is_none()
+        })
+    }
+
+    fn call(
         &mut self,
         id: Option<&str>,
         suits: impl Fn(&Call<'j>) -> bool,

@@ -64,8 +64,10 @@ fn named_by_options(words: &[String], dir: &Path) -> Vec<PathBuf> {
         None => {
             let home = dir.join(agent.unwrap_or("."));
             let numbered = crate::record::own_workspaces::numbered(&home).unwrap_or_default();
-            let below = |name| home.join("workspaces").join(name);
-            numbered.into_iter().map(below).collect()
+            numbered
+                .into_iter()
+                .map(|name| home.join("workspaces").join(name))
+                .collect()
         }
     }
 }

@@ -3,6 +3,7 @@
 //! A page is read as paragraphs. `man/index.txt` adds the words that people use and the manual does not.
 
 use super::{PAGES, Page, paragraphs};
+use crate::text::order;
 use crate::text::shorten::push_wrapped;
 use paragraphs::{Paragraph, paragraphs};
 use std::cmp::Reverse;
@@ -19,11 +20,13 @@ const SCREEN: usize = 22;
 /// The lines of one place if there are many.
 const LEAST_LINES: usize = 2;
 
+/// How well a word fits that is in the index in another form, in a place's tag or heading, in its text.
+const INDEXED: u32 = 50;
+const IN_HEAD: u32 = 10;
+const IN_TEXT: u32 = 2;
+
 /// What an asked word may have that the index's has not.
 const ENDINGS: [&str; 10] = ["s", "es", "d", "ed", "r", "er", "ing", "ning", "ting", "ly"];
-
-/// The least score of a place to which the index leads for one of the words.
-const INDEXED: u32 = 500;
 
 /// Words that say nothing about the subject of a question.
 const NOISE: &str = "a after an and are at be before by can delta did do does for from get give how i if in is it me \
@@ -67,44 +70,81 @@ pub(crate) fn index_words() -> Vec<&'static str> {
     entries().flat_map(|entry| entry.words).collect()
 }
 
-/// A paragraph with what the index says of it, and its parts in lower case.
+/// A paragraph with the words that lead to it, in lower case.
 struct Place {
     paragraph: Paragraph,
-    section: String,
-    parent: String,
-    tag: String,
+    /// Its tag; of the first one of a section, the heading, and of a page, its name.
+    head: String,
     text: String,
-    /// Words of the index for it, each with the number of the line.
-    everyday: Vec<(usize, &'static str)>,
-    /// Words of the index for its section.
-    everyday_of_section: Vec<&'static str>,
+    /// The page, the section and the tags around it.
+    around: String,
+    /// Words of the index for it.
+    indexed: Vec<&'static str>,
+    /// The first line of the index that leads here.
+    line: usize,
+}
+
+impl Place {
+    fn new(paragraph: Paragraph) -> Self {
+        let Paragraph { page, section, .. } = paragraph;
+        let heading = match section {
+            "NAME" => page.name,
+            _ if paragraph.is_first => section,
+            _ => "",
+        };
+        Self {
+            head: format!("{} {heading}", paragraph.tag).to_lowercase(),
+            text: paragraph.text.to_lowercase(),
+            around: format!("{} {section} {}", page.name, paragraph.parent).to_lowercase(),
+            indexed: Vec::new(),
+            line: usize::MAX,
+            paragraph,
+        }
+    }
+
+    fn is_on(&self, page: &Page) -> bool {
+        (self.paragraph.page.name, self.paragraph.page.section) == (page.name, page.section)
+    }
+
+    /// How well a word fits; 0: not at all.
+    fn fit(&self, word: &str) -> u32 {
+        if self.indexed.contains(&word) {
+            2 * INDEXED
+        } else if self.indexed.iter().any(|known| is_form_of(known, word)) {
+            INDEXED
+        } else if has_word(&self.head, word) {
+            IN_HEAD
+        } else if has_word(&self.text, word) {
+            IN_TEXT
+        } else {
+            u32::from(has_word(&self.around, word))
+        }
+    }
+
+    /// How many of the words fit, and how well. None if nothing of it fits one; what is around it fits many places.
+    fn rank(&self, words: &[&str]) -> Option<(usize, u32)> {
+        let fits: Vec<u32> = words
+            .iter()
+            .map(|word| self.fit(word))
+            .filter(|fit| *fit > 0)
+            .collect();
+        let best = fits.iter().max()?;
+        (*best >= IN_TEXT).then(|| (fits.len(), fits.iter().sum()))
+    }
 }
 
 /// All places of the manual.
 fn places() -> Vec<Place> {
-    let new = |paragraph: Paragraph| Place {
-        section: paragraph.section.to_lowercase(),
-        parent: paragraph.parent.to_lowercase(),
-        tag: paragraph.tag.to_lowercase(),
-        text: paragraph.text.to_lowercase(),
-        everyday: Vec::new(),
-        everyday_of_section: Vec::new(),
-        paragraph,
-    };
-    let mut places: Vec<Place> = PAGES.iter().flat_map(paragraphs).map(new).collect();
+    let mut places: Vec<Place> = PAGES.iter().flat_map(paragraphs).map(Place::new).collect();
     for (number, entry) in entries().enumerate() {
-        let Some(place) = place_of(&mut places, &entry) else {
-            continue;
-        };
-        place
-            .everyday
-            .extend(entry.words.iter().map(|word| (number, *word)));
-        if place.paragraph.section == entry.place {
-            let in_section =
-                |it: &&mut Place| it.is_on(entry.page) && it.paragraph.section == entry.place;
-            for place in places.iter_mut().filter(in_section) {
-                place.everyday_of_section.extend(&entry.words);
-            }
+        if let Some(place) = place_of(&mut places, &entry) {
+            place.indexed.extend(&entry.words);
+            place.line = place.line.min(number);
+        }
+        let in_section =
+            |it: &&mut Place| it.is_on(entry.page) && it.paragraph.section == entry.place;
+        for place in places.iter_mut().filter(in_section) {
+            place.around = format!("{} {}", place.around, entry.words.join(" "));
         }
     }
     places
@@ -124,87 +164,21 @@ fn place_of<'p>(places: &'p mut [Place], entry: &Entry) -> Option<&'p mut Place>
     Some(ranked.min_by_key(|(rank, _)| *rank)?.1)
 }
 
-/// How well a word fits a place: `own` is what is in it, the rest what is around it.
-#[derive(Clone, Copy, Default)]
-struct Fit {
-    own: u32,
-    around: u32,
-    /// The line of the index.
-    line: Option<usize>,
+/// True if a word of a text is this word, or begins with it. Both are in lower case. A number is found only whole.
+fn has_word(text: &str, word: &str) -> bool {
+    let is_number = word.ends_with(|c: char| c.is_ascii_digit());
+    text.match_indices(word).any(|(at, _)| {
+        let is_begun = text[..at].ends_with(char::is_alphanumeric);
+        let goes_on = text[at + word.len()..].starts_with(char::is_alphanumeric);
+        !(is_begun || is_number && goes_on)
+    })
 }
 
-impl Place {
-    fn is_on(&self, page: &Page) -> bool {
-        (self.paragraph.page.name, self.paragraph.page.section) == (page.name, page.section)
-    }
-
-    fn fit(&self, word: &str) -> Fit {
-        let graded = |text: &str, whole: u32, beginning: u32| match fits(text, word) {
-            Some(true) => whole,
-            Some(false) => beginning,
-            None => 0,
-        };
-        let indexed = self
-            .everyday
-            .iter()
-            .filter_map(|(line, known)| Some((related(known, word)?, *line)));
-        let indexed = indexed.max_by_key(|(fit, line)| (*fit, Reverse(*line)));
-        let of_section = self
-            .everyday_of_section
-            .iter()
-            .filter_map(|known| related(known, word));
-        let of_section =
-            (of_section.max().unwrap_or_default() / 10).max(graded(&self.section, 90, 60));
-        let of_page = graded(self.paragraph.page.name, 90, 60);
-        let own = [
-            indexed.map_or(0, |(fit, _)| fit),
-            graded(&self.tag, 200, 150),
-            graded(&self.text, 20, 10),
-            if self.paragraph.is_first {
-                of_section
-            } else {
-                0
-            },
-            if self.section == "name" { of_page } else { 0 },
-        ];
-        let around = [of_section, of_page, graded(&self.parent, 90, 60)];
-        Fit {
-            own: own.into_iter().max().unwrap_or_default(),
-            around: around.into_iter().max().unwrap_or_default(),
-            line: indexed.map(|(_, line)| line),
-        }
-    }
-}
-
-/// Whether a word is in a text, whole, or as the beginning of a word. Both are in lower case. A number is
-/// found only whole.
-fn fits(text: &str, word: &str) -> Option<bool> {
-    let is_part = |c: char| c.is_alphanumeric();
-    let mut best = None;
-    for (at, _) in text.match_indices(word) {
-        if text[..at].ends_with(is_part) {
-            continue;
-        }
-        let is_whole = !text[at + word.len()..].starts_with(is_part);
-        if is_whole {
-            return Some(true);
-        }
-        if !word.ends_with(|c: char| c.is_ascii_digit()) {
-            best = Some(false);
-        }
-    }
-    best
-}
-
-/// How well a word of the index fits one that was asked for: the same, or one with another ending.
-fn related(known: &str, asked: &str) -> Option<u32> {
-    if known == asked {
-        return Some(1000);
-    }
+/// True if a word that was asked for is one of the index with another ending, or its beginning.
+fn is_form_of(known: &str, asked: &str) -> bool {
     let ending = asked.strip_prefix(known).filter(|_| known.len() >= 4);
     let is_longer = ending.is_some_and(|ending| ENDINGS.contains(&ending));
-    let is_beginning = asked.len() >= 3 && known.starts_with(asked);
-    (is_longer || is_beginning).then_some(INDEXED)
+    is_longer || asked.len() >= 3 && known.starts_with(asked)
 }
 
 /// Where the manual answers these words, the best place first, a screen at most; empty if nothing has one of
@@ -215,50 +189,26 @@ pub(crate) fn search(text: &str) -> String {
 
 fn answer(places: &[Place], text: &str) -> String {
     let lower = text.to_lowercase();
-    let words = lower.split_whitespace();
-    let words = words.map(|word| word.trim_matches(['?', '!', ',', ';', '\'', '"', '`']));
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    let is_noise = |word: &&str| NOISE.split_whitespace().any(|noise| noise == *word);
-    let mut telling: Vec<&str> = words
-        .iter()
-        .copied()
-        .filter(|word| !is_noise(word))
+    let words: Vec<&str> = lower
+        .split_whitespace()
+        .map(|word| word.trim_matches(['?', '!', ',', ';', '\'', '"', '`']))
+        .filter(|word| !word.is_empty())
         .collect();
-    if telling.is_empty() {
-        telling = words;
+    let is_noise = |word: &&str| NOISE.split_whitespace().any(|noise| noise == *word);
+    let mut specific = words.clone();
+    specific.retain(|word| !is_noise(word));
+    if specific.is_empty() {
+        specific = words;
     }
-    let ranked = places
+    let mut ranked: Vec<((usize, u32), &Place)> = places
         .iter()
-        .filter_map(|place| Some((place.rank(&telling)?, place)));
-    let mut ranked: Vec<(Rank, &Place)> = ranked.collect();
-    let most = ranked.iter().map(|(rank, _)| rank.words).max();
-    ranked.retain(|(rank, _)| Some(rank.words) == most || rank.score >= INDEXED);
-    ranked.sort_by_key(|(rank, _)| (Reverse((rank.words, rank.score)), rank.line));
+        .filter_map(|place| Some((place.rank(&specific)?, place)))
+        .collect();
+    let most = ranked.iter().map(|((count, _), _)| *count).max();
+    ranked.retain(|((count, fit), _)| Some(*count) == most || *fit >= INDEXED);
+    order::sort_by_key(&mut ranked, |(rank, place)| (Reverse(*rank), place.line));
     let found: Vec<&Place> = ranked.into_iter().map(|(_, place)| place).collect();
-    shown(&found, &telling)
-}
-
-/// The order of places that were found.
-struct Rank {
-    /// How many of the words fit.
-    words: usize,
-    score: u32,
-    /// The first line of the index that led here.
-    line: usize,
-}
-
-impl Place {
-    /// None if nothing of it fits a word; what is around it fits many places.
-    fn rank(&self, words: &[&str]) -> Option<Rank> {
-        let fits: Vec<Fit> = words.iter().map(|word| self.fit(word)).collect();
-        let best = |fit: &Fit| fit.own.max(fit.around);
-        let lines = fits.iter().filter_map(|fit| fit.line);
-        fits.iter().any(|fit| fit.own > 0).then(|| Rank {
-            words: fits.iter().filter(|fit| best(fit) > 0).count(),
-            score: fits.iter().map(best).sum(),
-            line: lines.min().unwrap_or(usize::MAX),
-        })
-    }
+    shown(&found, &specific)
 }
 
 /// Places as paragraphs, each with its page and its tag; few at length, many in short.
@@ -302,19 +252,19 @@ fn shown(places: &[&Place], words: &[&str]) -> String {
 impl Place {
     /// The text, from the first sentence that has one of the words if nothing else led here.
     fn excerpt(&self, words: &[&str]) -> &str {
-        let text = &self.paragraph.text;
-        let lower = &self.text;
-        let leads = |word: &&str| self.fit(word).own >= 60;
-        if words.iter().any(leads) || lower.len() != text.len() {
+        let text = &*self.paragraph.text;
+        if words.iter().any(|word| self.fit(word) >= IN_HEAD) {
             return text;
         }
-        let sentences = lower.match_indices(". ").map(|(at, _)| at + 2);
-        let starts: Vec<usize> = std::iter::once(0).chain(sentences).collect();
-        let ends = starts.iter().copied().skip(1).chain([lower.len()]);
-        let has_word = |sentence: &str| words.iter().any(|word| fits(sentence, word).is_some());
-        let mut sentences = starts.iter().copied().zip(ends);
-        let start = sentences.find(|(start, end)| has_word(&lower[*start..*end]));
-        &text[start.map_or(0, |(start, _)| start)..]
+        let mut before = 0;
+        for sentence in text.split_inclusive(". ") {
+            let lower = sentence.to_lowercase();
+            if words.iter().any(|word| has_word(&lower, word)) {
+                return &text[before..];
+            }
+            before += sentence.len();
+        }
+        text
     }
 }
 
@@ -374,7 +324,7 @@ mod tests {
             ("training", "delta-export(1) chat: ", "fine-tuning"),
             ("git push", "delta-hooks(5) EXAMPLES: ", "forbids"),
             ("csv rows", "delta-run(1) MANY RUNS: ", ""),
-            ("undo", "delta-run(1) UNDOING CHANGES: ", "git diff"),
+            ("undo", "delta-run(1) UNDOING CHANGES: ", "delta-undo(1)"),
             ("limit cost", "delta-agent(5) budget: ", ""),
             ("exit code 4", "delta(1) EXIT STATUS 4: ", "INTERRUPTED"),
             (
@@ -435,11 +385,11 @@ mod tests {
 
     #[test]
     fn words_match_at_their_beginning_and_all_of_them_in_one_paragraph() {
-        assert_eq!(fits("list the skills", "kill"), None);
-        assert_eq!(fits("list the skills", "skill"), Some(false));
-        assert_eq!(fits("use tool_timeout_ms", "timeout"), Some(true));
-        assert_eq!(fits("128 bytes, 12", "12"), Some(true));
-        assert_eq!(fits("128 bytes", "12"), None);
+        assert!(!has_word("list the skills", "kill"));
+        assert!(has_word("list the skills", "skill"));
+        assert!(has_word("use tool_timeout_ms", "timeout"));
+        assert!(has_word("128 bytes, 12", "12"));
+        assert!(!has_word("128 bytes", "12"));
         let found = search("jitter seconds");
         assert!(found.starts_with("delta-agent(5) THE MODEL: "), "{found}");
         assert!(found.contains("jitter"), "{found}");

@@ -38,7 +38,7 @@ pub(crate) type Offer = (&'static str, Vec<Candidate>);
 /// A command line as far as it has been typed.
 #[derive(Debug)]
 pub(crate) struct TypedLine {
-    /// Its name; empty before it is known.
+    /// The name; empty before it is known.
     pub command: &'static str,
     options: Vec<(&'static str, String)>,
     /// The operands behind the command.
@@ -179,11 +179,11 @@ impl TypedReader<'_> {
                 return;
             };
             let Some(expected) = row.value else { continue };
-            let attached = &word[at + letter.len_utf8()..];
-            if attached.is_empty() {
+            let value = &word[at + letter.len_utf8()..];
+            if value.is_empty() {
                 self.expected = Some((row.long, expected));
             } else {
-                self.line.options.push((row.long, attached.to_owned()));
+                self.line.options.push((row.long, value.to_owned()));
             }
             return;
         }
@@ -232,8 +232,8 @@ impl TypedReader<'_> {
         let listed = self.options.iter().filter(|row| !row.about.is_empty());
         let names = listed.flat_map(|row| {
             let names = [row.short, row.long].into_iter();
-            let names = names.filter(|name| !name.is_empty());
-            names.map(|name| Candidate::new(name, row.about))
+            let given = names.filter(|name| !name.is_empty());
+            given.map(|name| Candidate::new(name, row.about))
         });
         CursorPosition::Words(names.collect())
     }
@@ -314,7 +314,7 @@ mod tests {
         read_line(&PROGRAM, &words)
     }
 
-    /// As a completion script gets it, for a program that lists nothing.
+    /// The text that a completion script gets, for a program that lists nothing.
     fn offered(line: &str) -> String {
         let raw: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let said = complete_line(&PROGRAM, &raw, None, |_, _| None);

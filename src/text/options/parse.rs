@@ -38,9 +38,9 @@ pub(crate) struct ParsedCommand {
     pub command: &'static CommandTable,
     options: Vec<(&'static str, OsString)>,
     pub operands: Vec<OsString>,
-    /// How many options were given before each operand.
+    /// The number of options before each operand.
     places: Vec<usize>,
-    /// How many operands were given before `--`.
+    /// The number of operands before `--`.
     before_dashes: usize,
 }
 
@@ -88,11 +88,7 @@ pub(crate) fn parse_line(
 }
 
 fn command_names(program: &ProgramTable) -> Vec<&'static str> {
-    program
-        .commands
-        .iter()
-        .map(|command| command.name)
-        .collect()
+    program.commands.iter().map(|it| it.name).collect()
 }
 
 /// The error for a first word that is no command. A sentence, or an agent's name, was meant for the command
@@ -209,7 +205,8 @@ impl WordReader {
         program: &ProgramTable,
         command: &'static CommandTable,
     ) -> Result<CommandLine> {
-        let known: Vec<&OptionRow> = command.rows().collect();
+        let run_operand = command.run_operand();
+        let known: Vec<&OptionRow> = command.rows().chain(run_operand).collect();
         let mut operands: Vec<OsString> = Vec::new();
         let (mut places, mut before_dashes) = (Vec::new(), 0);
         loop {
@@ -230,13 +227,16 @@ impl WordReader {
                 break;
             }
         }
-        let given = ParsedCommand {
+        let mut given = ParsedCommand {
             command,
             options: self.options,
             operands,
             places,
             before_dashes,
         };
+        if let Some(row) = run_operand {
+            given.move_to_operands(row.long)?;
+        }
         given.check_complete(program)?;
         Ok(CommandLine::Command(given))
     }
@@ -286,14 +286,30 @@ fn push_operand(
 }
 
 impl ParsedCommand {
+    /// Makes the values of an option the first operands.
+    fn move_to_operands(&mut self, long: &str) -> Result<()> {
+        let is_moved = |(name, _): &mut (&str, OsString)| *name == long;
+        let moved = self.options.extract_if(.., is_moved);
+        let mut words: Vec<OsString> = moved.map(|(_, value)| value).collect();
+        self.before_dashes += words.len();
+        words.append(&mut self.operands);
+        for word in words {
+            push_operand(self.command, &mut self.operands, word)?;
+        }
+        Ok(())
+    }
+
     fn check_complete(&self, program: &ProgramTable) -> Result<()> {
         let missing_option = self
             .command
             .rows()
             .find(|row| row.is_required && !self.has(row.long))
             .map(OptionRow::usage);
-        let missing_operand = self.command.operands.get(self.operands.len());
-        let missing_operand = missing_operand.filter(|row| row.is_required);
+        let missing_operand = self
+            .command
+            .operands
+            .get(self.operands.len())
+            .filter(|row| row.is_required);
         let missing = missing_operand
             .map(|row| row.value.display_name())
             .or(missing_option);
@@ -309,11 +325,17 @@ impl ParsedCommand {
 
     /// These options and the operands, in the order in which they were given; an operand by its number.
     pub(crate) fn in_order(&self, longs: &[&str]) -> Vec<Given<'_>> {
-        let operands = self.places.iter().enumerate();
-        let operands = operands.map(|(at, place)| (2 * place, Given::Operand(at)));
-        let options = self.options.iter().enumerate();
-        let options = options.filter(|(_, (name, _))| longs.contains(name));
-        let options = options.map(|(at, (name, value))| (2 * at + 1, Given::Option(name, value)));
+        let operands = self
+            .places
+            .iter()
+            .enumerate()
+            .map(|(at, place)| (2 * place, Given::Operand(at)));
+        let options = self
+            .options
+            .iter()
+            .enumerate()
+            .filter(|(_, (name, _))| longs.contains(name))
+            .map(|(at, (name, value))| (2 * at + 1, Given::Option(name, value)));
         let mut all: Vec<_> = operands.chain(options).collect();
         sort_by(&mut all, |(a, _), (b, _)| a.cmp(b));
         all.into_iter().map(|(_, given)| given).collect()
@@ -325,7 +347,12 @@ impl ParsedCommand {
         first.map(OsString::as_os_str)
     }
 
-    /// How many operands were given before `--`.
+    /// The long names of the options that were given.
+    pub(crate) fn given_options(&self) -> impl Iterator<Item = &'static str> {
+        self.options.iter().map(|(name, _)| *name)
+    }
+
+    /// The number of operands before `--`.
     pub(crate) fn count_before_dashes(&self) -> usize {
         self.before_dashes
     }
@@ -368,6 +395,12 @@ impl ParsedCommand {
         self.value(long).map(lossy)
     }
 
+    /// The meaning of the word that was given last, or the default.
+    pub(crate) fn choice<T: Default>(&self, long: &str, parse: fn(&str) -> Option<T>) -> T {
+        let word = self.value(long).and_then(OsStr::to_str);
+        word.and_then(parse).unwrap_or_default()
+    }
+
     pub(crate) fn format(&self) -> OutputFormat {
         OutputFormat::of_word(self.text("--format").as_deref())
     }
@@ -399,6 +432,11 @@ impl ParsedCommand {
 
     pub(crate) fn operand_text(&self, at: usize) -> Option<String> {
         self.operands.get(at).map(|word| lossy(word))
+    }
+
+    /// An operand that the command must have.
+    pub(crate) fn required_text(&self, at: usize) -> String {
+        self.operand_text(at).unwrap_or_default()
     }
 
     pub(crate) fn operand_texts(&self) -> Vec<String> {
@@ -457,8 +495,10 @@ fn check_word(words: &[&'static str], given: &OsStr, what: &str) -> Result<OsStr
     let alias = WORD_ALIASES.iter().find(|(alias, _)| *alias == text);
     let meant = alias.map_or(text.as_str(), |(_, word)| *word);
     let folded = |word: &str| word.to_lowercase().replace('_', "-");
-    let found = words.iter().find(|word| folded(word) == folded(meant));
-    let found = found.ok_or_else(|| unknown_word(what, &text, words))?;
+    let found = words
+        .iter()
+        .find(|word| folded(word) == folded(meant))
+        .ok_or_else(|| unknown_word(what, &text, words))?;
     Ok((*found).into())
 }
 

@@ -50,13 +50,35 @@ pub(crate) fn help_text(
 /// The commands and the options before them.
 fn overview(program: &ProgramTable) -> String {
     let mut out = format!("usage: {} COMMAND [OPTIONS]\n\n", program.name);
-    let commands = program.commands.iter();
-    let commands: Vec<(String, &str)> = commands
+    let commands: Vec<(String, &str)> = program
+        .commands
+        .iter()
         .map(|command| (command.name.to_owned(), command.about))
         .collect();
     push_rows(&mut out, &commands);
     out.push('\n');
     push_rows(&mut out, &option_rows(program.options.iter()));
+    out
+}
+
+/// Groups of everyday commands, each with its name and a line for each command.
+pub(crate) fn groups_text(program: &ProgramTable, groups: &[(&str, &[&str])]) -> String {
+    let name = program.name;
+    let mut out = format!("usage: {name} COMMAND [OPTIONS]\n");
+    let lengths = groups.iter().flat_map(|(_, names)| names.iter());
+    let column = lengths.map(|name| name.len()).max().unwrap_or(0);
+    for (group, names) in groups {
+        out.push_str(&format!("\n{group}\n"));
+        let commands = names.iter().filter_map(|name| program.command(name));
+        let rows: Vec<_> = commands
+            .map(|it| (format!("{:column$}", it.name), it.about))
+            .collect();
+        push_rows(&mut out, &rows);
+    }
+    out.push_str(&format!(
+        "\n{name} COMMAND -h lists a command's options, {name} help WORD searches the manual,\n\
+         {name} help -a lists all commands and pages.\n"
+    ));
     out
 }
 
@@ -78,8 +100,11 @@ fn option_rows<'r>(rows: impl Iterator<Item = &'r OptionRow>) -> Vec<(String, &'
             "" => "    ".to_owned(),
             short => format!("{short}, "),
         };
-        let value = row.value.as_ref().map(ValueSpec::display_name);
-        let value = value.map_or_else(String::new, |value| format!(" {value}"));
+        let value = row
+            .value
+            .as_ref()
+            .map(ValueSpec::display_name)
+            .map_or_else(String::new, |value| format!(" {value}"));
         (format!("{short}{}{value}", row.long), row.about)
     };
     listed.map(shown).collect()

@@ -3,7 +3,7 @@
 /// A program and its commands.
 #[derive(Debug)]
 pub(crate) struct ProgramTable {
-    /// As `-h` shows it: `delta`, `delta flow`.
+    /// The name that `-h` shows: `delta`, `delta flow`.
     pub name: &'static str,
     pub commands: &'static [CommandTable],
     /// Commands that no help lists; they read the words behind them themselves.
@@ -90,7 +90,7 @@ pub(crate) enum ValueKind {
     Renamed(&'static str),
 }
 
-/// How results are printed.
+/// The form in which results are printed.
 pub(crate) const FORMATS: ValueKind = ValueKind::Words(&["text", "json"]);
 
 /// How results are printed, or all that leads to one.
@@ -104,6 +104,9 @@ pub(crate) const WORD_ALIASES: &[(&str, &str)] = &[("raw", "text")];
 
 pub(crate) const HELP: OptionRow = flag("-h", "--help", "print this text, or the manual page");
 pub(crate) const VERSION: OptionRow = flag("-V", "--version", "print the version");
+
+/// The name of a run as an option, accepted wherever one is an operand.
+const RUN_OPERAND: OptionRow = valued("", "--run-id", "RUN", ValueKind::Run, "");
 
 pub(crate) const fn flag(
     short: &'static str,
@@ -215,6 +218,13 @@ impl CommandTable {
     pub(crate) fn rows(&self) -> impl Iterator<Item = &'static OptionRow> {
         let own = self.options.iter().copied().flatten();
         own.chain((!self.is_raw).then_some(&HELP))
+    }
+
+    /// The option that stands for an operand that is a run, unless an option of the command has its name.
+    pub(crate) fn run_operand(&self) -> Option<&'static OptionRow> {
+        let is_run = |row: &OperandRow| row.value.kind == ValueKind::Run;
+        let is_taken = || self.rows().any(|row| row.long == RUN_OPERAND.long);
+        (self.operands.iter().any(is_run) && !is_taken()).then_some(&RUN_OPERAND)
     }
 }
 

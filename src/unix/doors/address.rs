@@ -34,10 +34,9 @@ const V6: [(Ipv6Addr, u32); 6] = [
 /// True if only a door that names the address itself may lead there.
 pub(super) fn is_inside(address: IpAddr) -> bool {
     let inner = match address {
-        IpAddr::V6(address) => embedded(address),
+        IpAddr::V6(address) => embedded(address).map(IpAddr::V4),
         IpAddr::V4(_) => None,
     };
-    let inner = inner.map(IpAddr::V4);
     [Some(address), inner]
         .into_iter()
         .flatten()

@@ -1,4 +1,4 @@
-//! Where the body of a request ends, so that nothing that follows it is passed on (RFC 9112, section 6).
+//! The end of a request's body, so that nothing that follows it is passed on (RFC 9112, section 6).
 //!
 //! Pure. Unaware of what is in the body.
 
@@ -13,7 +13,7 @@ enum Part {
     Bytes(u64),
     /// The size of a chunk: digits so far, and their value.
     Size(u32, u64),
-    /// What follows a size on its line, and that.
+    /// An extension after a size on its line, and that size.
     Extension(u64),
     SizeEnd(u64),
     Chunk(u64),
@@ -43,7 +43,7 @@ impl Body {
         matches!(self.0, Part::Bytes(0))
     }
 
-    /// How many of the bytes that come next belong to it; 0 although it is not over: it is malformed.
+    /// The number of the next bytes that belong to it; 0 although it is not over: it is malformed.
     pub(super) fn measure(&self, bytes: &[u8]) -> usize {
         let mut ahead = self.clone();
         let rest = ahead.advance(bytes);

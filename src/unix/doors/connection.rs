@@ -2,66 +2,60 @@
 //!
 //! Unaware of other connections. Nothing here waits.
 
-use super::address::is_inside;
-use super::door::{Door, Host, door_for};
+mod approach;
+
+use super::door::{Door, Host};
 use super::log::{CloseLine, ConnectionLog};
 use super::lookup::NameLookup;
 use super::relay::Relay;
 use super::request::{Kind, LONGEST_HEAD, Request, head_length};
 use super::socks::{Socks5, SocksRefusal};
-use super::upstream::{Scheme, Upstream, Upstreams, tunnel_status};
-use crate::error::{may_fail, reason};
+use super::upstream::{Upstream, Upstreams, tunnel_status};
+use crate::error::{ignore, reason};
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send, socket_with,
-    sockopt,
-};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// How long a name may take to resolve, and an address to answer.
+/// The time limit for a name to resolve, and for an address to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a client may take for its request, and a proxy for its answer.
+/// The time limit of a client's request, and of a proxy's answer.
 const HEAD_TIME: Duration = Duration::from_secs(30);
 
-/// How long a client keeps its place, once there are too many, before it has asked for anything.
+/// The time that a client keeps its place, once there are too many, before it has asked for anything.
 const SILENCE: Duration = Duration::from_millis(200);
 
-/// How long a client that has its answer may take to close.
+/// The time limit for closing of a client that has its answer.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// How long a tunnel stays open in which the server has ended and nothing moves.
+/// The time that a tunnel stays open in which the server has ended and nothing moves.
 const HALF_OPEN: Duration = Duration::from_secs(60);
 
-/// The most addresses of one name that are tried.
-const TRIED_ADDRESSES: usize = 4;
-
-/// What all connections have in common.
+/// The state that all connections have in common.
 pub(super) struct Desk {
     pub doors: Vec<Door>,
     pub upstreams: Upstreams,
     /// The command that prints the addresses of the name after it.
     pub resolver: Vec<String>,
     pub now: Instant,
-    /// How many lookups may begin now.
+    /// The number of lookups that may begin now.
     pub free_lookups: usize,
     pub log: ConnectionLog,
     /// Called with a remark for the person.
     pub say: Box<dyn Fn(&str)>,
-    /// What a remark has been made about.
+    /// The subjects of remarks that have been made.
     pub said: HashSet<String>,
     pub scratch: Vec<u8>,
 }
 
 impl Desk {
     fn say_unrecorded(&mut self, e: &io::Error) {
-        let text = format!("connections cannot be recorded: {}", reason(e));
-        self.say_once("/", &text);
+        self.say_once("/", &unrecorded(e));
     }
 
     /// Makes a remark, unless there has been one about the same.
@@ -71,6 +65,10 @@ impl Desk {
             (self.say)(text);
         }
     }
+}
+
+fn unrecorded(e: &io::Error) -> String {
+    format!("connections cannot be recorded: {}", reason(e))
 }
 
 /// The command's side of a connection, and what is recorded of it.
@@ -84,7 +82,7 @@ pub(super) struct ClientSide {
     pub began: Instant,
     pub up: u64,
     pub down: u64,
-    /// When the stage has taken too long.
+    /// The time at which the stage has taken too long.
     deadline: Option<Instant>,
 }
 
@@ -128,7 +126,7 @@ enum Stage {
     Ended,
 }
 
-/// What has happened to the two ends of a connection.
+/// Events at the two ends of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Ready {
     pub client: PollFlags,
@@ -137,7 +135,7 @@ pub(super) struct Ready {
 
 impl ProxiedConnection {
     pub(super) fn new(socket: TcpStream, now: Instant) -> Self {
-        may_fail(socket.set_nodelay(true));
+        ignore(socket.set_nodelay(true));
         let client = ClientSide {
             socket,
             asked: None,
@@ -175,7 +173,7 @@ impl ProxiedConnection {
         matches!(self.stage, Stage::Ended)
     }
 
-    /// When another may take the place of one that has not said what it is for.
+    /// The time at which another may take the place of one that has not said what it is for.
     pub(super) fn replaceable(&self) -> Option<Instant> {
         let is_silent = matches!(self.stage, Stage::Head(_));
         is_silent.then(|| self.client.began + SILENCE)
@@ -266,163 +264,18 @@ impl ClientSide {
         }
     }
 
-    /// Decides whether a request may pass, and on which way.
-    fn admit(&mut self, request: Request, desk: &mut Desk) -> Stage {
-        let (host, port) = (&request.host, request.port);
-        self.asked = Some((host.to_string(), port));
-        if !desk.doors.iter().any(|door| door.opens(host, port)) {
-            let door = door_for(host, port);
-            let why = format!("{host}:{port} is closed; --allow-host {door} would open it");
-            return self.forbid(&why, desk);
-        }
-        let is_tunnel = matches!(request.kind, Kind::Tunnel);
-        let upstream = match desk.upstreams.find(host, port, is_tunnel) {
-            Ok(upstream) => upstream,
-            Err(why) => return self.fail(&why, desk),
-        };
-        // The name itself passes when it is looked up.
-        match desk.log.open(&request.host.to_string(), port, true) {
-            Ok(id) => self.recorded = Some(id),
-            Err(e) => {
-                let why = format!("connections cannot be recorded: {}", reason(&e));
-                return self.fail(&why, desk);
-            }
-        }
-        self.is_allowed = true;
-        if let Some(upstream) = &upstream {
-            let chooses = match upstream.scheme {
-                Scheme::Socks5 => "",
-                _ => ", which chooses the addresses",
-            };
-            let text = format!(
-                "what is open is reached through the proxy of delta's environment{chooses}"
-            );
-            desk.say_once("", &text);
-            if let Some(warning) = desk.upstreams.warning(host, port, is_tunnel) {
-                desk.say_once("warning", &warning);
-            }
-        }
-        let target = match host {
-            Host::Address(address) => Some(*address),
-            Host::Name(_) => None,
-        };
-        let passed = Passed {
-            request,
-            upstream,
-            target,
-        };
-        self.approach(Box::new(passed), desk)
-    }
-
-    /// Goes to the next host on the way.
-    fn approach(&mut self, passed: Box<Passed>, desk: &mut Desk) -> Stage {
-        match passed.next() {
-            // The door names it, or delta's environment.
-            (Host::Address(address), port) => {
-                let addresses = vec![SocketAddr::new(address, port)];
-                self.connect(passed, addresses, Errno::HOSTUNREACH, desk)
-            }
-            (Host::Name(_), _) => {
-                self.deadline = None;
-                match desk.free_lookups {
-                    0 => Stage::Queued(passed),
-                    _ => self.look_up(passed, desk),
-                }
-            }
-        }
-    }
-
-    /// Starts a process that asks the system's resolver, which blocks.
-    fn look_up(&mut self, passed: Box<Passed>, desk: &mut Desk) -> Stage {
-        let (host, _) = passed.next();
-        desk.free_lookups = desk.free_lookups.saturating_sub(1);
-        self.deadline = Some(desk.now + PATIENCE);
-        match NameLookup::start(&desk.resolver, &host) {
-            Ok(lookup) => Stage::Lookup(passed, lookup),
-            Err(e) => self.fail(&format!("{host} cannot be looked up: {}", reason(&e)), desk),
-        }
-    }
-
-    fn read_addresses(
-        &mut self,
-        mut passed: Box<Passed>,
-        mut lookup: NameLookup,
-        desk: &mut Desk,
-    ) -> Stage {
-        let Some(mut all) = lookup.read(&mut desk.scratch) else {
-            return Stage::Lookup(passed, lookup);
-        };
-        let (host, port) = passed.next();
-        let first = all.first().copied();
-        let is_target = passed.is_target_next();
-        if is_target {
-            all.retain(|address| !is_inside(*address));
-        }
-        match (first, all.is_empty()) {
-            (None, _) => {
-                let why = format!("{host} does not resolve");
-                self.fail(&why, desk)
-            }
-            (Some(inside), true) => {
-                self.is_allowed = false;
-                let inside = Host::Address(inside);
-                let door = door_for(&inside, port);
-                let why = format!(
-                    "{host} leads to {inside}, which is of this machine or its network; only --allow-host {door} \
-                     opens that, under its address"
-                );
-                self.forbid(&why, desk)
-            }
-            (Some(_), false) if is_target && passed.upstream.is_some() => {
-                passed.target = all.first().copied();
-                self.approach(passed, desk)
-            }
-            (Some(_), false) => {
-                let all = all.into_iter().take(TRIED_ADDRESSES);
-                let all = all.map(|address| SocketAddr::new(address, port));
-                let all: Vec<SocketAddr> = all.rev().collect();
-                self.connect(passed, all, Errno::HOSTUNREACH, desk)
-            }
-        }
-    }
-
-    /// Begins to connect to the last of these addresses. `failure` is that of the one before.
-    fn connect(
-        &mut self,
-        passed: Box<Passed>,
-        mut addresses: Vec<SocketAddr>,
-        mut failure: Errno,
-        desk: &mut Desk,
-    ) -> Stage {
-        while let Some(address) = addresses.pop() {
-            match begin_to_connect(address) {
-                Ok(server) => {
-                    self.deadline = Some(desk.now + PATIENCE);
-                    return Stage::Connecting(passed, server, addresses);
-                }
-                Err(e) => failure = e,
-            }
-        }
-        let (host, port) = passed.next();
-        let why = reason(&failure.into());
-        let why = format!("{host}:{port} does not answer: {why}");
-        self.fail(&why, desk)
-    }
-
     fn connected(&mut self, passed: Box<Passed>, server: OwnedFd, desk: &mut Desk) -> Stage {
-        may_fail(sockopt::set_tcp_nodelay(&server, true));
+        ignore(sockopt::set_tcp_nodelay(&server, true));
         let is_socks = |it: &&Upstream| it.scheme.is_socks();
         if let Some(proxy) = passed.upstream.as_ref().filter(is_socks) {
-            let target = passed.target.map(Host::Address);
-            let target = target.as_ref().unwrap_or(&passed.request.host);
-            let socks = Socks5::new(proxy, target, passed.request.port);
-            let (read, expected) = (Vec::new(), 0);
+            let address = passed.target.map(Host::Address);
+            let target = address.as_ref().unwrap_or(&passed.request.host);
             let greeting = Greeting {
+                socks: Socks5::new(proxy, target, passed.request.port),
                 passed,
                 server,
-                socks,
-                read,
-                expected,
+                read: Vec::new(),
+                expected: 0,
             };
             return self.greet(Box::new(greeting), desk);
         }
@@ -604,26 +457,10 @@ impl ClientSide {
              Connection: close\r\n\r\n{body}"
         );
         // It fits: nothing has been sent before.
-        may_fail(send(&self.socket, text.as_bytes(), SendFlags::NOSIGNAL));
-        may_fail(self.socket.shutdown(Shutdown::Write));
+        ignore(send(&self.socket, text.as_bytes(), SendFlags::NOSIGNAL));
+        ignore(self.socket.shutdown(Shutdown::Write));
         self.deadline = Some(desk.now + FAREWELL);
         Stage::Farewell
-    }
-}
-
-impl Passed {
-    /// Where to connect to.
-    fn next(&self) -> (Host, u16) {
-        match self.upstream.as_ref().filter(|_| !self.is_target_next()) {
-            Some(upstream) => (upstream.host.clone(), upstream.port),
-            None => (self.request.host.clone(), self.request.port),
-        }
-    }
-
-    /// True if the host of the request is to be resolved, or connected to, here.
-    fn is_target_next(&self) -> bool {
-        let resolves = |it: &Upstream| it.scheme == Scheme::Socks5 && self.target.is_none();
-        self.upstream.as_ref().is_none_or(resolves)
     }
 }
 
@@ -647,21 +484,9 @@ fn take_head(socket: impl AsFd, head: &mut Vec<u8>, scratch: &mut [u8]) -> io::R
     Ok(end.is_some())
 }
 
-fn begin_to_connect(address: SocketAddr) -> Result<OwnedFd, Errno> {
-    let family = match address {
-        SocketAddr::V4(_) => AddressFamily::INET,
-        SocketAddr::V6(_) => AddressFamily::INET6,
-    };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(family, SocketType::STREAM, flags, None)?;
-    match connect(&socket, &address) {
-        Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
-        Err(e) => Err(e),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::approach::begin_to_connect;
     use super::*;
     use rustix::event::{PollFd, poll};
     use std::io::{Read, Write};

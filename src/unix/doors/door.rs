@@ -1,7 +1,8 @@
 //! The names of hosts, and the doors that open them: which host and which ports a command may reach.
 //!
-//! Unaware of addresses behind names, and of who asks.
+//! Unaware of the addresses of names, and of who asks.
 
+use crate::text::names::last_part;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -54,7 +55,7 @@ fn is_name(name: &str) -> bool {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    let last = name.rsplit('.').next().unwrap_or_default();
+    let last = last_part(name, '.');
     let is_number = last.bytes().all(|byte| byte.is_ascii_digit())
         || (last.strip_prefix("0x")).is_some_and(|it| it.bytes().all(|b| b.is_ascii_hexdigit()));
     name.len() <= LONGEST_NAME && name.split('.').all(is_label) && !is_number
@@ -70,7 +71,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// What a door opens.
+/// The hosts that a door opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Opened {
     Host(Host),
@@ -96,7 +97,7 @@ impl Door {
             return Err("write a name with other letters as in the domain name system: xn--…");
         }
         if text.contains(['/', '@']) {
-            return Err("a door is a name or an address, not a URL");
+            return Err("a host is a name or an address, not a URL");
         }
         let is_address = text.parse::<Ipv6Addr>().is_ok();
         let (host, port) = match text.rsplit_once(':') {

@@ -77,8 +77,9 @@ fn raise_loopback() -> io::Result<()> {
     send(&socket, &request, SendFlags::empty())?;
     let mut answer = [0; 1024];
     let (read, _) = recv(&socket, &mut answer[..], RecvFlags::empty())?;
-    let code = answer[..read].get(ERROR..ERROR + 4);
-    let code = code.and_then(|it| Some(i32::from_ne_bytes(it.try_into().ok()?)));
+    let code = answer[..read]
+        .get(ERROR..ERROR + 4)
+        .and_then(|it| Some(i32::from_ne_bytes(it.try_into().ok()?)));
     match code {
         Some(0) => Ok(()),
         Some(code) => Err(io::Error::from_raw_os_error(-code)),

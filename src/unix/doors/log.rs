@@ -7,7 +7,7 @@ use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Write};
 
-/// Where connections are recorded, if anywhere.
+/// The record of connections, if there is one.
 #[derive(Default)]
 pub(super) struct ConnectionLog {
     file: Option<File>,
@@ -73,9 +73,10 @@ impl ConnectionLog {
         let text = format!("{start}{}\n", json::text(line));
         let written = file.write(text.as_bytes())?;
         self.is_torn = written < text.len();
-        match self.is_torn {
-            true => Err(io::ErrorKind::StorageFull.into()),
-            false => Ok(()),
+        if self.is_torn {
+            Err(io::ErrorKind::StorageFull.into())
+        } else {
+            Ok(())
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Looking up a name. The system's resolver blocks, so a process of its own asks it.
 
 use super::door::Host;
-use crate::error::may_fail;
+use crate::error::ignore;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io::{self, Read};
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ impl NameLookup {
         Ok(Self { child, printed })
     }
 
-    /// What can be read when there is more.
+    /// The descriptor that can be read when there is more.
     pub(super) fn output(&self) -> Option<BorrowedFd<'_>> {
         self.child.stdout.as_ref().map(AsFd::as_fd)
     }
@@ -53,8 +53,8 @@ impl Drop for NameLookup {
     fn drop(&mut self) {
         // The supervisor has waited for one that has ended.
         if let Ok(None) = self.child.try_wait() {
-            may_fail(self.child.kill());
-            may_fail(self.child.wait());
+            ignore(self.child.kill());
+            ignore(self.child.wait());
         }
     }
 }

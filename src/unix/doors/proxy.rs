@@ -26,16 +26,16 @@ const MOST_LOOKUPS: usize = 8;
 /// The most connections that are taken before others, and signals, get their turn.
 const MOST_ACCEPTED: usize = 64;
 
-/// How much is passed on at once.
+/// The bytes that are passed on at once.
 const PIECE: usize = 64 << 10;
 
 /// After a lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What is open to a command, and what its connections need.
+/// The doors of a command, and what its connections need.
 pub(crate) struct ProxyPlan {
     pub doors: Vec<Door>,
-    /// Where each connection is recorded.
+    /// The file in which each connection is recorded.
     pub log: Option<File>,
     pub upstreams: Upstreams,
     /// The command that prints the addresses of the name after it, one a line.
@@ -126,12 +126,14 @@ impl Proxy {
         let is_woken = events.next().is_some_and(|it| !it.is_empty());
         let is_called = events.next().is_some_and(|it| it.contains(PollFlags::IN));
         let none = PollFlags::empty();
-        let ready = has_other.into_iter().map(|has_other| {
-            let client = events.next().unwrap_or(none);
-            let other = has_other.then(|| events.next()).flatten();
-            (client, other.unwrap_or(none))
-        });
-        let ready = ready.collect();
+        let ready = has_other
+            .into_iter()
+            .map(|has_other| {
+                let client = events.next().unwrap_or(none);
+                let other = has_other.then(|| events.next()).flatten();
+                (client, other.unwrap_or(none))
+            })
+            .collect();
         (is_woken, is_called, ready)
     }
 
@@ -148,9 +150,12 @@ impl Proxy {
             .filter_map(ProxiedConnection::deadline);
         let now = Instant::now();
         let is_full = self.connections.len() >= MOST_CONNECTIONS;
-        let places = self.connections.iter().filter(|_| is_full);
-        let places = places.filter_map(ProxiedConnection::replaceable);
-        let places = places.filter(|place| *place > now);
+        let places = self
+            .connections
+            .iter()
+            .filter(|_| is_full)
+            .filter_map(ProxiedConnection::replaceable)
+            .filter(|place| *place > now);
         let next = deadlines.chain(self.paused).chain(places).min()?;
         let left = next.saturating_duration_since(now);
         // Not a moment too early.

@@ -4,19 +4,19 @@
 //! Unaware of what the bytes mean, but for where the body of a plain request ends.
 
 use super::body::Body;
-use crate::error::may_fail;
+use crate::error::ignore;
 use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
-/// How often one direction is served before others get their turn.
+/// Rounds in which one direction is served before others get their turn.
 const ROUNDS: u32 = 16;
 
 /// Two connections that are one.
 pub(super) struct Relay {
     server: OwnedFd,
-    /// What the server gets first.
+    /// The bytes that the server gets first.
     head: Vec<u8>,
     /// None: everything is passed on, in both directions.
     body: Option<Body>,
@@ -33,7 +33,7 @@ struct Direction {
     bytes: u64,
 }
 
-/// Why a direction cannot go on.
+/// The reason why a direction cannot go on.
 #[derive(PartialEq)]
 enum CutOff {
     /// One of the ends.
@@ -61,7 +61,7 @@ impl Relay {
         }
     }
 
-    /// What is waited for at the client and at the server.
+    /// The events that are waited for at the client and at the server.
     pub(super) fn interest(&self) -> (PollFlags, Option<(BorrowedFd<'_>, PollFlags)>) {
         let flags = |from: &Direction, to: &Direction| {
             let mut flags = PollFlags::empty();
@@ -132,7 +132,7 @@ impl Direction {
                 Err(_) => return Err(CutOff::Gone),
             };
             if there == 0 {
-                may_fail(shutdown(to, Shutdown::Write));
+                ignore(shutdown(to, Shutdown::Write));
                 self.is_over = true;
                 break;
             }

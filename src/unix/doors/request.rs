@@ -147,9 +147,10 @@ fn lines(head: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
     }
     lines.push(rest);
     let is_clean = |line: &&[u8]| !line.iter().any(|byte| b"\r\n\0".contains(byte));
-    match lines.iter().all(is_clean) {
-        true => Ok(lines),
-        false => Err("a line does not end as one of HTTP does"),
+    if lines.iter().all(is_clean) {
+        Ok(lines)
+    } else {
+        Err("a line does not end as one of HTTP does")
     }
 }
 
@@ -178,16 +179,18 @@ fn read_headers<'h>(
     lines: impl Iterator<Item = &'h [u8]> + Clone,
     version: &str,
 ) -> Result<(Vec<u8>, Body), &'static str> {
-    let pairs = lines.map(|line| {
-        let at = line.iter().position(|byte| *byte == b':');
-        let (name, value) = line.split_at(at.unwrap_or(0));
-        let is_value = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
-        match is_token(name) && value.iter().all(is_value) {
-            true => Ok((name.to_ascii_lowercase(), value[1..].trim_ascii(), line)),
-            false => Err("a line of the head is not NAME: VALUE"),
-        }
-    });
-    let pairs: Vec<(Vec<u8>, &[u8], &[u8])> = pairs.collect::<Result<_, _>>()?;
+    let pairs: Vec<(Vec<u8>, &[u8], &[u8])> = lines
+        .map(|line| {
+            let at = line.iter().position(|byte| *byte == b':');
+            let (name, value) = line.split_at(at.unwrap_or(0));
+            let is_value = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
+            if is_token(name) && value.iter().all(is_value) {
+                Ok((name.to_ascii_lowercase(), value[1..].trim_ascii(), line))
+            } else {
+                Err("a line of the head is not NAME: VALUE")
+            }
+        })
+        .collect::<Result<_, _>>()?;
     let values = |wanted: &'static [u8]| {
         let found = pairs.iter().filter(move |(name, ..)| name == wanted);
         found.map(|(_, value, _)| *value)

@@ -19,7 +19,7 @@ const SHARED: [&str; 44] = [
 /// The second labels of countries' names below which names are registered.
 const REGISTRIES: [&str; 8] = ["ac", "co", "com", "edu", "gov", "ne", "net", "org"];
 
-/// Why a door opens more than it seems to.
+/// The reason why a door opens more than it seems to.
 pub(crate) fn shared_warning(door: &Door) -> Option<String> {
     let parent = door.parent()?;
     let labels: Vec<&str> = parent.split('.').collect();

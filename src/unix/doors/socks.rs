@@ -40,7 +40,7 @@ pub(crate) struct SocksStep {
     pub expected: usize,
 }
 
-/// Why there is no connection; for some reasons no other attempt would have one.
+/// The reason why there is no connection; for some reasons no other attempt would have one.
 pub(crate) struct SocksRefusal {
     pub why: &'static str,
     pub is_final: bool,

@@ -175,8 +175,7 @@ fn covers(entry: &str, host: &Host, port: u16) -> Option<bool> {
         return Some(true);
     }
     if let Some((network, length)) = entry.split_once('/') {
-        let network = network.parse::<IpAddr>().ok()?;
-        let length: u32 = length.parse().ok()?;
+        let (network, length) = (network.parse().ok()?, length.parse().ok()?);
         return Some(matches!(host, Host::Address(it) if is_in(*it, network, length)?));
     }
     let (place, only) = match entry.rsplit_once(':') {
@@ -213,7 +212,7 @@ pub(crate) fn read_url(variable: &'static str, url: &str) -> Option<Upstream> {
     let mut known = SCHEMES.iter();
     let (_, scheme, default) = known.find(|(name, ..)| scheme.eq_ignore_ascii_case(name))?;
     let authority = rest.split(['/', '?', '#']).next()?;
-    let (login, place) = match authority.rsplit_once('@') {
+    let (encoded, place) = match authority.rsplit_once('@') {
         Some((login, place)) => (Some(login), place),
         None => (None, authority),
     };
@@ -221,7 +220,7 @@ pub(crate) fn read_url(variable: &'static str, url: &str) -> Option<Upstream> {
         Some((host, port)) if !port.ends_with(']') => (host, port.parse().ok()?),
         _ => (place, *default),
     };
-    let login = login.map(|login| {
+    let login = encoded.map(|login| {
         let (user, password) = login.split_once(':').unwrap_or((login, ""));
         [unescape(user), unescape(password)]
     });

@@ -1,8 +1,9 @@
 //! The process in which lines are edited: the only place that knows the library.
 
 use super::{Completion, EditRequest, Edited, RECALLED};
-use crate::error::{Error, Exit, Result, may_fail, reason};
+use crate::error::{Error, Exit, Result, ignore, reason};
 use crate::text::disguise::disguises;
+use crate::text::order;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_signal};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
@@ -26,10 +27,10 @@ const COMPLETIONS: usize = 500;
 /// Edits a line for each request on stderr, a socket, until that is closed.
 pub(crate) fn edit_lines() -> Result<Exit> {
     // The library then leaves the terminal as it was, and the reply finds no reader.
-    may_fail(set_parent_process_death_signal(Some(Signal::INT)));
+    ignore(set_parent_process_death_signal(Some(Signal::INT)));
     // Until the library handles the signal, it must not end this process: the terminal may be in raw mode already.
     let ignored = Arc::new(AtomicBool::new(false));
-    may_fail(signal_hook::flag::register(SIGINT, ignored));
+    ignore(signal_hook::flag::register(SIGINT, ignored));
     let broken = |e: io::Error| Error::failure(format!("cannot edit lines: {}", reason(&e)));
     let socket = io::stderr().as_fd().try_clone_to_owned().map_err(broken)?;
     let socket = UnixStream::from(socket);
@@ -54,7 +55,7 @@ pub(crate) fn edit_lines() -> Result<Exit> {
             history,
         } = request;
         for entry in history {
-            may_fail(editor.add_history_entry(entry));
+            ignore(editor.add_history_entry(entry));
         }
         editor.set_helper(Some(Words {
             completion,
@@ -87,7 +88,7 @@ impl Words<'_> {
     fn is_listened_to(&self) -> bool {
         let mut ends = [PollFd::new(self.socket, PollFlags::empty())];
         let at_once = Timespec::default();
-        may_fail(poll(&mut ends, Some(&at_once)));
+        ignore(poll(&mut ends, Some(&at_once)));
         !ends[0].revents().contains(PollFlags::HUP)
     }
 }
@@ -104,8 +105,10 @@ impl Completer for Words<'_> {
     ) -> rustyline::Result<(usize, Vec<String>)> {
         let typed = &line[..cursor];
         let Some((word, path)) = typed.split_once(' ') else {
-            let words = self.completion.iter();
-            let words = words.filter(|(word, _)| !typed.is_empty() && word.starts_with(typed));
+            let words = self
+                .completion
+                .iter()
+                .filter(|(word, _)| !typed.is_empty() && word.starts_with(typed));
             return Ok((0, words.map(|(word, _)| word.clone()).collect()));
         };
         let takes_path = |(known, takes_path): &(String, bool)| *takes_path && known == word;
@@ -134,7 +137,7 @@ fn names(dir: &str, beginning: &str) -> Vec<String> {
         is_meant.then(|| name + end)
     });
     let mut names: Vec<String> = named.take(COMPLETIONS).collect();
-    names.sort();
+    order::sort(&mut names);
     names
 }
 
@@ -145,10 +148,10 @@ impl Hinter for Words<'_> {
     /// that wait.
     fn hint(&self, _: &str, _: usize, _: &Context<'_>) -> Option<String> {
         if !self.is_listened_to() {
-            may_fail(tcsetattr(io::stdin(), OptionalActions::Now, &self.modes));
+            ignore(tcsetattr(io::stdin(), OptionalActions::Now, &self.modes));
             // Pasted text is no longer marked.
-            may_fail(io::stdout().write_all(b"\x1b[?2004l\r\n"));
-            may_fail(kill_process(getpid(), Signal::TERM));
+            ignore(io::stdout().write_all(b"\x1b[?2004l\r\n"));
+            ignore(kill_process(getpid(), Signal::TERM));
         }
         None
     }

@@ -12,19 +12,19 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::Instant;
 
-/// Where a child is.
+/// The state of a child.
 pub(super) enum Phase {
     Running,
     /// SIGTERM has been sent; SIGKILL follows at `kill_at`.
     Ending {
         why: Why,
         kill_at: Instant,
-        /// When SIGKILL was sent first: a busy machine may be late.
+        /// The time at which SIGKILL was sent first: a busy machine may be late.
         killed_at: Option<Instant>,
     },
 }
 
-/// Why a child is ended.
+/// The reason why a child is ended.
 #[derive(Clone, Copy)]
 pub(super) enum Why {
     TimedOut,
@@ -89,6 +89,13 @@ impl Running {
         is_running && self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
+    /// Brings SIGKILL forward to now.
+    pub(crate) fn hurry(&mut self, now: Instant) {
+        if let Phase::Ending { kill_at, .. } = &mut self.phase {
+            *kill_at = now.min(*kill_at);
+        }
+    }
+
     /// True if its processes must be examined now: the child has ended, or must be ended.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         match self.phase {
@@ -97,7 +104,7 @@ impl Running {
         }
     }
 
-    /// How it has ended, if it has; kills what is left of it if it must. `members` are its processes, if
+    /// The way it has ended, if it has; kills what is left of it if it must. `members` are its processes, if
     /// it is due.
     pub(crate) fn advance(&mut self, now: Instant, members: &[Pid]) -> Option<Ended> {
         let is_due = self.is_due(now);
@@ -127,12 +134,12 @@ impl Running {
         None
     }
 
-    /// Its process group. Once the leader has been waited for, the number may be another process's.
+    /// The child's process group. Once the leader has been waited for, the number may be another process's.
     pub(crate) fn own_group(&self) -> Option<Pid> {
         self.group.filter(|_| self.status.is_none())
     }
 
-    /// When this child must be looked at again even if nothing wakes us. Its own end does.
+    /// The time at which this child must be looked at again even if nothing wakes us. Its own end does.
     pub(crate) fn wake_at(&self, now: Instant) -> Option<Instant> {
         match self.phase {
             Phase::Running => self.deadline,
@@ -142,7 +149,7 @@ impl Running {
     }
 }
 
-/// How a child ended, if it has, and what it used.
+/// The end of a child, if it has come, and what it used.
 #[cfg(feature = "flow")]
 fn waited(child: &mut Child) -> io::Result<(Option<ExitStatus>, Option<Used>)> {
     use rustix::process::{WaitId, WaitIdOptions, waitid};
@@ -163,7 +170,7 @@ fn waited(child: &mut Child) -> io::Result<(Option<ExitStatus>, Option<Used>)> {
     Ok((Some(ended.status), Some(used)))
 }
 
-/// How a child ended, if it has.
+/// The end of a child, if it has come.
 #[cfg(not(feature = "flow"))]
 fn waited(child: &mut Child) -> io::Result<(Option<ExitStatus>, Option<Used>)> {
     Ok((child.try_wait()?, None))

@@ -1,4 +1,4 @@
-//! How a child ended, or why it did not start.
+//! The end of a child, or why it did not start.
 //!
 //! Unaware of waiting.
 
@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
-/// Why a child could not be started.
+/// The reason why a child could not be started.
 #[derive(Debug)]
 pub(crate) enum SpawnError {
     /// There is no such program: 127 for a shell.
@@ -37,7 +37,7 @@ impl SpawnError {
         }
     }
 
-    /// The same for a program that can be looked at.
+    /// The reason of a program that can be looked at.
     pub(super) fn of_program(error: io::Error, program: &Path, path: &OsStr) -> Self {
         match Self::of(error) {
             Self::NotFound => {
@@ -55,7 +55,7 @@ impl SpawnError {
         }
     }
 
-    /// What is said of it.
+    /// The message about it.
     pub(crate) fn message(&self, program: &str) -> String {
         match self {
             Self::NotFound => format!("{program}: not found"),
@@ -67,7 +67,7 @@ impl SpawnError {
     }
 }
 
-/// Why a script that is there is not found: what is wrong with its first line.
+/// The fault in the first line of a script that is there and not found.
 pub(crate) fn interpreter_fault(program: &Path, path: &OsStr) -> Option<String> {
     const LENGTH: usize = 256;
     let found = match program.components().count() {
@@ -87,7 +87,7 @@ pub(crate) fn interpreter_fault(program: &Path, path: &OsStr) -> Option<String> 
     is_missing.then(|| format!("its interpreter {interpreter} is not there"))
 }
 
-/// How a child ended.
+/// The way a child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// By itself; 128+n for a signal.
@@ -105,12 +105,22 @@ impl Ended {
             Self::TimedOut => 124,
         }
     }
+
+    /// The failure of a program that had this time, in words; `None` if it has not failed.
+    pub(crate) fn fault(self, time: Duration) -> Option<String> {
+        match self {
+            Self::Exited(0) => None,
+            Self::Exited(code) => Some(format!("exit code {code}")),
+            Self::TimedOut => Some(format!("it took longer than {} s", time.as_secs())),
+            Self::Interrupted(_) => Some("it was ended".to_owned()),
+        }
+    }
 }
 
 /// The end of a child.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
-    /// How it ended.
+    /// The way it ended.
     pub how: Ended,
     /// From its start to its end.
     pub duration: Duration,

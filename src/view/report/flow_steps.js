@@ -2,59 +2,59 @@
 // A flow: its groups are tasks, its rows what happened in them. A node is one row from its beginning to its
 // end; each further attempt is a row of its own. Tasks run at once, so that bars stand in the time of the run.
 
-const STEPS = ["task", "node", "node end", "retry", "so far", "route", "merge", "task end"];
+const STEPS = ["TASK_CREATED", "NODE_START", "NODE_END", "so far", "ROUTE", "MERGE", "TASK_END"];
 
 /** More tasks than this are folded at first, but for those that failed. */
 const OPEN_TASKS = 40;
 
 /** The group of a record: its task, or what is of no task. */
 function taskGroup(run, rec) {
-  const found = run.tasks.get(rec.task);
+  const found = run.tasks.get(rec.task_id);
   if (found) return found;
   const last = run.groups[run.groups.length - 1];
-  if (rec.task === undefined && last && !last.task && rec.k !== "start") return last;
-  const group = newGroup(run, rec.task === undefined ? 0 : rec.task);
-  if (rec.task !== undefined) {
+  if (rec.task_id === undefined && last && !last.task && rec.type !== "ENGINE_START") return last;
+  const group = newGroup(run, rec.task_id === undefined ? 0 : rec.task_id);
+  if (rec.task_id !== undefined) {
     group.task = { created: null, ended: null, ready: null, nodes: [] };
-    run.tasks.set(rec.task, group);
+    run.tasks.set(rec.task_id, group);
   }
   return group;
 }
 
 /** Takes up a record that only a flow has. Whether it was one. */
 function addStep(run, rec) {
-  if (rec.k === "tool") {
+  if (rec.type === "TOOL") {
     seen(run, addRow(run, rec).group, rec.t);
     return true;
   }
-  if (!STEPS.includes(rec.k)) return false;
+  if (!isStep(rec)) return false;
   const group = taskGroup(run, rec);
   const { task } = group;
-  const key = JSON.stringify([rec.task, rec.node]);
+  const key = JSON.stringify([rec.task_id, rec.node_id]);
   const open = run.actions.get(key);
   const ready = () => { task.ready = rec.t; };
-  switch (rec.k) {
-    case "task":
+  switch (rec.type) {
+    case "TASK_CREATED":
       task.created = addRow(run, rec).rec;
       ready();
       break;
-    case "node":
+    case "NODE_START":
       addAttempt(run, rec, task, [key, open]);
       break;
-    case "node end":
-    case "retry":
+    case "NODE_END":
+    case "ERROR":
       endAttempt(run, rec, open || addRow(run, rec), key);
       break;
     case "so far":
       if (open) open.soFar = rec;
       return true;
-    case "route": {
-      const from = group.rows.findLast((row) => row.rec.node === rec.node && row.rec.k === "node");
+    case "ROUTE": {
+      const from = group.rows.findLast((row) => row.rec.node_id === rec.node_id && row.rec.type === "NODE_START");
       (from || addRow(run, rec)).to = rec.to;
       ready();
       break;
     }
-    case "task end":
+    case "TASK_END":
       task.ended = addRow(run, rec).rec;
       break;
     default:
@@ -72,18 +72,18 @@ function addAttempt(run, rec, task, [key, open]) {
     setSpan(open, "tools", open.rec.t, open.over === "sent back" ? rec.t : lastStart(run));
   }
   const row = addRow(run, rec);
-  if (task.nodes[task.nodes.length - 1] !== rec.node) task.nodes.push(rec.node);
-  if (rec.ref && task.ready !== null && rec.t > task.ready) row.wait = { begin: task.ready, end: rec.t };
+  if (task.nodes[task.nodes.length - 1] !== rec.node_id) task.nodes.push(rec.node_id);
+  if (rec.execution_ref && task.ready !== null && rec.t > task.ready) row.wait = { begin: task.ready, end: rec.t };
   task.ready = null;
   run.actions.set(key, row);
-  if (rec.call) run.calls.set(rec.call, row);
+  if (rec.call_id) run.calls.set(rec.call_id, row);
 }
 
 /** What is known of attempts when all has been read: which are agents, and how long those without an end last. */
 function finishTasks(run) {
   for (const { task, rows } of run.tasks.values()) {
-    const agents = new Set(rows.filter((row) => row.children.length).map((row) => row.rec.node));
-    for (const row of rows) if (row.span && agents.has(row.rec.node)) row.span.lane = "model";
+    const agents = new Set(rows.filter((row) => row.children.length).map((row) => row.rec.node_id));
+    for (const row of rows) if (row.span && agents.has(row.rec.node_id)) row.span.lane = "model";
     task.failed = task.ended ? task.ended.status !== "success" : run.note !== "live";
   }
 }
@@ -97,37 +97,42 @@ function lastStart(run) {
 function endAttempt(run, rec, row, key) {
   run.actions.delete(key);
   row.result = rec;
-  if (row.rec.ref) {
+  if (row.rec.execution_ref) {
     // It was recorded some time before there was room for it.
-    const begin = rec.d === undefined ? row.rec.t : Math.max(row.rec.t, rec.t - rec.d);
+    const begin = rec.duration_ms === undefined ? row.rec.t : Math.max(row.rec.t, rec.t - rec.duration_ms);
     if (row.wait) row.wait.end = Math.max(row.wait.begin, begin);
     setSpan(row, "tools", begin, rec.t);
   }
 }
 
 function isStep(rec) {
-  return STEPS.includes(rec.k) || (rec.k === "tool" && rec.task !== undefined);
+  return STEPS.includes(rec.type) || (rec.type === "TOOL" && rec.task_id !== undefined) || isRetried(rec);
+}
+
+/** Whether a record is of an attempt at a node that another one follows. */
+function isRetried(rec) {
+  return rec.type === "ERROR" && rec.node_id !== undefined;
 }
 
 function isBadStep(row) {
   const { rec, result } = row;
-  if (result) return result.k === "retry" || result.status !== "success";
-  return ["tool", "task end", "node end", "retry"].includes(rec.k) && rec.status !== "success" && rec.status !== "cancelled";
+  if (result) return isRetried(result) || result.status !== "success";
+  return ["TOOL", "TASK_END", "NODE_END", "ERROR"].includes(rec.type) && rec.status !== "success" && rec.status !== "cancelled";
 }
 
 function textsOfStep(row) {
   const { rec, result } = row;
-  const of = (from) => (from ? [from.input, from.context, from.output, from.stderr, from.args, from.stdout, from.network, from.ref] : []);
-  const shown = [rec.task, rec.node, rec.tool, rec.command, rec.why, rec.text, result && result.why, result && result.text];
+  const of = (from) => (from ? [from.input, from.context, from.output, from.stderr, from.args, from.stdout, from.network, from.execution_ref] : []);
+  const shown = [rec.task_id, rec.node_id, rec.tool_name, rec.resolved_command, rec.code, rec.message, result && result.code, result && result.message];
   return [shown.concat(row.to || []), [...of(rec), ...of(result), ...of(row.soFar)]];
 }
 
 /** How an attempt ended: [words, how they look]. */
 function endOfAttempt(row) {
   const { result } = row;
-  if (result && result.k === "retry") return [`${result.why}, and is retried`, "bad"];
+  if (result && isRetried(result)) return [`${result.code}, and is retried`, "bad"];
   if (result && result.status === "success") return [result.cached ? "ok, known before" : "ok", "good"];
-  if (result) return [result.why || result.status, "bad"];
+  if (result) return [result.code || result.status, "bad"];
   if (row.over) return [row.over, "bad"];
   return row.group.run.note === "live" ? ["is running", "live"] : ["no end", "bad"];
 }
@@ -135,27 +140,27 @@ function endOfAttempt(row) {
 /** What stands beside the times of a row of a flow: [who, its look, elements]. */
 function stepBody(row) {
   const { rec } = row;
-  switch (rec.k) {
-    case "node":
-    case "node end":
-    case "retry":
-      return [rec.node, row.span ? row.span.lane : "", nodeBody(row)];
-    case "tool":
-      return [rec.node, "", [callFold(rec)]];
-    case "task": {
-      const words = rec.parent ? `from ${rec.parent} along ${rec.edge}` : "begins with";
-      const els = rec.input === undefined ? [make("div", "dim", words)] : [fold([make("span", "dim", words), peek(rec.input)], () => [["", rec.input]])];
+  switch (rec.type) {
+    case "NODE_START":
+    case "NODE_END":
+    case "ERROR":
+      return [rec.node_id, row.span ? row.span.lane : "", nodeBody(row)];
+    case "TOOL":
+      return [rec.node_id, "", [callFold(rec)]];
+    case "TASK_CREATED": {
+      const origin = rec.parent_id ? `from ${rec.parent_id} along ${rec.edge}` : "begins with";
+      const els = rec.input === undefined ? [make("div", "dim", origin)] : [fold([make("span", "dim", origin), peek(rec.input)], () => [["", rec.input]])];
       return ["", "", els];
     }
-    case "merge":
-      return [rec.node, "", [make("div", "dim", `merges ${count(rec.arrived)}, ${count(rec.failed)} failed`)]];
-    case "route":
-      return [rec.node, "", [make("div", "dim", arrow(row.to))]];
+    case "MERGE":
+      return [rec.node_id, "", [make("div", "dim", `merges ${count(rec.arrived)}, ${count(rec.failed)} failed`)]];
+    case "ROUTE":
+      return [rec.node_id, "", [make("div", "dim", arrow(row.to))]];
     default: {
-      const place = rec.exit ? ` at ${rec.exit}` : rec.merged ? `, merged at ${rec.merged}` : "";
+      const place = rec.exit_node ? ` at ${rec.exit_node}` : rec.merged_at ? `, merged at ${rec.merged_at}` : "";
       const head = make("div");
       head.append(make("b", isBad(row) ? "bad" : "good", rec.status || "?"), make("span", "dim", place));
-      return ["", "", rec.why ? [head, said([rec.node, rec.why, whole(rec.text)].filter(Boolean).join(": "), "bad")] : [head]];
+      return ["", "", rec.code ? [head, said([rec.node_id, rec.code, whole(rec.message)].filter(Boolean).join(": "), "bad")] : [head]];
     }
   }
 }
@@ -171,15 +176,15 @@ function peek(text) {
 function nodeBody(row) {
   const { rec, result, to } = row;
   const els = [];
-  if (rec.command) els.push(said(rec.command, "command"));
-  const [words, look] = endOfAttempt(row);
-  const summary = [make("b", look, words)];
+  if (rec.resolved_command) els.push(said(rec.resolved_command, "command"));
+  const [end, look] = endOfAttempt(row);
+  const summary = [make("b", look, end)];
   if (rec.attempt > 1) summary.unshift(make("span", "dim", `attempt ${rec.attempt}`));
   if (to) summary.push(make("span", "dim", arrow(to)));
   const output = result && result.output;
   if (output !== undefined && output !== null) summary.push(peek(output));
   els.push(fold(summary, () => partsOfNode(row)));
-  if (result && result.text) els.push(said(result.text, "bad"));
+  if (result && result.message) els.push(said(result.message, "bad"));
   return els;
 }
 
@@ -188,27 +193,27 @@ function partsOfNode({ rec, result, soFar }) {
   const parts = [];
   if (rec.input) parts.push(["input", rec.input]);
   if (end.output) parts.push(["output", end.output]);
-  if (end.k === "node end" && end.status === "success" && !end.output) parts.push(["output", "what it was given, as it is"]);
+  if (end.type === "NODE_END" && end.status === "success" && !end.output) parts.push(["output", "what it was given, as it is"]);
   if (end.stderr) parts.push(["stderr", end.stderr]);
   if (rec.context) parts.push(["context", rec.context]);
-  const facts = [rec.ref, end.stdout && `stdout.log ${size(end.stdout)}`, end.cpu !== undefined && `cpu ${time(end.cpu)}`,
-    end.memory !== undefined && `memory ${size(end.memory)}`];
-  if (rec.ref) parts.push(["", facts.filter(Boolean).join("   "), "record"]);
+  const facts = [rec.execution_ref, end.stdout_bytes && `stdout.log ${size(end.stdout_bytes)}`, end.cpu_ms !== undefined && `cpu ${time(end.cpu_ms)}`,
+    end.memory_bytes !== undefined && `memory ${size(end.memory_bytes)}`];
+  if (rec.execution_ref) parts.push(["", facts.filter(Boolean).join("   "), "record"]);
   return parts;
 }
 
 /** A call of a tool by the program of a node. */
 function callFold(rec) {
   const good = rec.status === "success";
-  const summary = [make("span", "dim", "calls"), make("span", "name", rec.tool || "?"), make("b", good ? "good" : "bad", good ? "ok" : rec.why || "failed")];
-  if (rec.d !== undefined) summary.push(make("span", "dim", time(rec.d)));
-  summary.push(peek(rec.stdout || rec.text || ""));
+  const summary = [make("span", "dim", "calls"), make("span", "name", rec.tool_name || "?"), make("b", good ? "good" : "bad", good ? "ok" : rec.code || "failed")];
+  if (rec.duration_ms !== undefined) summary.push(make("span", "dim", time(rec.duration_ms)));
+  summary.push(peek(rec.stdout || rec.message || ""));
   return fold(summary, () => {
     const parts = [];
-    if (rec.text) parts.push(["why", rec.text]);
-    if (rec.command) parts.push(["command", rec.command]);
+    if (rec.message) parts.push(["why", rec.message]);
+    if (rec.resolved_command) parts.push(["command", rec.resolved_command]);
     for (const [name, text] of [["arguments", rec.args], ["stdout", rec.stdout], ["stderr", rec.stderr], ["connections", rec.network]]) if (text) parts.push([name, text]);
-    if (rec.ref) parts.push(["", `${rec.ref}   exit code ${rec.exit}`, "record"]);
+    if (rec.execution_ref) parts.push(["", `${rec.execution_ref}   exit code ${rec.exit_code}`, "record"]);
     return parts;
   });
 }

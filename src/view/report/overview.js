@@ -39,7 +39,7 @@ function startOverview(run, canvas) {
   overview.run = run;
   overview.canvas = canvas;
   overview.axis = axisOf(run);
-  overview.answers = run.rows.filter((row) => row.rec.k === "thought" && row.span && row.rec.in !== undefined);
+  overview.answers = run.rows.filter((row) => isCounted(row.rec) && row.span);
   zoom(0, overview.axis.end);
   const place = (event) => event.clientX - canvas.getBoundingClientRect().left;
   canvas.addEventListener("pointerdown", (event) => {
@@ -236,8 +236,8 @@ function drawLanes({ g, c, x }, run) {
 /** Tokens of each answer: those of the request, the part of them that came from a cache, and those of the answer. */
 function drawTokens({ g, c, x, right }) {
   const top = LANES.length * STEP + 6;
-  const most = (key) => Math.max(1, ...overview.answers.map((row) => row.rec[key] || 0));
-  const [mostIn, mostOut] = [most("in"), most("out")];
+  const most = (tokens) => Math.max(1, ...overview.answers.map((row) => tokens(row.rec)));
+  const [mostIn, mostOut] = [most(tokensIn), most(tokensOut)];
   const base = top + CHART_IN;
   const baseOut = base + 4 + CHART_OUT;
   g.save();
@@ -247,15 +247,15 @@ function drawTokens({ g, c, x, right }) {
   for (const { rec, span } of overview.answers) {
     const a = x(span.begin);
     const b = Math.max(x(span.end), a + 1);
-    const tall = (rec.in / mostIn) * CHART_IN;
-    const cached = (Math.min(rec.cached || 0, rec.in) / mostIn) * CHART_IN;
+    const tall = (tokensIn(rec) / mostIn) * CHART_IN;
+    const cached = (Math.min(rec.cached || 0, tokensIn(rec)) / mostIn) * CHART_IN;
     g.globalAlpha = 0.35;
     g.fillStyle = c.model;
     g.fillRect(a, base - cached, b - a, cached);
     g.globalAlpha = 1;
     g.fillRect(a, base - tall, b - a, tall - cached);
     g.fillStyle = c.dim;
-    const out = (rec.out / mostOut) * CHART_OUT;
+    const out = (tokensOut(rec) / mostOut) * CHART_OUT;
     g.fillRect(a, baseOut - out, b - a, out);
   }
   g.restore();
@@ -297,8 +297,8 @@ function drawPointer({ g, c, right }, height) {
   const row = nearestRow(timeAt(hover));
   if (!row) return;
   const { rec, span, group } = row;
-  const parts = [group.task ? group.number : `iteration ${group.number}`, rec.tool || rec.node || (rec.k === "thought" ? "model" : rec.name || rec.k)];
+  const parts = [group.task ? group.number : `iteration ${group.number}`, rec.tool_name || rec.node_id || rec.hook_name || NAMES[rec.type] || (/[a-z]/.test(rec.type) ? rec.type : "note")];
   if (span) parts.push(time(span.end - span.begin));
-  if (rec.in !== undefined) parts.push(`${count(rec.in)} + ${count(rec.out)} tokens`);
+  if (isCounted(rec)) parts.push(`${count(tokensIn(rec))} + ${count(tokensOut(rec))} tokens`);
   told.textContent = parts.join(" \u00b7 ");
 }

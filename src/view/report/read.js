@@ -1,7 +1,12 @@
-"use strict";
+// The data as runs, groups and rows. Records are the journal's lines with facts from beside it; those whose type is in
+// small letters are the page's own. A group is what happened in one iteration between two starts of the engine; a row
+// is an event, or an action together with its result. Nothing here touches the page.
 
-// The data as runs, groups and rows. A group is what happened in one iteration between two starts of
-// the engine; a row is an event, or an action together with its result. Nothing here touches the page.
+/** How events are called that are not about a tool, a node or a hook. */
+const NAMES = {
+  ENGINE_START: "start", USER_MESSAGE: "user", THOUGHT: "model", ACCEPTANCE: "accept", HUMAN_INPUT_REQUEST: "question", HUMAN_INPUT_RECEIVED: "answer",
+  ERROR: "error", ENGINE_END: "end", FLOW_START: "flow", TASK_CREATED: "task", TASK_END: "task end",
+};
 
 const LANES = ["model", "tools", "hooks", "waiting"];
 
@@ -12,13 +17,15 @@ function readData(text) {
   for (const line of text.split("\n")) {
     if (!line) continue;
     const rec = JSON.parse(line);
+    if (rec.timestamp) rec.t = Date.parse(rec.timestamp);
+    if (rec.type === "ACCEPTANCE") rec.tool_name = NAMES.ACCEPTANCE;
     const run = stack[stack.length - 1];
-    if (rec.k === "run") {
+    if (rec.type === "run") {
       const child = newRun(rec, run ? parentRow(run, rec) : null);
       if (run) child.above.children.push(child);
       else whole = child;
       stack.push(child);
-    } else if (rec.k === "end of run") {
+    } else if (rec.type === "end of run") {
       finish(stack.pop());
     } else if (run) {
       addRecord(run, rec);
@@ -45,51 +52,52 @@ function newRun(head, above) {
 }
 
 function addRecord(run, rec) {
-  if (rec.k === "flow") run.isFlow = true;
+  if (rec.type === "FLOW_START") run.isFlow = true;
   if (run.isFlow && addStep(run, rec)) return;
-  if (rec.k === "result") {
-    const row = run.actions.get(rec.id);
+  if (isResult(rec)) {
+    const row = run.actions.get(rec.action_id);
     if (row) {
-      run.actions.delete(rec.id);
+      run.actions.delete(rec.action_id);
       row.result = rec;
-      setSpan(row, "tools", row.rec.t, row.rec.t + (rec.d || 0));
+      setSpan(row, "tools", row.rec.t, row.rec.t + (rec.duration_ms || 0));
       seen(run, row.group, rec.t);
       return;
     }
-    if (!rec.ref && rec.status === "SUCCESS") return; // What a person answered has its own row.
+    if (!rec.execution_ref && isGood(rec)) return; // What a person answered has its own row.
   }
   const row = addRow(run, rec);
   const t = rec.t;
-  switch (rec.k) {
-    case "start":
+  switch (rec.type) {
+    case "ENGINE_START":
       run.starts.push({ row, t, before: run.last });
       run.question = null;
       break;
-    case "thought": {
-      const begin = rec.s !== undefined ? rec.s : rec.d !== undefined ? t - rec.d : run.last;
-      if (begin !== null) setSpan(row, "model", begin, rec.d !== undefined ? begin + rec.d : t);
+    case "THOUGHT": {
+      const { began, took } = rec;
+      const begin = began !== undefined ? began : took !== undefined ? t - took : run.last;
+      if (begin !== null) setSpan(row, "model", begin, took !== undefined ? begin + took : t);
       break;
     }
     case "asked":
-      if (rec.s !== undefined) setSpan(row, "model", rec.s, rec.s + (rec.d || 0));
+      if (rec.began !== undefined) setSpan(row, "model", rec.began, rec.began + (rec.took || 0));
       break;
-    case "action":
-      run.actions.set(rec.id, row);
+    case "ACTION_REQUEST":
+      run.actions.set(rec.action_id, row);
       break;
-    case "hook":
-      if (rec.d !== undefined) setSpan(row, "hooks", t - rec.d, t);
+    case "HOOK_EXECUTION_AUDIT":
+      if (rec.took !== undefined) setSpan(row, "hooks", t - rec.took, t);
       break;
-    case "question":
+    case "HUMAN_INPUT_REQUEST":
       run.question = row;
       break;
-    case "answer":
+    case "HUMAN_INPUT_RECEIVED":
       if (run.question) setSpan(run.question, "waiting", run.question.rec.t, t);
       run.question = null;
       break;
     case "live":
     case "dead":
     case "damage":
-      run.note = rec.k;
+      run.note = rec.type;
       break;
     default:
   }
@@ -104,9 +112,9 @@ function newGroup(run, number) {
 
 function addRow(run, rec) {
   let group = run.groups[run.groups.length - 1];
-  const number = rec.i !== undefined ? rec.i : group ? group.number : 0;
+  const number = rec.iteration !== undefined ? rec.iteration : group ? group.number : 0;
   if (run.isFlow) group = taskGroup(run, rec);
-  else if (!group || rec.k === "start" || group.number !== number) group = newGroup(run, number);
+  else if (!group || rec.type === "ENGINE_START" || group.number !== number) group = newGroup(run, number);
   const row = { rec, group, result: null, span: null, wait: null, children: [], el: null, fold: null };
   group.rows.push(row);
   run.rows.push(row);
@@ -138,45 +146,76 @@ function finish(run) {
   run.begin = run.groups.length ? run.groups[0].begin : null;
 }
 
-/** A text that may have been cut, as one string. */
-function whole(text) {
-  return Array.isArray(text) ? text[0] + "\n" + text[2] : text || "";
-}
-
 /** Whether something went wrong in a row. */
 function isBad(row) {
   const { rec, result } = row;
   if (isStep(rec)) return isBadStep(row);
-  if (result) return result.status !== "SUCCESS";
-  if (rec.k === "result") return rec.status !== "SUCCESS";
-  if (rec.k === "end") return rec.status !== "COMPLETED" && rec.status !== "WAITING_FOR_INPUT";
-  if (rec.k === "hook") return rec.status !== "SUCCESS" || isDenied(rec);
-  if (rec.k === "note") return rec.level === "WARN" || rec.level === "ERROR";
-  if (rec.k === "thought") return rec.finish === "length" || rec.finish === "content_filter";
-  return ["error", "damage", "dead", "asked"].includes(rec.k);
+  if (result) return !isGood(result);
+  if (isResult(rec)) return !isGood(rec);
+  switch (rec.type) {
+    case "ENGINE_END":
+      return rec.status !== "COMPLETED" && rec.status !== "WAITING_FOR_INPUT";
+    case "HOOK_EXECUTION_AUDIT":
+      return rec.status !== "SUCCESS" || isDenied(rec);
+    case "SYSTEM_MESSAGE":
+      return rec.level === "WARN" || rec.level === "ERROR";
+    case "THOUGHT":
+      return rec.finish_reason === "length" || rec.finish_reason === "content_filter";
+    default:
+      return ["ERROR", "damage", "dead", "asked"].includes(rec.type);
+  }
+}
+
+/** The end of a call, or of a check of an answer, which is shown as one. */
+function isResult(rec) {
+  return rec.type === "ACTION_RESULT" || rec.type === "ACCEPTANCE";
+}
+
+/** Whether a call succeeded. Older engines record the exit code alone. */
+function isGood(result) {
+  return result.status ? result.status === "SUCCESS" : result.exit_code === 0;
 }
 
 function isDenied(rec) {
-  return rec.name === "pre_tool_execution" && /"(deny|abort)"|"skip"\s*:\s*true/i.test(whole(rec.control));
+  return rec.hook_name === "pre_tool_execution" && /"(deny|abort)"|"skip"\s*:\s*true/i.test(whole(rec.control));
+}
+
+/** The words of a record: what was said, noted or went wrong; of a result, what the model was shown. */
+function words(rec) {
+  if (rec.type === "MODEL_CHANGED") return `${rec.from} -> ${rec.to}: ${rec.why}`;
+  if (rec.type === "ACCEPTANCE") return `${rec.what || "?"}\n\n${whole(rec.content)}`.trimEnd();
+  return rec.content || rec.observation_content || rec.words || rec.prompt || rec.response || rec.error_message || rec.error || rec.text || "";
+}
+
+/** The model's reasoning, by the names that services have for it. */
+function reasoning(rec) {
+  return ["reasoning_content", "reasoning", "reasoning_details", "thinking", "thinking_blocks"].map((name) => rec[name]).filter(Boolean);
+}
+
+/** Whether a record is an answer whose tokens are known. */
+function isCounted(rec) {
+  return rec.type === "THOUGHT" && rec.usage !== undefined;
+}
+
+function tokensIn(rec) {
+  return rec.usage.prompt_tokens || 0;
+}
+
+function tokensOut(rec) {
+  return rec.usage.completion_tokens || 0;
 }
 
 /** What of a row is always shown, and what only when it is unfolded: for the search. */
 function textsOf(row) {
   const { rec, result } = row;
   if (isStep(rec)) return textsOfStep(row).map((list) => list.filter(Boolean).map(whole));
-  const shown = [rec.asked || rec.command, rec.tool, rec.name, rec.place, rec.model, rec.reason, ...(rec.calls || [])];
-  const folded = [rec.reasoning, rec.sent, rec.args, rec.asked && rec.command, rec.config, rec.details, rec.diff, rec.control, rec.stdout, rec.stderr, rec.network, rec.ref];
-  (rec.k === "result" || rec.k === "context" ? folded : shown).push(rec.text);
-  if (result) folded.push(result.text);
+  const command = rec.resolved_command || rec.command;
+  const shown = [rec.asked || command, rec.tool_name, rec.hook_name, rec.work_dir, rec.model, rec.stop_reason, ...(rec.calls || [])];
+  const folded = [...reasoning(rec), rec.sent, rec.tool_args, rec.asked && command, rec.config, rec.error_details, rec.summary, rec.diff, rec.control,
+    rec.stdout, rec.stderr, rec.network, rec.execution_ref || rec.llm_invocation_ref || rec.io_path_ref || rec.ref];
+  (isResult(rec) || rec.type === "context" ? folded : shown).push(words(rec));
+  if (result) folded.push(words(result));
   return [shown, folded].map((list) => list.filter(Boolean).map(whole));
-}
-
-/** A time as people say it. */
-function time(ms) {
-  if (ms < 1000) return `${Math.round(ms)} ms`;
-  if (ms < 100000) return `${(ms / 1000).toFixed(1)} s`;
-  if (ms < 7200000) return `${Math.floor(ms / 60000)} min ${Math.floor(ms / 1000) % 60} s`;
-  return `${Math.floor(ms / 3600000)} h ${Math.floor(ms / 60000) % 60} min`;
 }
 
 /** A time since the beginning: 0:03.4, 12:03.4, 1:12:03.4. */
@@ -191,14 +230,4 @@ function clock(ms) {
 
 function date(ms) {
   return new Date(ms).toISOString().slice(0, 19).replace("T", " ") + " UTC";
-}
-
-function count(n) {
-  return String(n).replace(/\B(?=(\d{3})+$)/g, "\u202f");
-}
-
-function size(bytes) {
-  if (bytes < 10000) return `${count(bytes)} bytes`;
-  if (bytes < 1e7) return `${count(Math.round(bytes / 1000))} kB`;
-  return `${count(Math.round(bytes / 1e6))} MB`;
 }

@@ -11,22 +11,6 @@ function busy(by) {
   else dataset.ready = String(state.run.rows.length);
 }
 
-function trouble(text) {
-  const root = document.documentElement;
-  root.dataset.trouble = String(Number(root.dataset.trouble || 0) + 1);
-  document.body.prepend(make("div", "trouble", text));
-}
-
-addEventListener("error", (event) => trouble(`This page's script failed: ${event.message}`));
-document.addEventListener("securitypolicyviolation", (event) => trouble(`This page tried what it may not: ${event.violatedDirective} ${event.blockedURI}`));
-
-function button(text, title, action) {
-  const el = make("button", "", text);
-  el.title = title;
-  el.addEventListener("click", action);
-  return el;
-}
-
 // The head.
 
 function facts(run) {
@@ -46,7 +30,7 @@ function facts(run) {
     ["tokens in", count(tokens.prompt_tokens) + some(figures.cached_tokens, "cached")],
     ["tokens out", count(tokens.completion_tokens)],
   ];
-  if (!figures.flow) list.push(["prefix breaks", count(figures.prefix_breaks.length)]);
+  if (!figures.flow) list.push(["cache losses", count(figures.prefix_breaks.length)]);
   if (typeof figures.cost === "number") list.push(["cost", figures.cost.toFixed(6)]);
   const el = make("dl", "facts");
   for (const [name, value] of list) {
@@ -106,15 +90,15 @@ function nodeTable(nodes) {
 function header(run) {
   const { head } = run;
   const el = make("header");
-  const first = (kind) => (run.rows.find((row) => row.rec.k === kind) || { rec: {} }).rec;
-  const begun = first("start");
+  const first = (kind) => (run.rows.find((row) => row.rec.type === kind) || { rec: {} }).rec;
+  const begun = first("ENGINE_START");
   const title = make("h1");
   title.append(make("span", "id", head.id), make("b", { COMPLETED: "good", RUNNING: "live", WAITING_FOR_INPUT: "live" }[head.status] || "bad", head.status));
   const { flow } = head.figures;
   const about = [head.agent && `${flow ? "flow" : "agent"} ${head.agent}`, begun.model && `model ${begun.model}`, begun.t !== undefined && date(begun.t),
     head.parent && `started by run ${head.parent}`];
   el.append(title, make("p", "dim", about.filter(Boolean).join(" \u00b7 ")));
-  const task = whole(flow ? first("task").input : first("user").text);
+  const task = whole(flow ? first("TASK_CREATED").input : first("USER_MESSAGE").content);
   if (task) el.append(make("p", "task", task.length > 600 ? `${task.slice(0, 600)}\u2026` : task));
   el.append(facts(run), flow ? nodeTable(flow.nodes) : split(head.figures.times_ms));
   if (Object.keys(head.figures.tools).length) el.append(toolTable(head.figures.tools));
@@ -260,7 +244,7 @@ function search(query) {
     const pattern = new RegExp(query.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"), "iu");
     for (const row of everyRow(state.run)) {
       const [shown, folded] = textsOf(row);
-      if (shown.some((text) => pattern.test(text))) state.hits.push([row, row.rec.text && whole(row.rec.text).length > LONG_CHARS]);
+      if (shown.some((text) => pattern.test(text))) state.hits.push([row, whole(words(row.rec)).length > LONG_CHARS]);
       else if (folded.some((text) => pattern.test(text))) state.hits.push([row, true]);
     }
   }

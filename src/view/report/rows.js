@@ -15,22 +15,50 @@ let zero = 0;
 /** Whether milliseconds matter: in a run of less than a minute. */
 let isShort = false;
 
-function make(tag, name, text) {
-  const el = document.createElement(tag);
-  if (name) el.className = name;
-  if (text !== undefined) el.textContent = text;
-  return el;
+/** An answer in Markdown as nodes: every character stays. The roles are those of src/text/markdown.rs. */
+function styled(text) {
+  const parts = [];
+  const add = (role, part) => {
+    const last = parts[parts.length - 1];
+    if (last && last[0] === role) last[1] += part;
+    else parts.push([role, part]);
+  };
+  let fence = "";
+  for (const line of text.match(/[^\n]*\n|[^\n]+/g) || []) {
+    const fits = new TextEncoder().encode(line).length <= 200;
+    const begins = !fence && fits && /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})/.exec(line);
+    if (fence || begins) {
+      add("code", line);
+      const ends = fence && fits && /^ {0,3}(`+|~+)\p{White_Space}*$/u.exec(line);
+      if (begins) fence = begins[1];
+      else if (ends && ends[1].startsWith(fence)) fence = "";
+    } else if (/^ {0,3}#{1,6}(?:[ \t]|\n?$)/.test(line)) add("heading", line);
+    else if (fits && /^ {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*\n?$/.test(line)) add("rule", line);
+    else addInline(line, add);
+  }
+  return parts.map(([role, part]) => (role ? make("span", role, part) : part));
 }
 
-/** Puts a text into an element, with a remark where a part of it is missing. */
-function put(el, text) {
-  if (!Array.isArray(text)) {
-    el.textContent = text;
-    return;
+function addInline(line, add) {
+  let isStrong = false;
+  let isEscaped = false;
+  let ticks = 0;
+  const role = () => (ticks ? "code" : isStrong ? "strong" : "");
+  for (let at = 0, end; at < line.length; at = end) {
+    const before = role();
+    end = at + 1;
+    if (isEscaped || (line[at] !== "*" && line[at] !== "`")) {
+      isEscaped = line[at] === "\\" && !isEscaped && !ticks;
+      add(before, line[at]);
+      continue;
+    }
+    while (line[end] === line[at]) end += 1;
+    const count = end - at;
+    if (line[at] === "`") ticks = !ticks ? count : ticks === count ? 0 : ticks;
+    else if (!ticks && count > 1) isStrong = !isStrong && end < line.length && !/\p{White_Space}/u.test(line[end]);
+    // Markers belong to what they begin or end.
+    add((before !== "code" && role()) || before, line.slice(at, end));
   }
-  const [head, missing, tail, place] = text;
-  const remark = make("span", "cut", `\u2026 ${size(missing)} left out here; all of it is in ${place} \u2026`);
-  el.replaceChildren(head + "\n", remark, "\n" + tail);
 }
 
 function lines(text) {
@@ -40,7 +68,7 @@ function lines(text) {
 }
 
 /** A text that is always there; a long one has a button that shows the rest. */
-function said(text, name) {
+function said(text, name, nodes) {
   const el = make("div", `said ${name || ""}`);
   const all = whole(text).replace(/\s+$/, "");
   let end = all.length > LONG_CHARS ? LONG_CHARS : all.length;
@@ -50,13 +78,13 @@ function said(text, name) {
     if (n === LONG_LINES - 1) end = Math.min(end, at);
   }
   if (end === all.length && !Array.isArray(text)) {
-    el.textContent = all;
+    put(el, all, nodes);
     return el;
   }
-  el.textContent = all.slice(0, end);
+  put(el, all.slice(0, end), nodes);
   const more = make("button", "more", `show all of it (${size(all.length)})`);
   const showAll = () => {
-    put(el, text);
+    put(el, text, nodes);
     more.remove();
   };
   more.addEventListener("click", showAll);
@@ -98,7 +126,7 @@ function fold(summary, parts, open) {
 function putDiff(pre, text) {
   for (const line of whole(text).replace(/\n$/, "").split("\n")) {
     const name = { "+": "plus", "-": "minus", "@": "place" }[line[0]] || "";
-    pre.append(make("div", name, line[0] === "@" ? `\u22ef ${line.slice(2)}` : line));
+    pre.append(make("div", name, line.startsWith("@ ") ? `\u22ef ${line.slice(2)}` : line));
   }
   if (Array.isArray(text)) pre.append(make("span", "cut", `\u2026 ${size(text[1])} left out; see ${text[3]}`));
 }
@@ -113,36 +141,35 @@ function firstLine(text) {
 
 /** How an action ended: [words, how they look]. */
 function outcome(result) {
-  // Older engines record the exit code alone.
-  if (result.status === "SUCCESS" || (!result.status && result.code === 0)) return ["ok", "good"];
-  if (result.code !== undefined && result.code !== null) return [`exit code ${result.code}`, "bad"];
-  return [result.ref ? "interrupted" : "not run", "bad"];
+  if (isGood(result)) return ["ok", "good"];
+  if (result.exit_code !== undefined) return [`exit code ${result.exit_code}`, "bad"];
+  return [result.execution_ref ? "interrupted" : "not run", "bad"];
 }
 
 function resultFold(rec, result) {
   // The summary tells how it ended: the marks that tell the model are no output.
-  const text = whole(result.text).replace(/^\[stderr\]\n|\n?\[exit code: \d+\]\s*$|^\(no output\)\s*$/gm, "");
-  const [words, look] = outcome(result);
+  const text = whole(words(result)).replace(/^\[stderr\]\n|\n?\[exit code: \d+\]\s*$|^\(no output\)\s*$/gm, "");
+  const [end, look] = outcome(result);
   const n = text.trim() ? lines(text.replace(/\n$/, "")) : 0;
-  const summary = [make("b", look, words)];
+  const summary = [make("b", look, end)];
   if (n === 1) summary.push(make("span", "peek", firstLine(text)));
   else if (n > 1) summary.push(make("span", "dim", `${count(n)} lines`), make("span", "peek", firstLine(text)));
   return fold(summary, () => {
-    const parts = [["what the model was shown", result.text || ""]];
-    const args = rec && whole(rec.args);
-    if (args && args !== "{}") parts.push(["arguments", rec.args]);
-    if (rec && rec.command && rec.command !== rec.asked) parts.push(["command", rec.command]);
+    const parts = [["what the model was shown", words(result)]];
+    const { tool_args: args, resolved_command: command, asked } = rec || {};
+    if (whole(args) && args !== "{}") parts.push(["arguments", args]);
+    if (command && command !== asked) parts.push(["command", command]);
     if (result.network) parts.push(["connections", result.network]);
-    if (result.ref) parts.push(["", record(result), "record"]);
+    if (result.execution_ref) parts.push(["", record(result), "record"]);
     return parts;
   });
 }
 
 function record(result) {
   const sizes = ["stdout", "stderr"]
-    .filter((name) => result[name])
-    .map((name) => `${name}.log ${size(result[name])}`);
-  return [result.ref, ...sizes].join("   ");
+    .filter((name) => result[`${name}_bytes`])
+    .map((name) => `${name}.log ${size(result[`${name}_bytes`])}`);
+  return [result.execution_ref, ...sizes].join("   ");
 }
 
 /** Attached pictures; what is too much for the page, and documents, as links. */
@@ -164,49 +191,64 @@ function attached(rec) {
 function body(row) {
   const { rec, result } = row;
   if (isStep(rec)) return stepBody(row);
-  switch (rec.k) {
-    case "start":
+  switch (rec.type) {
+    case "ENGINE_START":
       return ["run", "", startBody(rec)];
-    case "user":
-      return ["user", "user", [said(rec.text || "", "words"), ...attached(rec)]];
+    case "USER_MESSAGE":
+      return ["user", "user", [said(words(rec), "words"), ...attached(rec)]];
     case "context": {
       const text = whole(rec.text);
       const summary = [make("span", "dim", `context, ${size(text.length)}`), make("span", "peek", firstLine(text))];
       return ["system", "", [fold(summary, () => [["", rec.text]])]];
     }
-    case "thought":
+    case "THOUGHT":
       return ["model", "model", thoughtBody(rec)];
     case "asked": {
-      const words = rec.status ? `no answer (${rec.status.toLowerCase()}, ${rec.attempts} attempts)` : "no answer is recorded";
-      return ["model", "model", [make("div", "bad", words), make("div", "dim", rec.ref)]];
+      const why = rec.status ? `no answer (${rec.status.toLowerCase()}, ${rec.attempts} attempts)` : "no answer is recorded";
+      return ["model", "model", [make("div", "bad", why), make("div", "dim", rec.ref)]];
     }
-    case "action": {
-      const els = [said(rec.asked || rec.tool || "", "command")];
+    case "ACTION_REQUEST": {
+      const els = [said(rec.asked || rec.tool_name || "", "command")];
       els.push(...(result ? attached(result) : []));
+      if (result && result.diff) {
+        const pre = make("pre", "diff");
+        putDiff(pre, result.diff);
+        els.push(pre);
+      }
       els.push(result ? resultFold(rec, result) : make("div", "dim", row.group.run.note === "live" ? "is running" : "no result"));
-      return [rec.tool || "tool", "tools", els];
+      return [rec.tool_name || "tool", "tools", els];
     }
-    case "result":
-      return [rec.tool || "tool", "tools", [...attached(rec), resultFold(null, rec)]];
-    case "question":
-      return ["asks", "waiting", [said(rec.text || "", "words")]];
-    case "answer":
-      return ["person", "user", [rec.secret ? make("div", "dim", "an answer that is not shown") : said(rec.text || "(an empty answer)", "words")]];
-    case "note": {
-      const els = [said(rec.text || "", isBad(row) ? "bad" : "dim")];
-      if (rec.details) els.push(fold([make("span", "dim", "summary")], () => [["", rec.details]]));
+    case "ACTION_RESULT":
+    case "ACCEPTANCE":
+      return [rec.tool_name || "tool", "tools", [...attached(rec), resultFold(null, rec)]];
+    case "HUMAN_INPUT_REQUEST":
+      return ["asks", "waiting", [said(words(rec), "words")]];
+    case "HUMAN_INPUT_RECEIVED":
+      return ["person", "user", [rec.secret ? make("div", "dim", "an answer that is not shown") : said(words(rec) || "(an empty answer)", "words")]];
+    case "SYSTEM_MESSAGE":
+    case "MODEL_CHANGED":
+    case "ACTION_DEFERRED":
+    case "DEFERRED_LOOK":
+    case "ATTACHMENTS_LEFT_OUT":
+    case "COMPACTION": {
+      const els = [said(words(rec), isBad(row) ? "bad" : "dim")];
+      if (rec.summary) els.push(fold([make("span", "dim", "summary")], () => [["", rec.summary]]));
       return ["note", "", els];
     }
-    case "hook":
+    case "FILES": {
+      const summary = [make("span", "dim", whole(words(rec)))];
+      return ["files", "", [rec.diff ? fold(summary, () => [["", rec.diff, "diff"]]) : summary[0]]];
+    }
+    case "HOOK_EXECUTION_AUDIT":
       return ["hook", "hooks", [hookFold(rec)]];
-    case "error": {
-      const els = [said(rec.text || "", "bad")];
-      if (rec.details) els.push(fold([make("span", "dim", "details")], () => [["", rec.details]]));
+    case "ERROR": {
+      const els = [said(words(rec), "bad")];
+      if (rec.error_details) els.push(fold([make("span", "dim", "details")], () => [["", rec.error_details]]));
       return ["error", "", els];
     }
-    case "end":
+    case "ENGINE_END":
       return ["end", "", endBody(rec)];
-    case "flow":
+    case "FLOW_START":
       return ["", "", [fold([make("span", "dim", "what the flow was made from")], () => [["", rec.text]])]];
     default:
       return ["", "", remarkBody(rec)];
@@ -215,21 +257,21 @@ function body(row) {
 
 function remarkBody(rec) {
   const torn = "The last line of the journal has no end and is not shown. ";
-  const words = {
+  const remark = {
     live: "The run goes on. This page shows it as it was when it was made.",
     dead: `${rec.torn ? torn : ""}The run has no end: the engine that worked on it has died.`,
     damage: `The journal is damaged in line ${rec.line}: ${whole(rec.text)}. The run is shown up to there.`,
-  }[rec.k];
-  if (words) return [make("div", rec.k === "live" ? "good" : "bad", words)];
-  return [fold([make("span", "dim", String(rec.type))], () => [["", rec.text || ""]])];
+  }[rec.type];
+  if (remark) return [make("div", rec.type === "live" ? "good" : "bad", remark)];
+  return [fold([make("span", "dim", rec.type)], () => [["", rec.text || ""]])];
 }
 
 function startBody(rec) {
   const fork = rec.forked_from ? ` as a fork of ${rec.forked_from.run_id} at iteration ${rec.forked_from.iteration}` : "";
-  const words = `${rec.run || "?"} ${rec.resumed ? "resumes" : "starts"}${fork}`;
-  const summary = [make("span", "", words), make("span", "dim", rec.t === undefined ? "" : date(rec.t))];
+  const head = `${rec.run_id || "?"} ${rec.resumed ? "resumes" : "starts"}${fork}`;
+  const summary = [make("span", "", head), make("span", "dim", rec.t === undefined ? "" : date(rec.t))];
   return [fold(summary, () => {
-    const facts = [["agent", rec.agent], ["model", rec.model], ["agent's directory", rec.home], ["workspace", rec.place], ["host", rec.host],
+    const facts = [["agent", rec.agent], ["model", rec.model], ["agent's directory", rec.agent_home], ["workspace", rec.work_dir], ["host", rec.hostname],
       ["settings", rec.set && JSON.stringify(rec.set)]];
     const parts = [["", facts.filter((f) => f[1]).map(([name, value]) => `${name}: ${value}`).join("\n")]];
     if (rec.config) parts.push(["configuration", rec.config]);
@@ -239,28 +281,28 @@ function startBody(rec) {
 
 function thoughtBody(rec) {
   const els = [];
-  if (rec.text) els.push(said(rec.text, "words"));
-  if (rec.finish === "length" || rec.finish === "content_filter") els.push(make("div", "bad", `cut off: ${rec.finish}`));
+  const thinking = reasoning(rec);
+  if (rec.content) els.push(said(rec.content, "words", styled));
+  if (rec.finish_reason === "length" || rec.finish_reason === "content_filter") els.push(make("div", "bad", `cut off: ${rec.finish_reason}`));
   const summary = [];
   if (rec.calls) summary.push(make("span", "dim", `calls ${rec.calls.join(", ")}`));
-  if (rec.reasoning) summary.push(make("span", "dim", `reasoning, ${size(whole(rec.reasoning).length)}`));
+  if (thinking.length) summary.push(make("span", "dim", `reasoning, ${size(thinking.map(whole).join("\n\n").length)}`));
   if (rec.attempts > 1) summary.push(make("span", "bad", `${rec.attempts} attempts`));
-  if (!summary.length) summary.push(make("span", "dim", rec.text ? "record" : "gives an empty answer"));
+  if (!summary.length) summary.push(make("span", "dim", rec.content ? "record" : "gives an empty answer"));
   els.push(fold(summary, () => {
-    const parts = [];
-    if (rec.reasoning) parts.push(["reasoning", rec.reasoning]);
+    const parts = thinking.map((text) => ["reasoning", text]);
     if (rec.sent) parts.push(["calls as the model sent them", rec.sent]);
-    if (rec.ref) parts.push(["", rec.ref, "record"]);
+    if (rec.llm_invocation_ref) parts.push(["", rec.llm_invocation_ref, "record"]);
     return parts;
   }));
-  if (!rec.calls && !rec.reasoning && rec.text) els[els.length - 1].classList.add("faint");
+  if (!rec.calls && !thinking.length && rec.content) els[els.length - 1].classList.add("faint");
   return els;
 }
 
 function hookFold(rec) {
   const good = rec.status === "SUCCESS";
-  const summary = [make("span", "name", rec.name)];
-  if (!good) summary.push(make("b", "bad", rec.status === "SKIPPED" ? "skipped" : rec.code ? `failed, exit code ${rec.code}` : "failed"));
+  const summary = [make("span", "name", rec.hook_name || "?")];
+  if (!good) summary.push(make("b", "bad", rec.status === "SKIPPED" ? "skipped" : rec.exit_code ? `failed, exit code ${rec.exit_code}` : "failed"));
   if (isDenied(rec)) summary.push(make("b", "bad", "denied"));
   if (rec.diff) {
     const of = (mark) => whole(rec.diff).split("\n").filter((line) => line[0] === mark).length;
@@ -272,17 +314,17 @@ function hookFold(rec) {
     if (rec.large) parts.push(["what it changed", "The payloads are too large to be compared here."]);
     for (const name of ["control", "stdout", "stderr"]) if (rec[name]) parts.push([name, rec[name]]);
     if (rec.command) parts.push(["command", rec.command]);
-    if (rec.ref) parts.push(["", rec.ref, "record"]);
+    if (rec.io_path_ref) parts.push(["", rec.io_path_ref, "record"]);
     return parts;
   });
 }
 
 function endBody(rec) {
   const head = make("div");
-  const code = rec.code === undefined || rec.code === null ? "" : `, exit code ${rec.code}`;
+  const code = rec.exit_code === undefined ? "" : `, exit code ${rec.exit_code}`;
   const look = { COMPLETED: "good", WAITING_FOR_INPUT: "live" }[rec.status] || "bad";
-  head.append(make("b", look, rec.status || "?"), make("span", "dim", ` ${rec.reason || ""}${code}`));
-  return rec.text ? [head, said(rec.text, look === "live" ? "dim" : "bad")] : [head];
+  head.append(make("b", look, rec.status || "?"), make("span", "dim", ` ${rec.stop_reason || ""}${code}`));
+  return rec.error ? [head, said(rec.error, look === "live" ? "dim" : "bad")] : [head];
 }
 
 /** The bar of a row, within the time of its group. */
@@ -307,7 +349,7 @@ function bar(row) {
 
 function buildRow(row, first) {
   const { rec, span } = row;
-  const el = make("div", `row ${isStep(rec) ? "step" : rec.k}`);
+  const el = make("div", `row ${isStep(rec) ? "step" : rec.type}`);
   if (isBad(row)) el.classList.add("wrong");
   row.el = el;
   const [who, look, parts] = body(row);
@@ -319,12 +361,12 @@ function buildRow(row, first) {
   const text = make("div", "body");
   text.append(...parts);
   el.append(name, text, bar(row));
-  const lasts = span && (rec.k !== "action" || row.result || row.group.run.note === "live");
+  const lasts = span && (rec.type !== "ACTION_REQUEST" || row.result || row.group.run.note === "live");
   el.append(make("div", "took", lasts ? time(span.end - span.begin) : ""));
   const tokens = make("div", "tokens");
-  if (rec.in !== undefined) {
-    tokens.append(make("span", "", count(rec.in)), make("span", "", count(rec.out)));
-    tokens.title = `${rec.in} tokens in, ${rec.out} out` + (rec.cached === undefined ? "" : `; ${rec.cached} from a cache`);
+  if (isCounted(rec)) {
+    tokens.append(make("span", "", count(tokensIn(rec))), make("span", "", count(tokensOut(rec))));
+    tokens.title = `${tokensIn(rec)} tokens in, ${tokensOut(rec)} out` + (rec.cached === undefined ? "" : `; ${rec.cached} from a cache`);
   }
   const within = isStep(rec) && tokensWithin(row);
   if (within) {

@@ -4,21 +4,19 @@
 //! page's script groups them.
 
 use super::Damaged;
-use super::events::{self, began, name_of};
-use super::flow_steps::Attempts;
-use super::source::SourceEvent;
+use super::events::{Attempts, SourceEvent, name_of};
+use super::files::FileDiffs;
 use super::writer::Writer;
 use crate::error::Result;
-use crate::record::event::{EventKind, FlowEvent, Line};
-use crate::record::invocations::{self, Requests};
+use crate::record::event::{Line, Recorded};
+use crate::record::history::History;
+use crate::record::invocations::{self, Requests, began};
 use crate::record::metadata::{self, Metadata, Status};
 use crate::record::reader::{JournalReader, Stopped};
 use crate::record::run_dir::RunDir;
 use crate::record::subruns::{OpenActions, RunTree, StartedRun};
 use crate::runs::inspect::is_live;
 use crate::text::timestamp::Timestamp;
-use crate::view::asked::KnownTools;
-use crate::view::shown_answers::ShownAnswers;
 use crate::view::stats::{self, Figures};
 use serde::Deserialize;
 use serde_json::Value;
@@ -31,22 +29,16 @@ pub(super) struct Renderer<'s> {
     family: RunTree,
 }
 
-/// A run that is about to be written.
-pub(super) struct OpenedRun {
-    lines: JournalReader,
+/// A run that is written, and the state from one event to the next.
+pub(super) struct RenderedRun {
+    run: RunDir,
     figures: Figures,
     /// Requests that have not been written yet.
     invocations: VecDeque<String>,
-}
-
-/// State from one event of a run to the next.
-struct RenderedRun {
-    run: RunDir,
-    invocations: VecDeque<String>,
     underway: OpenActions,
     attempts: Attempts,
-    answers: ShownAnswers,
-    tools: KnownTools,
+    history: History,
+    files: FileDiffs,
     /// The system prompt that was shown last.
     system: String,
     /// True if an engine has started since a request was last shown.
@@ -68,26 +60,30 @@ impl<'s> Renderer<'s> {
     ///
     /// # Errors
     /// Fails if the journal or the records cannot be read.
-    pub(super) fn open(run: &RunDir) -> Result<OpenedRun> {
-        Ok(OpenedRun {
-            lines: JournalReader::open(&run.journal())?,
+    pub(super) fn open(run: &RunDir) -> Result<(JournalReader, RenderedRun)> {
+        let rendered = RenderedRun {
+            run: run.clone(),
             figures: stats::of(run)?.0,
             invocations: invocations::in_order(&run.io("invocations"))?.into(),
-        })
+            underway: OpenActions::default(),
+            attempts: Attempts::new(),
+            history: History::default(),
+            files: FileDiffs::default(),
+            system: String::new(),
+            has_started: false,
+            ended: None,
+        };
+        Ok((JournalReader::open(&run.journal())?, rendered))
     }
 
     /// Renders a run from its beginning to the current end of its journal.
     pub(super) fn run(
         &mut self,
-        opened: OpenedRun,
-        run: &RunDir,
+        mut lines: JournalReader,
+        mut rendered: RenderedRun,
         summary: &Metadata,
     ) -> Result<()> {
-        let OpenedRun {
-            mut lines,
-            figures,
-            invocations,
-        } = opened;
+        let run = &rendered.run;
         self.writer.record("run", |record| {
             record
                 .put("id", run.id.as_str())
@@ -95,27 +91,16 @@ impl<'s> Renderer<'s> {
                 .put("agent", &summary.agent_name)
                 .put("status", summary.status.name())
                 .put("now", &Timestamp::now().millis())
-                .put("figures", &figures)
+                .put("figures", &rendered.figures)
                 .maybe("parent", summary.parent_run_id.as_ref())
                 .maybe("call", summary.parent_call_id.as_ref());
         })?;
-        let mut telling = RenderedRun {
-            run: run.clone(),
-            invocations,
-            underway: OpenActions::default(),
-            attempts: Attempts::new(),
-            answers: ShownAnswers::default(),
-            tools: KnownTools::default(),
-            system: String::new(),
-            has_started: false,
-            ended: None,
-        };
-        let stopped = lines.read_while(|text, line| {
-            self.event(&mut telling, text, line)?;
+        let stopped = lines.read_while(|line| {
+            self.event(&mut rendered, line)?;
             Ok(!self.writer.unread)
         })?;
         match stopped {
-            Stopped::AtEnd { torn } => self.end(&mut telling, torn)?,
+            Stopped::AtEnd { torn } => self.end(&mut rendered, torn)?,
             Stopped::AtDamage(damage) => {
                 self.writer.record("damage", |record| {
                     record
@@ -123,7 +108,7 @@ impl<'s> Renderer<'s> {
                         .put("column", &damage.column)
                         .put("text", &damage.message);
                 })?;
-                let path = run.journal();
+                let path = rendered.run.journal();
                 self.damaged.push(Damaged { path, damage });
             }
             Stopped::Enough => {}
@@ -131,43 +116,50 @@ impl<'s> Renderer<'s> {
         self.writer.record("end of run", |_| {})
     }
 
-    fn event(&mut self, telling: &mut RenderedRun, text: &str, line: &Line<'_>) -> Result<()> {
+    fn event(&mut self, rendered: &mut RenderedRun, line: &Line<'_>) -> Result<()> {
         let at = line.time();
-        match line.kind {
-            EventKind::EngineStart => {
-                telling.has_started = true;
-                telling.tools = KnownTools::of_start(line);
+        rendered.history.add(line);
+        let mut diff = String::new();
+        match &line.event {
+            Recorded::EngineStart(start) => {
+                rendered.has_started = true;
+                rendered.files.note(&rendered.run, start);
             }
-            EventKind::Thought | EventKind::Error | EventKind::EngineEnd => {
-                self.requests_before(telling, line, at)?;
+            Recorded::Files(files) => diff = rendered.files.of_next(&rendered.run, files),
+            Recorded::Thought(thought) => {
+                let answered = thought.llm_invocation_ref.get().map(name_of);
+                self.requests_before(rendered, answered, at)?;
+            }
+            Recorded::Error(_) | Recorded::EngineEnd(_) => {
+                self.requests_before(rendered, None, at)?;
+            }
+            // Another attempt, without an end of the one before.
+            Recorded::NodeStart(_) => {
+                if let Some(key) = line.step() {
+                    self.so_far(rendered, &key)?;
+                }
             }
             _ => {}
         }
-        if let Some(key) = line
-            .step()
-            .filter(|_| line.kind == EventKind::Flow(FlowEvent::NodeStart))
-        {
-            // Another attempt, without an end of the one before.
-            self.so_far(telling, &key)?;
-        }
         let runs = self
             .family
-            .of_event(&mut telling.underway, &telling.run, line);
+            .of_event(&mut rendered.underway, &rendered.run, line);
         self.children(runs)?;
-        let Some(name) = events::record_name(line) else {
+        if matches!(line.event, Recorded::Memory(_)) {
+            // It follows from the end of a node.
             return Ok(());
-        };
+        }
         let about = SourceEvent {
-            run: &telling.run,
+            run: &rendered.run,
             line,
-            text,
-            tools: &telling.tools,
+            history: &rendered.history,
         };
-        let (answers, attempts) = (&mut telling.answers, &mut telling.attempts);
-        self.writer.record(name, |record| {
-            about.fill(record, answers, attempts);
+        let attempts = &mut rendered.attempts;
+        self.writer.record(line.kind.name(), |record| {
+            about.fill(record, attempts);
+            record.text("diff", &diff, "delta git show");
         })?;
-        telling.ended = Some(line.kind == EventKind::EngineEnd);
+        rendered.ended = Some(matches!(line.event, Recorded::EngineEnd(_)));
         Ok(())
     }
 
@@ -175,41 +167,40 @@ impl<'s> Renderer<'s> {
     /// before the conversation.
     fn requests_before(
         &mut self,
-        telling: &mut RenderedRun,
-        line: &Line<'_>,
+        rendered: &mut RenderedRun,
+        answered: Option<&str>,
         at: Option<Timestamp>,
     ) -> Result<()> {
-        let answered = line.llm_invocation_ref.as_deref().map(name_of);
         loop {
-            let Some(name) = telling.invocations.front().cloned() else {
+            let Some(name) = rendered.invocations.front().cloned() else {
                 return Ok(());
             };
-            if telling.has_started {
-                telling.has_started = false;
-                self.system(telling, &name)?;
+            if rendered.has_started {
+                rendered.has_started = false;
+                self.system(rendered, &name)?;
             }
             let is_answered = answered == Some(name.as_str());
             // A journal that was edited may have lost an answer: it must not hide those that follow.
-            let is_later = answered.is_some_and(|answered| !telling.has(answered))
+            let is_later = answered.is_some_and(|answered| !rendered.has(answered))
                 || answered.is_none() && began(&name) > at;
             if is_later {
                 return Ok(());
             }
-            telling.invocations.pop_front();
+            rendered.invocations.pop_front();
             if is_answered {
                 return Ok(());
             }
             let reference = format!("io/invocations/{name}");
-            let record = invocations::metadata(&telling.run.path.join(&reference));
+            let record = invocations::metadata(&rendered.run.path.join(&reference));
             let (status, took, attempts) = record.map_or((None, None, 0), |record| {
                 let took = Some(record.duration_ms);
                 (record.status, took, record.attempts.len())
             });
             self.writer.record("asked", |record| {
                 record
-                    .put("i", &iteration_of(&name))
-                    .maybe("s", began(&name).map(Timestamp::millis))
-                    .maybe("d", took)
+                    .put("iteration", &iteration_of(&name))
+                    .maybe("began", began(&name).map(Timestamp::millis))
+                    .maybe("took", took)
                     .maybe("status", status)
                     .put("attempts", &attempts)
                     .put("ref", &reference);
@@ -218,21 +209,21 @@ impl<'s> Renderer<'s> {
     }
 
     /// Writes the messages before the conversation in a request, unless they have been written.
-    fn system(&mut self, telling: &mut RenderedRun, name: &str) -> Result<()> {
-        let dir = telling.run.io("invocations");
+    fn system(&mut self, rendered: &mut RenderedRun, name: &str) -> Result<()> {
+        let dir = rendered.run.io("invocations");
         let Ok(text) = Requests::of(&dir).read(name).map(system_of) else {
             return Ok(());
         };
-        if text.is_empty() || text == telling.system {
+        if text.is_empty() || text == rendered.system {
             return Ok(());
         }
         let place = format!("io/invocations/{name}");
         self.writer.record("context", |record| {
             record
-                .put("i", &iteration_of(name))
+                .put("iteration", &iteration_of(name))
                 .text("text", &text, &place);
         })?;
-        telling.system = text;
+        rendered.system = text;
         Ok(())
     }
 
@@ -242,12 +233,12 @@ impl<'s> Renderer<'s> {
             if !self.family.enter(&child) {
                 continue;
             }
-            if let Ok(opened) = Self::open(&child) {
-                let mut summary = metadata::read(&child.path).unwrap_or_default();
+            if let Ok((lines, rendered)) = Self::open(&child) {
+                let mut summary = metadata::read_or_empty(&child.path);
                 if summary.status == Status::Running && !is_live(&child) {
                     summary.status = Status::Interrupted;
                 }
-                self.run(opened, &child, &summary)?;
+                self.run(lines, rendered, &summary)?;
             }
             self.family.leave();
         }
@@ -255,29 +246,30 @@ impl<'s> Renderer<'s> {
     }
 
     /// Renders the output so far of an attempt without an end.
-    fn so_far(&mut self, telling: &RenderedRun, key: &(String, String)) -> Result<()> {
-        let Some(reference) = telling.attempts.get(key) else {
+    fn so_far(&mut self, rendered: &RenderedRun, key: &(String, String)) -> Result<()> {
+        let Some(reference) = rendered.attempts.get(key) else {
             return Ok(());
         };
         let about = SourceEvent {
-            run: &telling.run,
+            run: &rendered.run,
             line: &Line::default(),
-            text: "",
-            tools: &telling.tools,
+            history: &rendered.history,
         };
-        self.writer
-            .record("so far", |record| about.fill_so_far(record, key, reference))
+        self.writer.record("so far", |record| {
+            record.put("task_id", &key.0).put("node_id", &key.1);
+            about.fill_output(record, reference);
+        })
     }
 
     /// Renders what is missing at the end of a journal.
-    fn end(&mut self, telling: &mut RenderedRun, torn: bool) -> Result<()> {
-        let live = is_live(&telling.run);
-        let runs = self.family.of_open(&mut telling.underway, &telling.run);
+    fn end(&mut self, rendered: &mut RenderedRun, torn: bool) -> Result<()> {
+        let live = is_live(&rendered.run);
+        let runs = self.family.of_open(&mut rendered.underway, &rendered.run);
         self.children(runs)?;
-        for key in telling.attempts.keys() {
-            self.so_far(telling, key)?;
+        for key in rendered.attempts.keys() {
+            self.so_far(rendered, key)?;
         }
-        let kind = match (live, telling.ended) {
+        let kind = match (live, rendered.ended) {
             (true, _) => "live",
             (false, Some(true)) if !torn => return Ok(()),
             (false, _) => "dead",

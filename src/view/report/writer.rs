@@ -6,13 +6,15 @@ use super::{LATER_TEXT, LONGEST_TEXT, MOST_TEXT, Sink};
 use crate::engine::observation::read_ends_below;
 use crate::error::Result;
 use crate::record::attachments::Attachment;
-use crate::record::attachments::blobs::Blobs;
+use crate::record::blobs::Blobs;
+use crate::record::event::{Line, Recorded, decoded};
 use crate::text::disguise::{printable, printable_in_json};
-use crate::text::json::Object;
+use crate::text::json::{self, Fields, Object};
 use crate::text::shorten::{head, tail};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::Serialize;
+use serde_json::Value;
 use std::path::Path;
 
 /// As much is gathered before it is given away.
@@ -22,7 +24,7 @@ const CHUNK: usize = 64 << 10;
 const PICTURE_BYTES: u64 = 20_000_000;
 
 /// Writes a page.
-pub(super) struct Writer<'s> {
+pub(in crate::view) struct Writer<'s> {
     sink: &'s mut Sink<'s>,
     buffer: Vec<u8>,
     /// How many bytes of text the page holds.
@@ -30,11 +32,33 @@ pub(super) struct Writer<'s> {
     /// How many bytes of pictures.
     pictures: u64,
     /// The reader is gone.
-    pub(super) unread: bool,
+    pub(in crate::view) unread: bool,
 }
 
+/// True for the members of events that the page's script reads, but for those that each record has.
+#[rustfmt::skip]
+fn is_shown(name: &str) -> bool {
+    matches!(
+        name,
+        "action_id" | "agent_home" | "arrived" | "attempt" | "cached" | "call_id" | "code" | "config" | "content"
+            | "cpu_ms" | "duration_ms" | "edge" | "error" | "error_details" | "error_message" | "execution_ref"
+            | "exit_code" | "exit_node" | "failed" | "finish_reason" | "forked_from" | "from" | "hook_name"
+            | "hostname" | "input" | "io_path_ref" | "level" | "llm_invocation_ref" | "memory_bytes" | "merged_at"
+            | "message" | "model" | "node_id" | "observation_content" | "output" | "parent_id" | "prompt"
+            | "reasoning" | "reasoning_content" | "reasoning_details" | "resolved_command" | "response" | "resumed"
+            | "run_id" | "set" | "status" | "stop_reason" | "summary" | "thinking" | "thinking_blocks" | "to"
+            | "tool_args" | "tool_name" | "usage" | "what" | "why" | "work_dir"
+    )
+}
+
+/// Members that stay objects and lists, which are small. Others are shown as indented JSON.
+const OBJECTS: [&str; 4] = ["usage", "forked_from", "set", "to"];
+
+/// Members whose JSON is shown as it is.
+const PAYLOADS: [&str; 2] = ["input", "output"];
+
 /// A line of the page's data.
-pub(super) struct PageRecord<'r> {
+pub(in crate::view) struct PageRecord<'r> {
     object: Object<'r>,
     texts: &'r mut usize,
     pictures: &'r mut u64,
@@ -45,7 +69,7 @@ pub(super) struct PageRecord<'r> {
 struct CutText<'t>(&'t str, usize, &'t str, &'t str);
 
 impl<'s> Writer<'s> {
-    pub(super) fn new(sink: &'s mut Sink<'s>) -> Self {
+    pub(in crate::view) fn new(sink: &'s mut Sink<'s>) -> Self {
         Self {
             sink,
             buffer: Vec::new(),
@@ -56,13 +80,13 @@ impl<'s> Writer<'s> {
     }
 
     /// Writes a part of the page that is not data.
-    pub(super) fn raw(&mut self, text: &str) -> Result<()> {
+    pub(in crate::view) fn raw(&mut self, text: &str) -> Result<()> {
         self.buffer.extend_from_slice(text.as_bytes());
         self.write_buffer()
     }
 
     /// Writes one line of data.
-    pub(super) fn record(
+    pub(in crate::view) fn record(
         &mut self,
         kind: &str,
         fill: impl FnOnce(&mut PageRecord<'_>),
@@ -73,10 +97,10 @@ impl<'s> Writer<'s> {
             texts: &mut self.texts,
             pictures: &mut self.pictures,
         };
-        record.put("k", kind);
+        record.put("type", kind);
         fill(&mut record);
         record.object.end();
-        let line = printable_in_json(&String::from_utf8_lossy(&line)).into_bytes();
+        let line = printable_in_json(&String::from_utf8(line).unwrap_or_default()).into_bytes();
         // In JSON it occurs only in strings; escaped, it cannot begin a tag.
         let mut written = 0;
         for at in memchr::memchr_iter(b'<', &line) {
@@ -100,50 +124,102 @@ impl<'s> Writer<'s> {
         Ok(())
     }
 
-    pub(super) fn end(&mut self) -> Result<()> {
+    pub(in crate::view) fn end(&mut self) -> Result<()> {
         self.write_buffer()
     }
 }
 
 impl PageRecord<'_> {
     /// A member; none if there is no value.
-    pub(super) fn put(&mut self, key: &str, value: &(impl Serialize + ?Sized)) -> &mut Self {
+    pub(in crate::view) fn put(
+        &mut self,
+        key: &str,
+        value: &(impl Serialize + ?Sized),
+    ) -> &mut Self {
         self.object.put(key, value);
         self
     }
 
     /// A member that is there only if it has a value.
-    pub(super) fn maybe(&mut self, key: &str, value: Option<impl Serialize>) -> &mut Self {
+    pub(in crate::view) fn maybe(&mut self, key: &str, value: Option<impl Serialize>) -> &mut Self {
         if let Some(value) = value {
             self.object.put(key, &value);
         }
         self
     }
 
+    /// The members of an event, but for one that is secret. Events that have no form of their own are shown as their
+    /// lines.
+    pub(in crate::view) fn members(&mut self, line: &Line<'_>, secret: Option<&str>, place: &str) {
+        self.maybe("timestamp", line.timestamp.get())
+            .maybe("iteration", line.iteration)
+            .maybe("task_id", line.task_id.get());
+        if matches!(
+            line.event,
+            Recorded::ActionCheck(_)
+                | Recorded::FlowStart(_)
+                | Recorded::Winner(_)
+                | Recorded::Retry(_)
+                | Recorded::Policy(_)
+                | Recorded::Evaluation(_)
+                | Recorded::Unknown
+        ) {
+            self.text("text", line.text, place);
+            return;
+        }
+        let mut members: Fields<'_> = json::read_or_default(line.text);
+        if let Some(payload) = members.raw("payload").filter(|_| line.is_old) {
+            members = json::read_or_default(payload.get());
+        }
+        for (name, value) in &members.0 {
+            let (name, json) = (&**name, value.get());
+            let is_object = json.starts_with(['{', '[']);
+            if !is_shown(name) || secret == Some(name) {
+                continue;
+            }
+            if json == "null" && !PAYLOADS.contains(&name) {
+                continue;
+            }
+            if PAYLOADS.contains(&name) {
+                self.text(name, json, place);
+            } else if json.starts_with('"') {
+                self.text(name, &decoded(json), place);
+            } else if is_object && !OBJECTS.contains(&name) {
+                let value: Value = json::read_or_default(json);
+                let indented = serde_json::to_string_pretty(&value).unwrap_or_default();
+                self.text(name, &indented, place);
+            } else {
+                self.put(name, value);
+            }
+        }
+    }
+
     /// The attachments of an event: for each its line, and the picture itself, or the address of its file.
-    pub(super) fn attachments(&mut self, attachments: &[Attachment], run: &Path) -> &mut Self {
+    pub(in crate::view) fn attachments(&mut self, attachments: &[Attachment], run: &Path) {
         if attachments.is_empty() {
-            return self;
+            return;
         }
         let blobs = Blobs::of(run);
-        let shown = attachments.iter().map(|attachment| {
-            let fits = *self.pictures + attachment.bytes <= PICTURE_BYTES;
-            let picture = Some(attachment).filter(|it| fits && !it.is_document());
-            let address = match picture.and_then(|it| blobs.read(it)) {
-                Some(bytes) => {
-                    *self.pictures += attachment.bytes;
-                    let media_type = attachment.facts.media_type.name();
-                    format!("data:{media_type};base64,{}", BASE64_STANDARD.encode(bytes))
-                }
-                None => blobs
-                    .path(&attachment.sha256)
-                    .to_string_lossy()
-                    .into_owned(),
-            };
-            (attachment.line(), address)
-        });
-        let shown: Vec<(String, String)> = shown.collect();
-        self.put("attached", &shown)
+        let shown: Vec<(String, String)> = attachments
+            .iter()
+            .map(|attachment| {
+                let fits = *self.pictures + attachment.bytes <= PICTURE_BYTES;
+                let picture = Some(attachment).filter(|it| fits && !it.is_document());
+                let address = match picture.and_then(|it| it.read(&blobs)) {
+                    Some(bytes) => {
+                        *self.pictures += attachment.bytes;
+                        let media_type = attachment.facts.media_type.name();
+                        format!("data:{media_type};base64,{}", BASE64_STANDARD.encode(bytes))
+                    }
+                    None => blobs
+                        .path(&attachment.sha256)
+                        .to_string_lossy()
+                        .into_owned(),
+                };
+                (attachment.line(), address)
+            })
+            .collect();
+        self.put("attached", &shown);
     }
 
     /// How long a text may be that is not cut.
@@ -157,7 +233,7 @@ impl PageRecord<'_> {
 
     /// A file of any length in a directory, as text that marks where a part is missing; nothing if the file is
     /// empty, a link or does not exist.
-    pub(super) fn file(&mut self, key: &str, dir: &Path, name: &str) -> &mut Self {
+    pub(in crate::view) fn file(&mut self, key: &str, dir: &Path, name: &str) -> &mut Self {
         /// Room for what says that a part is missing.
         const MARK: usize = 64;
         match read_ends_below(dir, Path::new(name), (self.longest() - MARK) as u64, &[]) {
@@ -167,7 +243,7 @@ impl PageRecord<'_> {
     }
 
     /// A text of any length; nothing if it is empty. All of it is at `place`.
-    pub(super) fn text(&mut self, key: &str, text: &str, place: &str) -> &mut Self {
+    pub(in crate::view) fn text(&mut self, key: &str, text: &str, place: &str) -> &mut Self {
         if text.is_empty() {
             return self;
         }
@@ -187,6 +263,7 @@ impl PageRecord<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     fn written(fill: impl Fn(&mut Writer<'_>)) -> String {
         let mut out = Vec::new();
@@ -198,6 +275,62 @@ mod tests {
         fill(&mut writer);
         writer.end().unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_members_that_are_shown_are_those_that_the_scripts_read() {
+        let scripts = [
+            include_str!("flow_steps.js"),
+            include_str!("overview.js"),
+            include_str!("read.js"),
+            include_str!("report.js"),
+            include_str!("rows.js"),
+        ]
+        .concat();
+        let own = [
+            include_str!("changes.rs"),
+            include_str!("events.rs"),
+            include_str!("rows.rs"),
+            include_str!("writer.rs"),
+        ]
+        .concat();
+        let word = |text: &str| -> String {
+            let is_in = |c: &char| c.is_ascii_lowercase() || *c == '_';
+            text.chars().take_while(is_in).collect()
+        };
+        let mut read = BTreeSet::new();
+        for object in ["rec.", "result.", "end."] {
+            let is_whole = |at: &usize| !scripts[..*at].ends_with(char::is_alphanumeric);
+            let at = scripts.match_indices(object).map(|(at, _)| at);
+            let names = at
+                .filter(is_whole)
+                .map(|at| word(&scripts[at + object.len()..]));
+            read.extend(names.filter(|name| !name.is_empty()));
+        }
+        // The script sets the one, and the other's name is put together.
+        let set = ["t", "stdout_bytes"];
+        for name in read.iter().filter(|name| !set.contains(&&***name)) {
+            let is_put = own.contains(&format!("\"{name}\""));
+            assert!(is_shown(name) || is_put, "{name} is read and never written");
+        }
+        let list = own.split_once("fn is_shown").unwrap().1;
+        let list = list.split_once("\n}\n").unwrap().0;
+        for name in list.split('"').skip(1).step_by(2) {
+            let is_read = read.contains(name) || scripts.contains(&format!("\"{name}\""));
+            assert!(is_read, "{name} is written and never read");
+        }
+    }
+
+    #[test]
+    fn a_page_has_only_what_its_script_reads() {
+        let event = r#"{"seq":7,"type":"ENGINE_END","status":"COMPLETED","result":"all of the answer","exit_code":0}"#;
+        let line = Line::parse(event).unwrap();
+        let page = written(|writer| {
+            let fill = |record: &mut PageRecord<'_>| record.members(&line, None, "there");
+            writer.record("ENGINE_END", fill).unwrap();
+        });
+        let record = r#"{"type":"ENGINE_END","status":"COMPLETED","exit_code":0}"#;
+        assert_eq!(page.trim_end(), record);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! Unaware of the runs that they have started, but for the tokens that these have used.
 
 use super::{add, median};
-use crate::record::event::{EventKind, FlowEvent, Line, Tokens};
+use crate::record::event::flow::NodeEnd;
+use crate::record::event::{Line, Recorded, Tokens};
 use crate::record::run_dir::RunDir;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -71,7 +72,7 @@ pub(crate) struct FlowFigures {
 struct RunningAttempt {
     /// The path of its records, relative to the run's directory.
     reference: String,
-    /// When the task could have gone on, and when it did, if this is the first attempt.
+    /// Time when the task could have gone on, and when it did, if this is the first attempt.
     waited: Option<(Timestamp, Timestamp)>,
     is_first: bool,
 }
@@ -97,32 +98,31 @@ impl FlowFigures {
 
     /// Processor time of all nodes.
     pub(crate) fn cpu_ms(&self) -> u64 {
-        let all = self.nodes.values().map(|node| node.cpu_ms);
-        all.fold(0, u64::saturating_add)
+        self.nodes
+            .values()
+            .map(|node| node.cpu_ms)
+            .fold(0, u64::saturating_add)
     }
 
     pub(super) fn event(&mut self, line: &Line<'_>, at: Option<Timestamp>, run: &RunDir) {
-        match line.kind {
-            EventKind::Flow(FlowEvent::NodeStart) => return self.start(line, at, run),
-            EventKind::Flow(event) => self.flow_event(event, line, at),
-            EventKind::Error => self.retry(line, run),
+        match &line.event {
+            Recorded::TaskCreated(_) => {
+                self.tasks += 1;
+                self.note_ready(line, at);
+            }
+            Recorded::Route(_) | Recorded::Merge(_) => self.note_ready(line, at),
+            Recorded::NodeStart(start) => self.start(line, start.attempt, at, run),
+            Recorded::NodeEnd(end) => self.end(line, end, at),
+            Recorded::TaskEnd(end) => self.end_task(&line.task_id, end.has_failed()),
+            Recorded::Error(error) => self.retry(line, error.cpu_ms, run),
             _ => {}
         }
         self.look_whether_busy(at);
     }
 
-    fn flow_event(&mut self, event: FlowEvent, line: &Line<'_>, at: Option<Timestamp>) {
-        let task = line.task_id.as_deref().unwrap_or_default();
-        match event {
-            FlowEvent::TaskCreated => self.tasks += 1,
-            FlowEvent::NodeEnd => self.end(line, at),
-            FlowEvent::TaskEnd => self.end_task(task, line.status.as_deref() == Some("failure")),
-            _ => {}
-        }
-        if let (Some(at), FlowEvent::TaskCreated | FlowEvent::Route | FlowEvent::Merge) =
-            (at, event)
-        {
-            self.ready.insert(task.to_owned(), at);
+    fn note_ready(&mut self, line: &Line<'_>, at: Option<Timestamp>) {
+        if let Some(at) = at {
+            self.ready.insert(line.task_id.to_string(), at);
         }
     }
 
@@ -136,15 +136,19 @@ impl FlowFigures {
         self.failed_tasks = self.failed.len() as u64;
         self.ready.remove(task);
         let first = (task.to_owned(), String::new());
-        let of_task = self.running.range(first..).map(|(key, _)| key.clone());
-        let keys: Vec<_> = of_task.take_while(|key| key.0 == task).collect();
+        let keys: Vec<_> = self
+            .running
+            .range(first..)
+            .map(|(key, _)| key.clone())
+            .take_while(|key| key.0 == task)
+            .collect();
         for key in keys {
             self.running.remove(&key);
         }
     }
 
-    fn start(&mut self, line: &Line<'_>, at: Option<Timestamp>, run: &RunDir) {
-        let (Some(key), Some(reference)) = (line.step(), line.execution_ref.as_deref()) else {
+    fn start(&mut self, line: &Line<'_>, number: Option<u64>, at: Option<Timestamp>, run: &RunDir) {
+        let (Some(key), Some(reference)) = (line.step(), line.execution_ref.get()) else {
             return;
         };
         let before = self.running.remove(&key);
@@ -155,46 +159,48 @@ impl FlowFigures {
                 Some(before) => before.waited,
                 None => ready.zip(at),
             },
-            is_first: before.is_none() && line.attempt.unwrap_or(1) <= 1,
+            is_first: before.is_none() && number.unwrap_or(1) <= 1,
         };
         let node = self.nodes.entry(key.1.clone()).or_default();
         if let Some(before) = before {
             // An answer that was sent back, or one that was not wanted any more.
             add(&mut node.cpu_ms, cpu_of(run, &before.reference));
         }
-        let context = run.path.join(reference).join("context.json");
-        let bytes = context.metadata().map_or(0, |meta| meta.len());
+        let bytes = run
+            .path
+            .join(reference)
+            .join("context.json")
+            .metadata()
+            .map_or(0, |meta| meta.len());
         node.context_bytes = node.context_bytes.max(bytes);
         self.running.insert(key, attempt);
-        self.look_whether_busy(at);
     }
 
-    fn retry(&mut self, line: &Line<'_>, run: &RunDir) {
+    fn retry(&mut self, line: &Line<'_>, cpu_ms: Option<u64>, run: &RunDir) {
         let Some(key) = line.step() else { return };
         let attempt = self.running.remove(&key);
         let node = self.nodes.entry(key.1).or_default();
         node.retries += 1;
         if let Some(attempt) = attempt {
-            let cpu = line.cpu_ms;
-            let cpu = cpu.unwrap_or_else(|| cpu_of(run, &attempt.reference));
+            let cpu = cpu_ms.unwrap_or_else(|| cpu_of(run, &attempt.reference));
             add(&mut node.cpu_ms, cpu);
         }
         // The next attempt does not wait for its turn any more.
         self.ready.remove(&key.0);
     }
 
-    fn end(&mut self, line: &Line<'_>, at: Option<Timestamp>) {
+    fn end(&mut self, line: &Line<'_>, end: &NodeEnd<'_>, at: Option<Timestamp>) {
         let Some(key) = line.step() else { return };
         let attempt = self.running.remove(&key);
         let node = self.nodes.entry(key.1).or_default();
         node.count += 1;
-        node.failures += u64::from(line.status.as_deref() == Some("failure"));
-        node.cached += u64::from(line.cached == Some(true));
-        add(&mut node.cpu_ms, line.cpu_ms.unwrap_or(0));
-        node.memory_bytes = node.memory_bytes.max(line.memory_bytes.unwrap_or(0));
-        node.context_bytes = node.context_bytes.max(line.context_bytes.unwrap_or(0));
+        node.failures += u64::from(end.has_failed());
+        node.cached += u64::from(end.cached == Some(true));
+        add(&mut node.cpu_ms, end.cpu_ms.unwrap_or(0));
+        node.memory_bytes = node.memory_bytes.max(end.memory_bytes.unwrap_or(0));
+        node.context_bytes = node.context_bytes.max(end.context_bytes.unwrap_or(0));
         let Some(attempt) = attempt else { return };
-        let took = line.duration_ms.unwrap_or(0);
+        let took = end.duration_ms.unwrap_or(0);
         node.durations.push(took);
         if let (Some((ready, prepared)), Some(at)) = (attempt.waited, at) {
             // Programs are recorded some time before there is room for them.
@@ -227,8 +233,11 @@ impl FlowFigures {
     }
 
     pub(super) fn spent(&mut self, node: &str, tokens: Tokens) {
-        let node = self.nodes.entry(node.to_owned()).or_default();
-        node.tokens.add(tokens);
+        self.nodes
+            .entry(node.to_owned())
+            .or_default()
+            .tokens
+            .add(tokens);
     }
 
     pub(super) fn finish(&mut self) {

@@ -1,13 +1,13 @@
 //! The time for which a run waited for calls that end later.
 
-use crate::record::event::{EventKind, Line};
+use crate::record::event::{Line, Recorded};
 use crate::text::timestamp::Timestamp;
 
 /// The calls that are waited for, from one event to the next.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     open: Vec<String>,
-    /// When the first of them began to be waited for.
+    /// Time when the first of them began to be waited for.
     since: Option<Timestamp>,
 }
 
@@ -23,25 +23,25 @@ pub(super) struct Waited {
 impl Waiting {
     /// Takes note of an event, and of the time of the one before it in the same start.
     pub(super) fn add(&mut self, line: &Line<'_>, before: Option<Timestamp>) -> Waited {
-        let id = line.action_id.as_deref().unwrap_or_default();
+        let id = &*line.action_id;
         let at = line.time();
         let gap = || Some(at?.since(before?).as_millis() as u64);
         let place = self.open.iter().position(|open| open == id);
         let mut waited = Waited::default();
-        match (&line.kind, place) {
+        match (&line.event, place) {
             // What a flow's node has begun is not a call.
             _ if line.node_id.is_some() => {}
-            (EventKind::ActionDeferred, None) => {
+            (Recorded::ActionDeferred(_), None) => {
                 self.open.push(id.to_owned());
                 self.since = self.since.or(at);
             }
-            (EventKind::DeferredLook, Some(_)) => waited.in_start = gap().unwrap_or(0),
-            (EventKind::ActionResult, Some(place)) => {
+            (Recorded::DeferredLook(_), Some(_)) => waited.in_start = gap().unwrap_or(0),
+            (Recorded::ActionResult(result), Some(place)) => {
                 self.open.swap_remove(place);
-                let look = line.duration_ms.unwrap_or(0);
+                let look = result.duration_ms.unwrap_or(0);
                 waited.in_start = gap().unwrap_or(0).saturating_sub(look);
             }
-            (EventKind::EngineEnd, _) if !self.open.is_empty() => {
+            (Recorded::EngineEnd(_), _) if !self.open.is_empty() => {
                 waited.in_start = gap().unwrap_or(0);
             }
             _ => {}

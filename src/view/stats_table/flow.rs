@@ -57,7 +57,7 @@ pub(super) fn of_one(
         "  model",
         "  hooks",
         "  people",
-        "prefix breaks",
+        "cache losses",
     ];
     let mut rows = Vec::new();
     for (name, value) in all {
@@ -100,8 +100,8 @@ pub(super) fn table(flow: &FlowFigures) -> Table {
 
 /// The ids of all nodes that some run was at.
 pub(super) fn nodes(runs: &[Counted]) -> BTreeSet<&str> {
-    let flows = runs.iter().filter_map(|run| run.figures.flow.as_ref());
-    flows
+    runs.iter()
+        .filter_map(|run| run.figures.flow.as_ref())
         .flat_map(|flow| flow.nodes.keys())
         .map(String::as_str)
         .collect()

@@ -1,65 +1,60 @@
-//! The events that only an evaluation has, a line for each.
+//! The events that only an evaluation has, a line for each, of what there is in them.
 
 use super::{COMMAND_WIDTH, TimelineEntry};
-use crate::record::event::{EvaluationEvent, Line};
+use crate::record::event::evaluation::TrialOutcome;
+use crate::record::event::{EvaluationEvent, Line, Recorded};
 use crate::text::amounts::format_millis;
+use crate::text::json::{Fields, read_or_default};
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
-use std::borrow::Cow;
 
-fn of_trial(line: &Line<'_>) -> TimelineEntry {
-    let (suite, trial) = (text(line.suite.as_ref()), text(line.trial.as_ref()));
-    TimelineEntry::new("trial").say(Tone::Said, format!("{suite}/{trial} "))
-}
-
-pub(super) fn entry(event: EvaluationEvent, line: &Line<'_>) -> Option<TimelineEntry> {
-    match event {
-        EvaluationEvent::TrialStart => Some(start(line)),
-        EvaluationEvent::TrialEnd => end(line),
-        EvaluationEvent::Grade => Some(grade(line)),
-        EvaluationEvent::Look => Some(look(line)),
-    }
-}
-
-/// The beginning of a trial, or of another attempt at it.
-fn start(line: &Line<'_>) -> TimelineEntry {
-    let again = match line.attempt.unwrap_or(1) {
-        0 | 1 => String::new(),
-        attempt => format!("(attempt {attempt}) "),
-    };
-    let command = line.resolved_command.as_deref().unwrap_or_default();
-    let entry = of_trial(line).say(Tone::Dim, format!("{again}$ "));
-    entry.say(Tone::Command, in_short(command, COMMAND_WIDTH))
-}
-
-/// The end of a trial's program; none if its answer is judged.
-fn end(line: &Line<'_>) -> Option<TimelineEntry> {
-    let status = text(line.status.as_ref());
-    if status == "answered" {
+/// The entry of an event. The end of a trial's program has none if its answer is judged.
+pub(super) fn entry(line: &Line<'_>) -> Option<TimelineEntry> {
+    let Recorded::Evaluation(event) = &line.event else {
         return None;
-    }
-    let took = format_millis(line.duration_ms.unwrap_or(0));
-    let reason = text(line.stop_reason.as_ref());
-    let entry = of_trial(line).say(Tone::Bad, format!("{}: {reason}", status.replace('_', " ")));
-    Some(entry.say(Tone::Dim, format!(", {took}")))
-}
-
-/// What the assertions made of an answer.
-fn grade(line: &Line<'_>) -> TimelineEntry {
-    let status = text(line.status.as_ref());
-    let tone = match status {
-        "passed" => Tone::Good,
-        _ => Tone::Bad,
     };
-    of_trial(line).say(tone, status.replace('_', " "))
-}
-
-/// A verdict that was printed.
-fn look(line: &Line<'_>) -> TimelineEntry {
-    let (suite, verdict) = (text(line.suite.as_ref()), text(line.verdict.as_ref()));
-    TimelineEntry::new("verdict").say(Tone::Said, format!("{suite}: {verdict}"))
-}
-
-fn text<'l>(from: Option<&'l Cow<'_, str>>) -> &'l str {
-    from.map(|text| &**text).unwrap_or_default()
+    let members: Fields<'_> = read_or_default(line.text);
+    let text = |name: &str| members.read::<String>(name).unwrap_or_default();
+    let number = |name: &str| members.read::<u64>(name).unwrap_or(0);
+    let suite = text("suite");
+    let of_trial = || {
+        let name = format!("{suite}/{} ", text("trial"));
+        TimelineEntry::new("trial").say(Tone::Said, name)
+    };
+    let status = text("status");
+    let status_words = status.replace('_', " ");
+    Some(match event {
+        EvaluationEvent::TrialStart => {
+            let again = match number("attempt") {
+                0 | 1 => String::new(),
+                attempt => format!("(attempt {attempt}) "),
+            };
+            let command = in_short(&text("resolved_command"), COMMAND_WIDTH);
+            of_trial()
+                .say(Tone::Dim, format!("{again}$ "))
+                .say(Tone::Command, command)
+        }
+        EvaluationEvent::TrialEnd if status == "answered" => return None,
+        EvaluationEvent::TrialEnd => {
+            let took = format_millis(number("duration_ms"));
+            of_trial()
+                .say(
+                    Tone::Bad,
+                    format!("{status_words}: {}", text("stop_reason")),
+                )
+                .say(Tone::Dim, format!(", {took}"))
+        }
+        EvaluationEvent::Grade => {
+            let tone = if status == TrialOutcome::Passed.name() {
+                Tone::Good
+            } else {
+                Tone::Bad
+            };
+            of_trial().say(tone, status_words)
+        }
+        EvaluationEvent::Look => {
+            let verdict = text("verdict");
+            TimelineEntry::new("verdict").say(Tone::Said, format!("{suite}: {verdict}"))
+        }
+    })
 }

@@ -45,10 +45,9 @@ impl Delta {
         Self::of(env!("CARGO_BIN_EXE_delta"), home)
     }
 
-    /// The same for `delta-flow`.
-    #[cfg(feature = "flow")]
+    /// The same for `delta flow`.
     pub fn flow(home: &Path) -> Self {
-        Self::of(env!("CARGO_BIN_EXE_delta-flow"), home)
+        Self::new(home).arg("flow")
     }
 
     /// The same for a program that lies elsewhere.

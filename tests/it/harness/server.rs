@@ -554,7 +554,7 @@ impl Shared {
         let (line, headers, body) = read_request(reader)?;
         let mut state = self.lock();
         let asks_for_models = ["/models", "/models/scripted", "/api/ps"];
-        let path = line.split(' ').nth(1).unwrap_or_default();
+        let path = line.split([' ', '?']).nth(1).unwrap_or_default();
         let is_apart = line.starts_with("GET ") && !state.lists_are_scripted;
         if is_apart && asks_for_models.iter().any(|end| path.ends_with(end)) {
             let before = state.received.len();

@@ -1,5 +1,6 @@
 //! Sessions in a directory of their own, run by the real binary.
 
+use super::system::Fifo;
 use serde_json::Value;
 use std::fs;
 use std::io::Write;
@@ -30,8 +31,9 @@ impl Place {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(BIN);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_delta"));
         command
+            .arg("sessions")
             .args(args)
             .current_dir(&self.dir)
             .env_remove("DELTA_CALL_ID")
@@ -70,17 +72,9 @@ impl Place {
         self.dir.join(name)
     }
 
-    /// A FIFO: reading it waits for a writer, which is how tests wait for a command.
-    pub fn fifo(&self, name: &str) -> PathBuf {
-        let path = self.path(name);
-        assert!(
-            Command::new("mkfifo")
-                .arg(&path)
-                .status()
-                .unwrap()
-                .success()
-        );
-        path
+    /// A FIFO, by whose lines tests wait for a command.
+    pub fn fifo(&self, name: &str) -> Fifo {
+        Fifo::new(self.path(name))
     }
 }
 

@@ -4,9 +4,10 @@
 
 use crate::record::metadata::Status;
 use crate::record::stop_reason::StopReason;
+use crate::text::json;
 use serde_json::Value;
 
-/// How a turn ends for the client.
+/// The end of a turn for the client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum TurnEnd {
     /// A stop reason of the protocol, and what is said before.
@@ -20,19 +21,20 @@ pub(super) const CANCELLED: &str = "cancelled";
 
 /// The end that the last line of `--format jsonl` describes. A question that the client can answer comes before.
 pub(super) fn end_of(result: &Value) -> TurnEnd {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let said = text(&result["error"]["message"]);
+    let text = |value: &Value, name: &str| json::member_text(value, name).to_owned();
+    let said = text(&result["error"], "message");
     if result["status"] == Status::Completed.name() {
         return TurnEnd::Stop(END_TURN, None);
     }
     let asks = [&result["awaits"]["interaction"], &result["interaction"]];
     if let Some(asks) = asks.into_iter().find(|asks| asks.is_object()) {
-        let command = text(&result["awaits"]["answer_command"]);
-        let command = Some(command).filter(|it| !it.is_empty());
-        let command = command.map_or_else(String::new, |it| format!("\n\nanswer with: {it}"));
-        return TurnEnd::Stop(END_TURN, Some(text(&asks["prompt"]) + &command));
+        let command = text(&result["awaits"], "answer_command");
+        let command = Some(command)
+            .filter(|it| !it.is_empty())
+            .map_or_else(String::new, |it| format!("\n\nanswer with: {it}"));
+        return TurnEnd::Stop(END_TURN, Some(text(asks, "prompt") + &command));
     }
-    let reason = text(&result["stop_reason"]);
+    let reason = text(result, "stop_reason");
     let is = |reasons: &[StopReason]| reasons.iter().any(|it| it.name() == reason);
     use StopReason::{
         Budget, ContentFilter, Deferred, Length, MaxIterations, NoProgress, Seconds, Tokens,

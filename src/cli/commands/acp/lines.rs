@@ -79,7 +79,7 @@ impl LineBuffer {
     }
 }
 
-/// What the client has not read yet.
+/// Bytes that the client has not read yet.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     pending: VecDeque<u8>,

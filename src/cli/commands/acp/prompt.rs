@@ -3,6 +3,8 @@
 use super::rpc::Rejection;
 use crate::record::metadata::file_head;
 use crate::text::ids::hex;
+use crate::text::json;
+use crate::text::names::last_part;
 use crate::unix::files;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -37,9 +39,10 @@ impl Prompt {
             texts.extend(prompt.text_of(block)?);
         }
         prompt.text = texts.join("\n\n");
-        match prompt.text.trim().is_empty() && prompt.files.is_empty() {
-            true => Err(Rejection::invalid("the prompt is empty")),
-            false => Ok(prompt),
+        if prompt.text.trim().is_empty() && prompt.files.is_empty() {
+            Err(Rejection::invalid("the prompt is empty"))
+        } else {
+            Ok(prompt)
         }
     }
 
@@ -47,7 +50,7 @@ impl Prompt {
     fn text_of(&mut self, block: &Value) -> Result<Option<String>, Rejection> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let missing = || Rejection::invalid("prompt: a block lacks what its type needs");
-        let kind = block["type"].as_str().unwrap_or_default();
+        let kind = json::member_text(block, "type");
         let found = match kind {
             "text" => text(&block["text"]).ok_or_else(missing)?,
             "resource_link" => {
@@ -64,8 +67,7 @@ impl Prompt {
                 }
             }
             "image" => {
-                let media_type = block["mimeType"].as_str().unwrap_or_default();
-                let suffix = media_type.rsplit('/').next().unwrap_or_default();
+                let suffix = last_part(json::member_text(block, "mimeType"), '/');
                 let name = format!("picture.{suffix}");
                 return self.add_file(&block["data"], &name).map(|()| None);
             }
@@ -79,8 +81,10 @@ impl Prompt {
 
     /// Writes bytes into a file that has the last part of this name, as far as that can be one.
     fn add_file(&mut self, base64: &Value, name: &str) -> Result<(), Rejection> {
-        let bytes = base64.as_str().and_then(|text| STANDARD.decode(text).ok());
-        let bytes = bytes.ok_or_else(|| Rejection::invalid("prompt: a block is not base64"))?;
+        let bytes = base64
+            .as_str()
+            .and_then(|text| STANDARD.decode(text).ok())
+            .ok_or_else(|| Rejection::invalid("prompt: a block is not base64"))?;
         let dir = match &self.dir {
             Some(dir) => dir.clone(),
             None => {
@@ -89,7 +93,7 @@ impl Prompt {
                 self.dir.insert(dir).clone()
             }
         };
-        let last = name.rsplit('/').next().unwrap_or_default();
+        let last = last_part(name, '/');
         let allowed = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         let kept: String = last.chars().filter(|c| allowed(*c)).take(100).collect();
         let path = dir.join(format!("{}-{kept}", self.files.len() + 1));
@@ -102,7 +106,7 @@ impl Prompt {
 impl Drop for Prompt {
     fn drop(&mut self) {
         if let Some(dir) = &self.dir {
-            crate::error::may_fail(std::fs::remove_dir_all(dir));
+            crate::error::ignore(std::fs::remove_dir_all(dir));
         }
     }
 }

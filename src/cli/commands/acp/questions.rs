@@ -56,7 +56,7 @@ pub(super) fn request(
     ("elicitation/create", params)
 }
 
-/// What the answer to the request says. Anything but a decision leaves the question open.
+/// The decision in the answer to the request. Anything but a decision leaves the question open.
 pub(super) fn decision(question: &Question, result: Option<&Value>) -> ClientDecision {
     let result = result.unwrap_or(&Value::Null);
     let said = |text: &str| ClientDecision::Answer(text.to_owned());

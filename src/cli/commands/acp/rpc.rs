@@ -11,7 +11,7 @@ pub(super) const INVALID_REQUEST: i64 = -32600;
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
 pub(super) const INVALID_PARAMS: i64 = -32602;
 pub(super) const INTERNAL_ERROR: i64 = -32603;
-/// Of the Agent Client Protocol: there is no such thing.
+/// Code of the Agent Client Protocol for something that does not exist.
 pub(super) const NOT_FOUND: i64 = -32002;
 
 /// An error for the client.
@@ -88,10 +88,12 @@ pub(super) fn id_in(text: &str) -> Value {
             b'{' | b'[' => depth += 1,
             b'}' | b']' => depth -= 1,
             _ if depth == 1 && &rest[..length] == "\"id\"" => {
-                let value = rest[length..].trim_start().strip_prefix(':');
-                let mut values = serde_json::Deserializer::from_str(value.unwrap_or_default())
-                    .into_iter::<Value>();
-                return values.next().and_then(Result::ok).unwrap_or_default();
+                let after = rest[length..].trim_start().strip_prefix(':');
+                let value = after.and_then(|value| {
+                    let mut values = serde_json::Deserializer::from_str(value).into_iter();
+                    values.next()?.ok()
+                });
+                return value.unwrap_or(Value::Null);
             }
             _ => {}
         }
@@ -149,7 +151,7 @@ pub(super) fn request(id: u64, method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 }
 
-/// What a client shows of a session.
+/// A notification of something that a client shows of a session.
 pub(super) fn update(session: &str, update: &Value) -> Value {
     let params = json!({"sessionId": session, "update": update});
     json!({"jsonrpc": "2.0", "method": "session/update", "params": params})

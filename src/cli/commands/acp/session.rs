@@ -14,7 +14,7 @@ use crate::record::metadata::Status;
 use crate::record::reader::read_journal;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
-use crate::runs::inspect::inspect_run;
+use crate::runs::inspect::{inspect_run, read_summary};
 use crate::text::ids::RunId;
 use crate::text::shorten::list_names;
 use crate::text::timestamp::Timestamp;
@@ -26,8 +26,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(super) struct EditorSession {
     pub workspace: Workspace,
-    /// It may not exist yet.
+    /// The run, which may not exist yet.
     pub run: RunDir,
+    /// The model that the client has chosen, or the run was begun with.
+    pub model: Option<String>,
     /// Said before the first answer.
     pub notice: Option<String>,
     pub updates: Updates,
@@ -52,18 +54,20 @@ pub(super) struct Busy {
 }
 
 /// The state of a session's run between two starts.
-pub(super) enum RunStanding {
+pub(super) enum SessionState {
     /// There is no run yet.
     New,
     There,
-    /// It waits for an answer; and the command that gives one.
+    /// An answer is waited for; and the command that gives one.
     Open(Box<Question>, String),
 }
 
 /// The session that a request names.
 pub(super) fn name_in(params: &Map<String, Value>) -> std::result::Result<&str, Rejection> {
-    let name = params.get("sessionId").and_then(Value::as_str);
-    name.ok_or_else(|| Rejection::invalid("sessionId: expected a string"))
+    params
+        .get("sessionId")
+        .and_then(Value::as_str)
+        .ok_or_else(|| Rejection::invalid("sessionId: expected a string"))
 }
 
 impl EditorSession {
@@ -83,10 +87,14 @@ impl EditorSession {
         let name = name_in(params)?;
         let workspace = stored::workspace_of(params)?;
         let id = stored::find(name, &workspace)?;
-        Ok(Self::of(workspace, &id, params))
+        let mut session = Self::of(workspace, &id, params);
+        let set = read_summary(&session.run).0.set;
+        let model = set.get("llm.model").and_then(Value::as_str);
+        session.model = model.map(str::to_owned);
+        Ok(session)
     }
 
-    /// That of its run.
+    /// The name of its run.
     pub(super) fn name(&self) -> &str {
         self.run.id.as_str()
     }
@@ -98,6 +106,7 @@ impl EditorSession {
     fn of(workspace: Workspace, id: &RunId, params: &Map<String, Value>) -> Self {
         Self {
             run: RunDir::of(&workspace, id),
+            model: None,
             notice: notice(params.get("mcpServers")),
             updates: Updates::new(workspace.root.clone()),
             workspace,
@@ -107,18 +116,19 @@ impl EditorSession {
         }
     }
 
-    /// What the run has recorded, as updates.
+    /// The record of the run, as updates.
     pub(super) fn record(&mut self, shows: Shows) -> Result<Vec<Value>> {
         let path = self.run.journal();
-        match self.run.path.is_dir() {
-            true => Ok(self
+        if self.run.path.is_dir() {
+            Ok(self
                 .updates
-                .of_record(&read_journal(&path).at("read", &path)?, shows)),
-            false => Ok(Vec::new()),
+                .of_record(&read_journal(&path).at("read", &path)?, shows))
+        } else {
+            Ok(Vec::new())
         }
     }
 
-    /// Where the lines of its process come from.
+    /// The pipe that the lines of its process come from.
     pub(super) fn output(&self) -> Option<BorrowedFd<'_>> {
         self.busy.as_ref()?.process.as_ref()?.output()
     }
@@ -134,33 +144,33 @@ impl EditorSession {
 
     /// # Errors
     /// Another process works on the run.
-    pub(super) fn standing(&self) -> Result<RunStanding> {
+    pub(super) fn state(&self) -> Result<SessionState> {
         if !self.run.path.is_dir() {
-            return Ok(RunStanding::New);
+            return Ok(SessionState::New);
         }
         let found = inspect_run(&self.run)?;
         match &found.question {
             _ if found.metadata.status == Status::Running => Err(found.busy()),
-            Some(question) if !found.has_ended() => Ok(RunStanding::Open(
+            Some(question) if !found.has_ended() => Ok(SessionState::Open(
                 Box::new(question.clone()),
                 answer_command(&found),
             )),
-            _ => Ok(RunStanding::There),
+            _ => Ok(SessionState::There),
         }
     }
 
     /// The words of the command that goes on with the run.
-    pub(super) fn words(&self, standing: &RunStanding, agent: &GivenAgent) -> Result<Vec<String>> {
+    pub(super) fn words(&self, state: &SessionState, agent: &GivenAgent) -> Result<Vec<String>> {
         let (root, id) = (self.workspace.root.to_string_lossy(), self.run.id.as_str());
         let place = ["-w", &root, "--run-id", id];
         let home = |home: PathBuf| ["-a".to_owned(), home.to_string_lossy().into_owned()];
         let mut words: Vec<String> = Vec::new();
-        match standing {
-            RunStanding::New => {
+        match state {
+            SessionState::New => {
                 words.push("run".to_owned());
                 words.extend(home(find_agent(agent)?.home));
             }
-            RunStanding::There | RunStanding::Open(..) => {
+            SessionState::There | SessionState::Open(..) => {
                 words.push("continue".to_owned());
                 // One that a record must not choose.
                 let recorded = inspect_run(&self.run)?.metadata.agent_home;
@@ -173,7 +183,10 @@ impl EditorSession {
             }
         }
         words.extend(place.map(str::to_owned));
-        if let RunStanding::Open(question, _) = standing
+        if let Some(model) = &self.model {
+            words.extend(["-M".to_owned(), model.clone()]);
+        }
+        if let SessionState::Open(question, _) = state
             && !question.request_id.is_empty()
         {
             words.extend(["--question".to_owned(), question.request_id.clone()]);
@@ -182,7 +195,7 @@ impl EditorSession {
     }
 }
 
-/// What is said of the servers that a client would like to have started.
+/// A notice about the servers that a client would like to have started.
 fn notice(servers: Option<&Value>) -> Option<String> {
     let servers = servers?.as_array().filter(|servers| !servers.is_empty())?;
     let names = servers

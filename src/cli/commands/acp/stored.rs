@@ -12,7 +12,7 @@ use crate::runs::overrides::load_with_overrides;
 use crate::runs::preflight::read_environment;
 use crate::text::ids::RunId;
 use crate::text::order::sort_by;
-use crate::text::shorten::in_short;
+use crate::text::shorten::{first_line, in_short};
 use crate::unix::terminal::Screen;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
@@ -25,9 +25,12 @@ const TITLE_WIDTH: usize = 80;
 
 /// The workspace that a client names.
 pub(super) fn workspace_of(params: &Map<String, Value>) -> Result<Workspace, Rejection> {
-    let cwd = params.get("cwd").and_then(Value::as_str).map(Path::new);
-    let cwd = cwd.filter(|cwd| cwd.is_absolute());
-    let cwd = cwd.ok_or_else(|| Rejection::invalid("cwd: expected an absolute path"))?;
+    let cwd = params
+        .get("cwd")
+        .and_then(Value::as_str)
+        .map(Path::new)
+        .filter(|cwd| cwd.is_absolute())
+        .ok_or_else(|| Rejection::invalid("cwd: expected an absolute path"))?;
     if !cwd.is_dir() {
         let message = format!("cwd: there is no directory {}", cwd.display());
         return Err(Rejection::invalid(message));
@@ -67,12 +70,13 @@ pub(super) fn find(session: &str, workspace: &Workspace) -> Result<RunId, Reject
         let message = format!("run {id} is a flow's: it takes no prompts");
         return Err(Rejection::invalid(message));
     }
-    match Path::new(&found.metadata.work_dir) == workspace.root {
-        true => Ok(id),
-        false => Err(Rejection::invalid(format!(
+    if Path::new(&found.metadata.work_dir) == workspace.root {
+        Ok(id)
+    } else {
+        Err(Rejection::invalid(format!(
             "cwd: run {id} works in {}",
             found.metadata.work_dir
-        ))),
+        )))
     }
 }
 
@@ -83,8 +87,9 @@ pub(super) fn list(agent: &GivenAgent, params: &Map<String, Value>) -> Result<Va
         Some(_) => vec![workspace_of(params)?],
     };
     let cursor = params.get("cursor").filter(|cursor| !cursor.is_null());
-    let start = cursor.map_or(Some(0), |it| it.as_str()?.parse::<usize>().ok());
-    let start = start.ok_or_else(|| Rejection::invalid("cursor: it is not one of this list"))?;
+    let start = cursor
+        .map_or(Some(0), |it| it.as_str()?.parse::<usize>().ok())
+        .ok_or_else(|| Rejection::invalid("cursor: it is not one of this list"))?;
     let mut all = Vec::new();
     for workspace in &workspaces {
         if !may_obey(workspace, false)? {
@@ -99,7 +104,7 @@ pub(super) fn list(agent: &GivenAgent, params: &Map<String, Value>) -> Result<Va
                 && Path::new(&found.work_dir) == workspace.root
             {
                 let task = found.task_words();
-                let title = in_short(task.trim().lines().next().unwrap_or_default(), TITLE_WIDTH);
+                let title = in_short(first_line(task.trim()), TITLE_WIDTH);
                 all.push((
                     found.updated_at.clone(),
                     json!({
@@ -129,10 +134,11 @@ pub(super) fn list(agent: &GivenAgent, params: &Map<String, Value>) -> Result<Va
 
 fn usual_workspaces(agent: &GivenAgent) -> crate::error::Result<Vec<Workspace>> {
     let home = find_agent(agent)?.home;
-    let own = numbered(&home)?
+    let places: Vec<PathBuf> = numbered(&home)?
         .into_iter()
-        .map(|name| workspaces_dir(&home).join(name));
-    let places: Vec<PathBuf> = own.chain([PathBuf::from(".")]).collect();
+        .map(|name| workspaces_dir(&home).join(name))
+        .chain([PathBuf::from(".")])
+        .collect();
     let mut found = Vec::new();
     for place in places {
         let workspace = Workspace::at(&place)?;

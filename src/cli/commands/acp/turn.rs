@@ -5,7 +5,9 @@
 use super::lines::{LineBuffer, Read};
 use super::prompt::Prompt;
 use crate::error::{Error, Result, reason};
+use crate::text::json;
 use crate::unix::files;
+use crate::unix::own_program::own_program;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -36,13 +38,12 @@ impl RunProcess {
     pub(super) fn start(words: &[String], prompt: Prompt) -> Result<Self> {
         let failed =
             |what: &str, e: &std::io::Error| Error::failure(format!("{what}: {}", reason(e)));
-        let own = std::env::current_exe().map_err(|e| failed("cannot find delta", &e))?;
-        let stdin = files::unnamed(prompt.text.as_bytes());
-        let stdin = stdin.map_err(|e| failed("cannot keep the message", &e))?;
+        let stdin = files::in_memory(prompt.text.as_bytes())
+            .map_err(|e| failed("cannot keep the message", &e))?;
         let (stdout, theirs) = std::io::pipe().map_err(|e| failed("cannot make a pipe", &e))?;
         let stdout = OwnedFd::from(stdout);
         rustix::io::ioctl_fionbio(&stdout, true).map_err(|e| failed("a pipe", &e.into()))?;
-        let mut command = Command::new(own);
+        let mut command = Command::new(own_program());
         command
             .args(words)
             .args(["--format", "jsonl", "--deltas", "-q"]);
@@ -67,7 +68,7 @@ impl RunProcess {
         })
     }
 
-    /// Where its lines come from, as long as they do.
+    /// The pipe that its lines come from, as long as they do.
     pub(super) fn output(&self) -> Option<BorrowedFd<'_>> {
         (!self.lines.has_ended()).then(|| self.stdout.as_fd())
     }
@@ -78,7 +79,7 @@ impl RunProcess {
             && let Some(pid) = Pid::from_raw(self.child.id().cast_signed())
         {
             // It may have ended.
-            crate::error::may_fail(kill_process(pid, Signal::INT));
+            crate::error::ignore(kill_process(pid, Signal::INT));
         }
     }
 
@@ -95,7 +96,7 @@ impl RunProcess {
             if line.starts_with(b"{\"seq\"") {
                 return Some(RunLine::Event(line));
             }
-            let value: Value = serde_json::from_slice(&line).unwrap_or_default();
+            let value: Value = json::read_or_default(&line);
             match value["type"].as_str() {
                 Some("TEXT_DELTA") => return Some(RunLine::Delta(value)),
                 Some("result") => self.result = Some(value),

@@ -5,7 +5,7 @@ use super::lines::Outbox;
 use super::prompt::Prompt;
 use super::questions::{self, ClientDecision, can_ask};
 use super::rpc::{self, INTERNAL_ERROR, Rejection};
-use super::session::{Busy, EditorSession, RunStanding};
+use super::session::{Busy, EditorSession, SessionState};
 use super::turn::{RunLine, RunProcess};
 use super::updates::{LineOrigin, Shows, chunk};
 use crate::cli::message::GivenAgent;
@@ -46,7 +46,7 @@ pub(super) fn begin(
         let message = format!("session {} is already running", session.name());
         return Err(Rejection::new(INTERNAL_ERROR, message));
     }
-    let standing = session.standing()?;
+    let state = session.state()?;
     if let Some(notice) = session.notice.take() {
         link.say(session, &notice, "notice");
     }
@@ -57,18 +57,18 @@ pub(super) fn begin(
         asked: None,
         next,
     };
-    match standing {
-        RunStanding::Open(question, _) if can_ask(&question, link.has_forms) => {
+    match state {
+        SessionState::Open(question, _) if can_ask(&question, link.has_forms) => {
             session.busy = Some(busy(None, Some(prompt)));
             ask(session, link, *question);
         }
-        RunStanding::Open(question, command) if questions::is_secret(&question) => {
+        SessionState::Open(question, command) if questions::is_secret(&question) => {
             session.busy = Some(busy(None, None));
             let text = format!("{}\n\nanswer with: {command}", question.prompt);
             finish(session, link, &TurnEnd::Stop(END_TURN, Some(text)));
         }
-        standing => {
-            let words = session.words(&standing, &link.agent)?;
+        state => {
+            let words = session.words(&state, &link.agent)?;
             let process = RunProcess::start(&words, prompt)?;
             session.busy = Some(busy(Some(process), None));
         }
@@ -95,20 +95,15 @@ pub(super) fn decide(session: &mut EditorSession, link: &mut ClientLink, result:
     match questions::decision(&question, result) {
         ClientDecision::Open => finish(session, link, &TurnEnd::Stop(CANCELLED, None)),
         ClientDecision::Answer(text) => {
-            let asked = RunStanding::Open(Box::new(question), String::new());
+            let asked = SessionState::Open(Box::new(question), String::new());
             go_on(session, link, &asked, Prompt::answer(&text));
         }
     }
 }
 
 /// Starts delta once more within a turn.
-fn go_on(
-    session: &mut EditorSession,
-    link: &mut ClientLink,
-    standing: &RunStanding,
-    prompt: Prompt,
-) {
-    let words = session.words(standing, &link.agent);
+fn go_on(session: &mut EditorSession, link: &mut ClientLink, state: &SessionState, prompt: Prompt) {
+    let words = session.words(state, &link.agent);
     match words.and_then(|words| RunProcess::start(&words, prompt)) {
         Ok(process) => {
             if let Some(busy) = &mut session.busy {
@@ -156,19 +151,19 @@ pub(super) fn look_for_end(session: &mut EditorSession, link: &mut ClientLink) {
         return finish(session, link, &TurnEnd::Failed(text));
     };
     let mut end = end_of(&result);
-    match (session.standing().ok(), next) {
-        (Some(RunStanding::Open(question, _)), next) if can_ask(&question, link.has_forms) => {
+    match (session.state().ok(), next) {
+        (Some(SessionState::Open(question, _)), next) if can_ask(&question, link.has_forms) => {
             if let Some(busy) = &mut session.busy {
                 busy.next = next;
             }
             return ask(session, link, *question);
         }
-        (Some(there @ RunStanding::There), Some(next)) if end == TurnEnd::Stop(END_TURN, None) => {
+        (Some(there @ SessionState::There), Some(next)) if end == TurnEnd::Stop(END_TURN, None) => {
             return go_on(session, link, &there, next);
         }
-        (standing, next) => {
+        (state, next) => {
             if let TurnEnd::Stop(_, Some(text)) | TurnEnd::Failed(text) = &mut end {
-                if let Some(RunStanding::Open(question, command)) = standing
+                if let Some(SessionState::Open(question, command)) = state
                     && questions::is_secret(&question)
                 {
                     text.push_str(&format!("\n\nanswer with: {command}"));

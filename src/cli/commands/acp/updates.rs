@@ -3,14 +3,13 @@
 //! Unaware of how they reach the client, and of what the run does next.
 
 use super::calls::{ShownCall, Tools};
-use crate::record::event::{EventKind, Line};
+use crate::record::event::recorded::{ActionResult, HumanInputRequest, Thought};
+use crate::record::event::{Line, Recorded};
+use crate::record::history::History;
 use crate::record::reader::{read_event, split_lines};
-use crate::record::state::decoded;
-use crate::text::shorten::in_short;
-use crate::view::shown_answers::{NOT_SHOWN, ShownAnswers};
-use serde_json::value::RawValue;
+use crate::text::json;
+use crate::text::shorten::{first_line, in_short};
 use serde_json::{Map, Value, json};
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -36,10 +35,9 @@ pub(super) enum LineOrigin {
 #[derive(Debug)]
 pub(super) struct Updates {
     cwd: PathBuf,
-    tools: Tools,
     /// By their ids.
     calls: HashMap<String, ShownCall>,
-    answers: ShownAnswers,
+    history: History,
     /// The event with which the current start began.
     start: u64,
     /// The pieces of the answer that is arriving: its iteration, its attempt and the text.
@@ -63,9 +61,8 @@ impl Updates {
     pub(super) fn new(cwd: PathBuf) -> Self {
         Self {
             cwd,
-            tools: Tools::default(),
             calls: HashMap::new(),
-            answers: ShownAnswers::default(),
+            history: History::default(),
             start: 0,
             arrived: (0, 0, String::new()),
             asked: (String::new(), String::new()),
@@ -86,7 +83,7 @@ impl Updates {
     pub(super) fn of_delta(&mut self, delta: &Value) -> Vec<Value> {
         let number = |name: &str| delta[name].as_u64().unwrap_or_default();
         let (iteration, attempt) = (number("iteration"), number("attempt"));
-        let text = delta["text"].as_str().unwrap_or_default();
+        let text = json::member_text(delta, "text");
         if (self.arrived.0, self.arrived.1) != (iteration, attempt) {
             self.arrived = (iteration, attempt, String::new());
         }
@@ -104,46 +101,49 @@ impl Updates {
         let Ok(event) = read_event(line, 0) else {
             return Vec::new();
         };
-        match event.kind {
-            EventKind::EngineStart => {
-                self.tools = Tools::of_start(&event);
+        self.history.add(&event);
+        let id = &*event.action_id;
+        match &event.event {
+            Recorded::EngineStart(start) => {
                 // An answer that a start has begun, no later one ends.
                 self.start = event.seq.unwrap_or_default();
                 self.arrived = (0, 0, String::new());
-                let config = event
-                    .config
-                    .and_then(|it| serde_json::from_str(it.get()).ok());
-                let window = config.unwrap_or(Value::Null)["llm"]["window"].as_u64();
+                let window = start.config().llm().get("window").read();
                 self.window = window.unwrap_or(self.window);
                 Vec::new()
             }
-            EventKind::UserMessage => self.user_message(&event, line, source),
-            EventKind::Thought => self.thought(&event, source),
-            EventKind::HumanInputRequest => self.question(&event),
-            EventKind::ActionRequest => {
-                let title = self.tools.title(&event);
-                let id = event.action_id.as_deref().unwrap_or_default();
+            Recorded::UserMessage(message) => {
+                if source == LineOrigin::Live && message.inbox_id().is_none() {
+                    return Vec::new();
+                }
+                let id = format!("user-{}", event.seq.unwrap_or_default());
+                vec![chunk("user_message_chunk", &message.content.text(), &id)]
+            }
+            Recorded::Thought(thought) => {
+                self.thought(thought, event.iteration.unwrap_or_default(), source)
+            }
+            Recorded::HumanInputRequest(question) => self.question(id, question),
+            Recorded::ActionRequest(request) => {
+                let title = self.history.asked(request);
                 let call = self.calls.entry(id.to_owned()).or_default();
-                let tool = event.tool_name.as_deref().unwrap_or_default();
-                tool.clone_into(&mut call.tool);
-                call.arguments = event.tool_args.map(parsed).unwrap_or_default();
+                call.tool = request.tool_name.to_string();
+                call.arguments = request.tool_args.read_or_default();
                 vec![self.announce(id, "in_progress", &title, None)]
             }
-            EventKind::ActionResult => self.result(&event),
-            EventKind::Compaction if shows.compactions => {
-                let summary = event.summary.as_deref();
-                let summary = summary.map_or_else(|| event.compaction(), str::to_owned);
+            Recorded::ActionResult(result) => self.result(&event, result),
+            Recorded::Compaction(compaction) if shows.compactions => {
+                let summary = compaction.summary.owned().or_else(|| event.note());
                 vec![json!({
                     "sessionUpdate": "compaction_update",
                     "compactionId": format!("compaction-{}", event.seq.unwrap_or_default()),
                     "status": "completed",
-                    "summary": [text_block(&summary)],
+                    "summary": [text_block(&summary.unwrap_or_default())],
                 })]
             }
-            EventKind::SystemMessage => {
-                self.window = event.window.unwrap_or(self.window);
-                let text = content_of(&event);
-                if !shows.notices || event.level.as_deref() != Some("WARN") || text.is_empty() {
+            Recorded::SystemMessage(note) => {
+                self.window = note.window.unwrap_or(self.window);
+                let text = note.content.text();
+                if !shows.notices || &*note.level != "WARN" || text.is_empty() {
                     return Vec::new();
                 }
                 vec![json!({
@@ -153,8 +153,7 @@ impl Updates {
                     "description": text,
                 })]
             }
-            EventKind::ActionDeferred => {
-                let id = event.action_id.as_deref().unwrap_or_default();
+            Recorded::ActionDeferred(_) => {
                 vec![
                     json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "in_progress"}),
                 ]
@@ -163,55 +162,39 @@ impl Updates {
         }
     }
 
-    fn user_message(&self, event: &Line<'_>, line: &[u8], source: LineOrigin) -> Vec<Value> {
-        let of_inbox = || {
-            let line: Value = serde_json::from_slice(line).unwrap_or_default();
-            line["source"] == "inbox"
-        };
-        if source == LineOrigin::Live && !of_inbox() {
-            return Vec::new();
-        }
-        let text = content_of(event);
-        let id = format!("user-{}", event.seq.unwrap_or_default());
-        vec![chunk("user_message_chunk", &text, &id)]
-    }
-
-    fn thought(&mut self, event: &Line<'_>, source: LineOrigin) -> Vec<Value> {
-        let iteration = event.iteration.unwrap_or_default();
+    fn thought(&mut self, thought: &Thought<'_>, iteration: u64, source: LineOrigin) -> Vec<Value> {
         let mut all = Vec::new();
-        let reasoning = event.reasoning_fields().into_iter();
+        let reasoning = thought.reasoning_fields().into_iter();
         let mut reasoning =
             reasoning.filter_map(|(_, value)| serde_json::from_str::<String>(value.get()).ok());
         if let Some(text) = reasoning.find(|text| !text.is_empty()) {
             let id = format!("thought-{iteration}");
             all.push(chunk("agent_thought_chunk", &text, &id));
         }
-        let text = content_of(event);
+        let text = thought.content.text();
         let (arrived_in, attempt, arrived) = std::mem::take(&mut self.arrived);
-        let (attempt, rest) = match arrived_in == iteration && !arrived.is_empty() {
-            // What a client has been shown is not shown again.
-            true => (attempt, text.strip_prefix(&*arrived).unwrap_or_default()),
-            false => (1, &*text),
+        // What a client has been shown is not shown again.
+        let (attempt, rest) = if arrived_in == iteration && !arrived.is_empty() {
+            (attempt, text.strip_prefix(&*arrived).unwrap_or_default())
+        } else {
+            (1, &*text)
         };
         if !rest.is_empty() {
             let id = self.message_id(iteration, attempt);
             all.push(chunk("agent_message_chunk", rest, &id));
         }
-        for call in event.calls() {
-            let arguments = call.function.arguments.map(|it| decoded(it.get()));
-            let arguments = serde_json::from_str(&arguments.unwrap_or_default());
+        for call in thought.calls() {
             let mut shown = ShownCall {
+                arguments: json::read_or_default(&*call.function.sent()),
                 tool: call.function.name.into_owned(),
-                arguments: arguments.unwrap_or_default(),
                 ..ShownCall::default()
             };
             // As early as possible: the file is still what it was.
-            shown.diff = self
-                .tools
-                .diff(&shown, &self.cwd, source == LineOrigin::Live);
+            let is_live = source == LineOrigin::Live;
+            shown.diff = Tools(&self.history).diff(&shown, &self.cwd, is_live);
             self.calls.insert(call.id.into_owned(), shown);
         }
-        let usage = event.usage.unwrap_or_default().tokens();
+        let usage = thought.usage.unwrap_or_default().tokens();
         let used = usage.prompt_tokens.saturating_add(usage.completion_tokens);
         if self.window > 0 && used > 0 {
             all.push(json!({"sessionUpdate": "usage_update", "used": used, "size": self.window}));
@@ -220,23 +203,19 @@ impl Updates {
     }
 
     /// A call before which a person is asked, or one that asks a person.
-    fn question(&mut self, event: &Line<'_>) -> Vec<Value> {
-        self.answers.note_question(event);
-        let prompt = event.prompt.as_deref().unwrap_or_default();
-        let id = event.action_id.as_deref().unwrap_or_default();
-        let title = title_of(prompt);
-        let request_id = event.request_id.as_deref().unwrap_or_default();
-        self.asked = (request_id.to_owned(), id.to_owned());
+    fn question(&mut self, id: &str, question: &HumanInputRequest<'_>) -> Vec<Value> {
+        let prompt = &*question.prompt;
+        self.asked = (question.request_id.to_string(), id.to_owned());
         self.calls.entry(id.to_owned()).or_default();
-        vec![self.announce(id, "pending", &title, Some(prompt))]
+        vec![self.announce(id, "pending", &title_of(prompt), Some(prompt))]
     }
 
-    fn result(&mut self, event: &Line<'_>) -> Vec<Value> {
-        let id = event.action_id.as_deref().unwrap_or_default();
+    fn result(&mut self, line: &Line<'_>, result: &ActionResult<'_>) -> Vec<Value> {
+        let id = &*line.action_id;
         let mut all = Vec::new();
         if !self.calls.get(id).is_some_and(|call| call.is_announced) {
             // Nothing was run.
-            let tool = event.tool_name.as_deref().unwrap_or_default();
+            let tool = &*result.tool_name;
             self.calls
                 .entry(id.to_owned())
                 .or_insert_with(|| ShownCall {
@@ -245,18 +224,11 @@ impl Updates {
                 });
             all.push(self.announce(id, "pending", tool, None));
         }
-        let said = event
-            .observation_content
-            .map_or("".into(), |it| decoded(it.get()));
-        let said = if self.answers.has_result(event) {
-            &*said
-        } else {
-            NOT_SHOWN
-        };
-        let mut content = vec![json!({"type": "content", "content": text_block(said)})];
+        let said = self.history.observation(line, result);
+        let mut content = vec![json!({"type": "content", "content": text_block(&said)})];
         let call = self.calls.remove(id).unwrap_or_default();
-        content.extend(call.diff.filter(|_| event.is_success()));
-        let status = if event.is_success() {
+        content.extend(call.diff.filter(|_| result.is_success()));
+        let status = if result.is_success() {
             "completed"
         } else {
             "failed"
@@ -266,7 +238,7 @@ impl Updates {
             "toolCallId": id,
             "status": status,
             "content": content,
-            "rawOutput": {"status": event.status, "exit_code": event.exit_code},
+            "rawOutput": {"status": result.status.get(), "exit_code": result.exit_code},
         }));
         all
     }
@@ -295,14 +267,18 @@ impl Updates {
         let mut members = Map::new();
         members.insert("title".to_owned(), title.into());
         if let Some(call) = self.calls.get(id) {
-            let place = self.tools.path(call, &self.cwd);
-            let places: Vec<Value> = place
+            let tools = Tools(&self.history);
+            let places: Vec<Value> = tools
+                .path(call, &self.cwd)
                 .map(|path| json!({"path": path}))
                 .into_iter()
                 .collect();
-            let text = said.map(|it| json!({"type": "content", "content": text_block(it)}));
-            let content: Vec<Value> = text.into_iter().chain(call.diff.clone()).collect();
-            members.insert("kind".to_owned(), self.tools.kind(&call.tool).into());
+            let content: Vec<Value> = said
+                .map(|it| json!({"type": "content", "content": text_block(it)}))
+                .into_iter()
+                .chain(call.diff.clone())
+                .collect();
+            members.insert("kind".to_owned(), tools.kind(&call.tool).into());
             members.insert("locations".to_owned(), places.into());
             members.insert("rawInput".to_owned(), call.arguments.clone());
             members.insert("content".to_owned(), content.into());
@@ -326,16 +302,6 @@ impl Updates {
 
 /// The first line of a question: the command, if it is about one.
 fn title_of(prompt: &str) -> String {
-    let first = prompt.lines().next().unwrap_or_default();
+    let first = first_line(prompt);
     in_short(first.strip_prefix("$ ").unwrap_or(first), TITLE_WIDTH)
-}
-
-fn content_of<'a>(event: &Line<'a>) -> Cow<'a, str> {
-    event
-        .content
-        .map_or(Cow::Borrowed(""), |it| decoded(it.get()))
-}
-
-fn parsed(json: &RawValue) -> Value {
-    serde_json::from_str(json.get()).unwrap_or_default()
 }

@@ -1,17 +1,19 @@
-//! What a person can say to `delta chat` itself: words that begin with a slash, each alone on its line.
+//! Commands of a person to `delta chat` itself: words that begin with a slash, each alone on its line.
 
 use super::{Chat, check_files};
 use crate::cli::args::LogArgs;
 use crate::cli::commands::log::print_log;
+use crate::cli::commands::undo::{put_back, target};
 use crate::config::person;
-use crate::engine::account::SpendingRules;
 use crate::error::{Error, Result};
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, read_tally};
 use crate::runs::inspect::inspect_run;
 use crate::runs::overrides::{load_recorded, load_with_overrides};
+use crate::runs::preflight::check_budget;
 use crate::runs::result::used;
 use crate::runs::task::GivenPart;
+use crate::runs::undo::UndoRequest;
 use crate::text::json;
 use crate::text::suggestion::nearest;
 use crate::unix::draft::edit_draft;
@@ -22,7 +24,7 @@ use serde_json::Map;
 use std::path::Path;
 
 /// The words, what follows them, and what they do.
-const WORDS: [(&str, &str, &str); 9] = [
+const WORDS: [(&str, &str, &str); 11] = [
     ("/help", "", "print this list"),
     (
         "/file",
@@ -36,6 +38,16 @@ const WORDS: [(&str, &str, &str); 9] = [
         "ask this model from the next message on",
     ),
     ("/new", "", "let the next message begin a new run"),
+    (
+        "/resume",
+        "[N]",
+        "list the conversations here, or continue number N",
+    ),
+    (
+        "/undo",
+        "[N]",
+        "put files back to before the last change, or after iteration N",
+    ),
     ("/log", "", "print the run so far"),
     ("/cost", "", "print what the run has used"),
     (
@@ -46,15 +58,17 @@ const WORDS: [(&str, &str, &str); 9] = [
     ("/quit", "", "end"),
 ];
 
-/// What a line of a person is.
+/// A line of a person, understood.
 pub(super) enum Said {
     Message(String),
-    /// It has been done.
+    /// A word that has been obeyed.
     Done,
+    /// Another conversation goes on.
+    Resumed,
     Quit,
 }
 
-/// What Tab completes.
+/// Words that Tab completes.
 pub(super) fn completion() -> Completion {
     let words = WORDS.iter();
     words
@@ -68,6 +82,9 @@ impl Chat<'_> {
         let is_word = line.starts_with('/') && !line.contains('\n');
         if let Some(message) = line.strip_prefix('/').filter(|it| it.starts_with('/')) {
             return Ok(Said::Message(message.to_owned()));
+        }
+        if ["exit", "quit"].contains(&line.trim()) {
+            return Ok(Said::Quit);
         }
         if !is_word {
             return Ok(Said::Message(line));
@@ -85,14 +102,20 @@ impl Chat<'_> {
             "/edit" => return self.edit(rest),
             "/model" => self.choose_model(rest)?,
             "/new" => {
-                (self.run, self.compacts) = (None, false);
+                (self.run, self.options.compacts) = (None, false);
                 Self::note("the next message begins a new run");
             }
+            "/resume" if rest.is_empty() => self.list_earlier()?,
+            "/resume" => {
+                self.choose_earlier(rest)?;
+                return Ok(Said::Resumed);
+            }
+            "/undo" => self.undo(rest)?,
             "/log" => self.print_log()?,
             "/cost" => self.print_cost()?,
             "/compact" => {
                 self.begun()?;
-                self.compacts = true;
+                self.options.compacts = true;
                 Self::note("the conversation is shortened before the next request");
             }
             "/quit" => return Ok(Said::Quit),
@@ -102,7 +125,7 @@ impl Chat<'_> {
     }
 
     /// Prints what a word answers, also if there is no progress.
-    fn note(text: &str) {
+    pub(super) fn note(text: &str) {
         Screen::new(false, false).progress(&[(Tone::Dim, text)]);
     }
 
@@ -119,17 +142,17 @@ impl Chat<'_> {
         if name.is_empty() {
             return Err(Error::usage("/file needs the path of a file"));
         }
-        let mut parts = self.attached.clone();
+        let mut parts = self.parts.clone();
         parts.push(GivenPart::File(person::at_home(Path::new(name))));
         check_files(&parts, &self.signals)?;
-        self.attached = parts;
+        self.parts = parts;
         Self::note(&format!("{name} goes with the next message"));
         Ok(())
     }
 
     fn edit(&self, text: &str) -> Result<Said> {
-        let dir = person::state_dir();
-        let dir = dir.ok_or_else(|| Error::usage("/edit needs a home: set HOME"))?;
+        let dir =
+            person::state_dir().ok_or_else(|| Error::usage("/edit needs a home: set HOME"))?;
         files::make_dirs(&dir)?;
         let path = dir.join(format!("draft-{}.txt", std::process::id()));
         let draft = edit_draft(&path, text)?;
@@ -141,17 +164,15 @@ impl Chat<'_> {
 
     fn choose_model(&mut self, name: &str) -> Result<()> {
         if !name.is_empty() {
-            let mut given = self.given.clone();
+            let (home, screen) = (&self.agent.home, self.options.screen);
+            let mut given = self.options.set.clone();
             given.push(("llm.model".to_owned(), json::text(name)));
-            let home = &self.agent.home;
             let (agent, set) = match &self.run {
-                Some(run) => {
-                    load_recorded(home, inspect_run(run)?.recorded(), &given, self.screen)?
-                }
-                None => load_with_overrides(home, Map::new(), &given, self.screen)?,
+                Some(run) => load_recorded(home, inspect_run(run)?.recorded(), &given, screen)?,
+                None => load_with_overrides(home, Map::new(), &given, screen)?,
             };
-            SpendingRules::of(&agent, self.wanted.common.budget)?;
-            (self.agent, self.set, self.given) = (agent, set, given);
+            check_budget(&agent, self.options.budget)?;
+            (self.agent, self.set, self.options.set) = (agent, set, given);
         }
         let model = self.agent.llm.model.as_deref().unwrap_or("its own program");
         Self::note(&format!("model {model}"));
@@ -161,6 +182,15 @@ impl Chat<'_> {
     fn begun(&self) -> Result<&RunDir> {
         let run = self.run.as_ref();
         run.ok_or_else(|| Error::usage("there is no run before the first message"))
+    }
+
+    fn undo(&self, to: &str) -> Result<()> {
+        let wanted = UndoRequest {
+            to: target("/undo", Some(to).filter(|to| !to.is_empty()))?,
+            force: false,
+            is_preview: false,
+        };
+        put_back(self.begun()?, &wanted, &self.signals).map(drop)
     }
 
     fn print_log(&self) -> Result<()> {
@@ -192,9 +222,9 @@ impl Chat<'_> {
 fn unknown(word: &str) -> Error {
     let hint = match nearest(word, WORDS.iter().map(|(known, _, _)| *known)) {
         Some(near) => format!("did you mean {near}"),
-        None => "/help lists the words".to_owned(),
+        None => "/help lists the commands".to_owned(),
     };
     Error::usage(format!(
-        "{word} is not a word of chat, and nothing was sent: {hint}, or // to begin a message with a slash"
+        "{word} is not a command of chat, and nothing was sent: {hint}, or // to begin a message with a slash"
     ))
 }

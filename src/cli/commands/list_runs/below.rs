@@ -1,7 +1,7 @@
 //! All runs below directories, as one list: a table or a line of JSON for each, and their sums.
 
 use super::{Row, RunSummary, table};
-use crate::cli::agent_names::is_nested;
+use crate::cli::agent_names::{find_word, is_nested};
 use crate::cli::args::ListRunsArgs;
 use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
@@ -16,7 +16,7 @@ use crate::text::order::sort_by;
 use crate::text::shorten::in_short;
 use crate::text::timestamp::Timestamp;
 use crate::unix::origin::ForeignReason;
-use crate::unix::terminal::{Screen, Tone, print, print_json};
+use crate::unix::terminal::{Screen, Tone, print, print_json, warn};
 use serde_json::Value;
 use std::path::Path;
 
@@ -46,10 +46,13 @@ const PIECE: usize = 64 << 10;
 
 pub(super) fn print_below(options: &ListRunsArgs) -> Result<Exit> {
     let (mut entries, mut totals) = (Vec::new(), Totals::default());
-    let home = options.agent.as_deref().map(|agent| {
-        let home = agent.canonicalize().unwrap_or_else(|_| agent.to_owned());
-        (agent, home)
-    });
+    let home = match options.agent.as_deref() {
+        Some(agent) => {
+            let home = find_word(agent)?.home;
+            Some((agent, home.canonicalize().unwrap_or(home)))
+        }
+        None => None,
+    };
     visit_runs(&options.below, &mut |found| {
         let Found::Run(found) = found else {
             return Ok(());
@@ -61,7 +64,7 @@ pub(super) fn print_below(options: &ListRunsArgs) -> Result<Exit> {
                 .is_none_or(|(name, home)| is_of(&metadata, name, home));
         if is_wanted {
             if let Some(error) = error {
-                warn(&error.message);
+                warn(&format!("warning: {error}"));
             }
             totals.add(&metadata, &found);
             entries.push(RunBelow::new(found, &metadata, options.format));
@@ -79,13 +82,13 @@ pub(super) fn print_below(options: &ListRunsArgs) -> Result<Exit> {
         OutputFormat::Json => print_lines(&entries)?,
         OutputFormat::Text if options.first => {
             for entry in &entries {
-                print(format!("{}\n", entry.run.path.display()).as_bytes())?;
+                print(format!("{}\n", entry.run.path.display()))?;
             }
         }
         OutputFormat::Text if is_empty => {}
         OutputFormat::Text => {
             let rows: Vec<Row> = entries.into_iter().filter_map(|entry| entry.row).collect();
-            print(table(&rows, true).as_bytes())?;
+            print(table(&rows, true))?;
         }
     }
     if is_empty && options.first {
@@ -112,7 +115,9 @@ impl RunBelow {
         let row = || {
             let ended = metadata.status != Status::Running;
             let due = super::due(metadata);
+            let pid = super::pid(metadata);
             let marks = [
+                pid.as_deref(),
                 metadata.stop_reason.as_deref().filter(|_| ended),
                 due.as_deref().filter(|_| ended),
                 foreign.map(|_| "foreign"),
@@ -127,7 +132,7 @@ impl RunBelow {
                     Some(_) => "-".to_owned(),
                     None => metadata.iterations.to_string(),
                 },
-                tokens: metadata.usage.tokens.total_tokens,
+                tokens: metadata.usage.total_tokens,
                 run: Some(RunSummary {
                     reason: in_short(&reason, 40),
                     ..RunSummary::of(metadata)
@@ -164,7 +169,7 @@ fn has_nested_agent(run: &RunDir, metadata: &Metadata) -> bool {
     root.is_some_and(|root| is_nested(Path::new(&metadata.agent_home), root))
 }
 
-/// What a run itself has spent, without those that it has started; none if it has no ledger.
+/// The cost of a run itself, without those that it has started; none if it has no ledger.
 fn cost_of(run: &RunDir) -> Result<Option<Amount>> {
     let tally = read_tally(&run.path.join(spending::FILE))?;
     Ok(tally.map(|tally| tally.own()))
@@ -176,7 +181,7 @@ fn print_lines(entries: &[RunBelow]) -> Result<()> {
         json::push(&mut out, &object);
         out.push(b'\n');
         if out.len() >= PIECE {
-            print_json(&std::mem::take(&mut out))?;
+            print_json(std::mem::take(&mut out))?;
         }
     }
     print_json(&out)
@@ -189,7 +194,7 @@ impl Totals {
             .position(|(_, it)| *it == metadata.status);
         self.by_status[status.unwrap_or(0)] += 1;
         self.foreign += usize::from(found.foreign.is_some());
-        let tokens = metadata.usage.tokens.total_tokens;
+        let tokens = metadata.usage.total_tokens;
         self.tokens = self.tokens.saturating_add(tokens);
         match cost_of(&found.run) {
             Ok(cost) => {
@@ -203,8 +208,11 @@ impl Totals {
 
     fn print(&self) {
         let all = self.by_status.iter().sum();
-        let counts = Status::ALL.iter().zip(self.by_status);
-        let mut counts: Vec<_> = counts.filter(|(_, count)| *count > 0).collect();
+        let mut counts: Vec<_> = Status::ALL
+            .iter()
+            .zip(self.by_status)
+            .filter(|(_, count)| *count > 0)
+            .collect();
         sort_by(&mut counts, |(_, a), (_, b)| b.cmp(a));
         let counts: Vec<String> = counts
             .into_iter()
@@ -221,18 +229,14 @@ impl Totals {
         if self.uncounted > 0 {
             let runs = counted(self.uncounted, "run");
             warn(&format!(
-                "the ledger of {runs} cannot be read, and their cost is not counted"
+                "warning: the ledger of {runs} cannot be read, and their cost is not counted"
             ));
         }
         if self.foreign > 0 {
             let runs = counted(self.foreign, "run");
             warn(&format!(
-                "{runs} came from elsewhere: anything in them may be forged, and no command obeys them without --adopt"
+                "warning: {runs} came from elsewhere: anything in them may be forged, and no command obeys them without --adopt"
             ));
         }
     }
-}
-
-fn warn(text: &str) {
-    Screen::new(false, false).warn(&format!("warning: {text}"));
 }

@@ -80,7 +80,7 @@ impl Tree<'_, '_> {
     fn run(&mut self, run: &RunDir, metadata: Metadata, depth: usize) -> u64 {
         let place = self.rows.len();
         let is_flow = metadata.flow.is_some();
-        let own = metadata.usage.tokens.total_tokens;
+        let own = metadata.usage.total_tokens;
         self.rows.push(Row {
             name: format!("{:indent$}{}", "", metadata.run_id, indent = 2 * depth),
             place: self.workspace.id(),
@@ -99,7 +99,7 @@ impl Tree<'_, '_> {
                 if count < MOST {
                     all += self.run(&child, metadata, depth + 1);
                 } else {
-                    all += metadata.usage.tokens.total_tokens;
+                    all += metadata.usage.total_tokens;
                     left += 1;
                 }
             }

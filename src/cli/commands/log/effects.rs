@@ -8,7 +8,7 @@ use crate::text::json;
 use crate::text::shorten::{WIDEST, in_short};
 use crate::text::table::{Column, Table, name_cell};
 use crate::text::timestamp::date_and_time;
-use crate::unix::terminal::{Screen, Tone, columns, painted_table, print, print_json};
+use crate::unix::terminal::{Tone, columns, painted_table, print, print_json, warn};
 use crate::view::effects::{EffectList, EffectRow, EffectState};
 
 /// Columns of a command where no terminal sets another limit.
@@ -20,7 +20,7 @@ pub(super) fn print_effects(run: &RunDir, as_json: bool) -> Result<()> {
     let live = is_live(run);
     let mut lines = JournalReader::open(&run.journal())?;
     let mut list = EffectList::default();
-    let stopped = lines.read_while(|_, line| {
+    let stopped = lines.read_while(|line| {
         list.add(line);
         Ok(true)
     })?;
@@ -30,14 +30,14 @@ pub(super) fn print_effects(run: &RunDir, as_json: bool) -> Result<()> {
     let rows = list.into_rows(live);
     if as_json {
         let lines = rows.iter().map(|row| json::text(row) + "\n");
-        return print_json(lines.collect::<String>().as_bytes());
+        return print_json(lines.collect::<String>());
     }
     if rows.is_empty() {
         let id = &run.id;
-        Screen::new(false, false).warn(&format!("run {id} has no action with an effect"));
+        warn(&format!("run {id} has no action with an effect"));
         return Ok(());
     }
-    print(table(&rows).as_bytes())
+    print(table(&rows))
 }
 
 fn table(rows: &[EffectRow]) -> String {
@@ -48,9 +48,12 @@ fn table(rows: &[EffectRow]) -> String {
         ("TOOL", Column::Name),
         ("COMMAND", Column::Text),
     ];
-    let words = |row: &EffectRow| match row.exit_code {
-        Some(code) if code != 0 => format!("{}, exit code {code}", row.state.name()),
-        _ => row.state.name().to_owned(),
+    let words = |row: &EffectRow| {
+        let always = if row.always { ", always" } else { "" };
+        match row.exit_code {
+            Some(code) if code != 0 => format!("{}, exit code {code}{always}", row.state.name()),
+            _ => format!("{}{always}", row.state.name()),
+        }
     };
     let longest = if columns().is_some() { WIDEST } else { WIDTH };
     let mut table = Table::with_head(&HEAD);

@@ -2,7 +2,7 @@
 
 use super::McpCommand;
 use crate::cli::args::McpArgs;
-use crate::engine::question::{Question, ask_here};
+use crate::engine::question::ask_person;
 use crate::error::{Error, Exit, Result, reason};
 use crate::mcp::foreign::{ForeignServer, FoundServer, read_foreign};
 use crate::mcp::servers::{Given, Reach, Server, read_servers};
@@ -11,7 +11,6 @@ use crate::text::disguise::{is_unseen, visible};
 use crate::text::shell::shell_quoted_where;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
-use crate::unix::typed::Reply;
 use std::io::{IsTerminal, stderr, stdin};
 use std::path::Path;
 
@@ -57,7 +56,14 @@ impl McpCommand {
                 }
             };
             self.note(&description(&foreign));
-            let is_wanted = wanted.yes || asks && self.agrees()?;
+            let is_wanted = wanted.yes
+                || asks
+                    && ask_person(
+                        &self.signals,
+                        "start it and import its tools?",
+                        InputType::Confirmation,
+                        false,
+                    )? == "yes";
             if is_wanted && let Err(error) = self.pin(&foreign.server, true, &wanted.only) {
                 if let Some(stop) = self.signals.stop() {
                     return Err(stop.into());
@@ -74,23 +80,6 @@ impl McpCommand {
         }
         Ok(exit)
     }
-
-    fn agrees(&self) -> Result<bool> {
-        let question = Question {
-            request_id: String::new(),
-            prompt: "start it and import its tools?".to_owned(),
-            input_type: InputType::Confirmation,
-            sensitive: false,
-            fingerprint: None,
-            announced: 0,
-        };
-        let reply = ask_here(&self.signals, &question);
-        match reply.map_err(|e| Error::usage(format!("cannot read from stdin: {}", reason(&e))))? {
-            Reply::Answer(answer) => Ok(answer == "yes"),
-            Reply::NobodyThere => Err(Error::failure("the input has ended")),
-            Reply::Stopped(stop) => Err(stop.into()),
-        }
-    }
 }
 
 fn servers_in(file: &Path) -> Result<Vec<FoundServer>> {
@@ -106,7 +95,7 @@ fn servers_in(file: &Path) -> Result<Vec<FoundServer>> {
         .map_err(|why| Error::config(format!("{}: {why}", file.display())))
 }
 
-/// What will be started, and with what: nothing of it is cut, and every line says what it is.
+/// The command that will be started, with its surroundings: nothing of it is cut, and every line says what it is.
 fn description(foreign: &ForeignServer) -> String {
     let server = &foreign.server;
     let mut lines = vec![match &server.reach {

@@ -2,9 +2,9 @@
 
 use super::{McpCommand, find_server, not_imported, print_text};
 use crate::engine::later::{ENDED_BADLY, HANDLE, LAST, NOT_YET, TIMES};
-use crate::error::{At, Error, Exit, Result, may_fail};
+use crate::error::{At, Error, Exit, Result, ignore};
 use crate::mcp::client::{Client, TaskAnswer};
-use crate::mcp::content::{prompts_of, read_result};
+use crate::mcp::content::{input_wanted, read_result};
 use crate::mcp::module::read_module;
 use crate::mcp::task::{TaskState, age, state, task_name, times};
 use crate::text::disguise::printable;
@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 impl McpCommand {
-    /// What a call that was answered with a task prints, and the exit code.
+    /// Prints what a call that was answered with a task prints. Returns the exit code.
     pub(super) fn begin_task(
         &self,
         client: &mut Client<'_>,
@@ -26,7 +26,7 @@ impl McpCommand {
         match state(task).map_err(Error::failure)? {
             TaskState::Working => {
                 write_times(task, Duration::ZERO)?;
-                print(format!("{name}\n").as_bytes())?;
+                print(format!("{name}\n"))?;
                 Ok(NOT_YET as u8)
             }
             TaskState::Completed(Some(result)) => {
@@ -36,12 +36,12 @@ impl McpCommand {
             }
             // It is asked for with the first look.
             TaskState::Completed(None) => {
-                print(format!("{name}\n").as_bytes())?;
+                print(format!("{name}\n"))?;
                 Ok(NOT_YET as u8)
             }
             TaskState::Failed(why) => Err(Error::failure(why)),
             TaskState::InputRequired => {
-                may_fail(client.cancel_task(&name));
+                ignore(client.cancel_task(&name));
                 Err(Error::failure(input_wanted(task)))
             }
         }
@@ -69,19 +69,18 @@ impl McpCommand {
         let answer = client.task(&handle);
         let code = match answer {
             Err(error) => Ok(self.later(&error.message)),
-            Ok(TaskAnswer::Broken(why)) => Ok(self.later(&why)),
             Ok(TaskAnswer::Unknown(why)) => Ok(self.ended(&why)),
             Ok(TaskAnswer::Refused(why)) => Err(Error::failure(why)),
-            Ok(TaskAnswer::Task(task)) => self.task_code(&mut client, (&handle, &task)),
+            Ok(TaskAnswer::Task(task)) => self.task_code(&mut client, &handle, &task),
         };
         client.close();
         code
     }
 
-    fn task_code(&self, client: &mut Client<'_>, (handle, task): (&str, &Members)) -> Result<u8> {
+    fn task_code(&self, client: &mut Client<'_>, handle: &str, task: &Members) -> Result<u8> {
         match state(task).map_err(Error::failure)? {
             TaskState::Working if std::env::var_os(LAST).is_some() => {
-                may_fail(client.cancel_task(handle));
+                ignore(client.cancel_task(handle));
                 Ok(NOT_YET as u8)
             }
             TaskState::Working => {
@@ -104,7 +103,7 @@ impl McpCommand {
             TaskState::Completed(None) => Ok(self.ended("the task has ended without a result")),
             TaskState::Failed(why) => Ok(self.ended(&why)),
             TaskState::InputRequired => {
-                may_fail(client.cancel_task(handle));
+                ignore(client.cancel_task(handle));
                 Ok(self.ended(&input_wanted(task)))
             }
         }
@@ -116,16 +115,11 @@ impl McpCommand {
         Exit::TempFail.code()
     }
 
-    /// It has ended badly.
+    /// Reports a task that has ended badly.
     fn ended(&self, why: &str) -> u8 {
         self.screen.warn(&printable(why));
         ENDED_BADLY as u8
     }
-}
-
-fn input_wanted(task: &Members) -> String {
-    let prompts = prompts_of(task);
-    format!("the tool needs input of a person, which cannot be given here; it asks:{prompts}")
 }
 
 fn write_times(task: &Members, age: Duration) -> Result<()> {

@@ -5,8 +5,9 @@ use crate::config::environment::ALLOW_HOSTS;
 use crate::error::{At, Error, Exit, Result, reason};
 use crate::model::http::RESOLVE_COMMAND;
 use crate::record::execution::{EXECUTION_DIR, NETWORK_LOG};
-use crate::unix::doors::{Door, ProxyPlan, Upstreams, find_obstacle, open_inside, read_doors};
+use crate::unix::doors::{Door, ProxyPlan, Upstreams, open_inside, read_doors};
 use crate::unix::files;
+use crate::unix::namespaces::find_obstacle;
 use rustix::net::{AddressFamily, SocketType, getpeername, sockopt};
 use rustix::stdio::{stderr, stdin, stdout};
 use std::fs::{File, OpenOptions};
@@ -22,9 +23,11 @@ pub(super) fn wanted_doors(wanted: &SandboxArgs) -> Result<Vec<Door>> {
     let listed = std::env::var(ALLOW_HOSTS)
         .ok()
         .filter(|_| wanted.doors_from_env);
-    let listed = read_doors(&listed.unwrap_or_default());
-    let listed = listed.map_err(|why| Error::usage(format!("{ALLOW_HOSTS}: {why}")))?;
-    Ok([&*wanted.doors, &*listed].concat())
+    let Some(listed) = listed else {
+        return Ok(wanted.doors.clone());
+    };
+    let doors = read_doors(&listed).map_err(|why| Error::usage(format!("{ALLOW_HOSTS}: {why}")))?;
+    Ok([&*wanted.doors, &*doors].concat())
 }
 
 /// The plan for the proxy of these doors; none without any. It is made before anything is restricted.
@@ -34,11 +37,10 @@ pub(super) fn plan(wanted: &SandboxArgs, doors: Vec<Door>) -> Result<Option<Prox
     }
     refuse_streams()?;
     refuse_sockets()?;
-    let in_run = std::env::var_os(EXECUTION_DIR).map(PathBuf::from);
-    let in_run = in_run.map(|dir| dir.join(NETWORK_LOG));
-    let log = wanted.log.clone().or(in_run);
-    let log = log.map(|path| open_log(&path)).transpose();
-    let log = log.map_err(|error| Error {
+    let in_run = std::env::var_os(EXECUTION_DIR).map(|dir| PathBuf::from(dir).join(NETWORK_LOG));
+    let path = wanted.log.clone().or(in_run);
+    let opened = path.map(|path| open_log(&path)).transpose();
+    let log = opened.map_err(|error| Error {
         exit: Exit::NotSetUp,
         message: format!("sandbox: {}", error.message),
         ..error
@@ -53,14 +55,18 @@ pub(super) fn plan(wanted: &SandboxArgs, doors: Vec<Door>) -> Result<Option<Prox
 }
 
 fn open_log(path: &Path) -> Result<File> {
-    let mut options = OpenOptions::new();
-    let options = options.append(true).create(true).mode(0o600);
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-    let opened = options.custom_flags(flags.bits().cast_signed()).open(path);
+    let opened = OpenOptions::new()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path);
     let file = opened.at("open", path)?;
-    match file.metadata().at("read", path)?.is_file() {
-        true => Ok(file),
-        false => Err(files::not_regular()).at("open", path),
+    if file.metadata().at("read", path)?.is_file() {
+        Ok(file)
+    } else {
+        Err(files::not_regular()).at("open", path)
     }
 }
 
@@ -70,10 +76,11 @@ fn open_log(path: &Path) -> Result<File> {
 /// There is no network namespace, so that there would be no doors but an open network.
 pub(super) fn open_doors(keeper: &UnixStream, obstacle: Option<&str>) -> Result<u16> {
     let refused = |why: &str| {
-        let message = format!(
-            "sandbox: --allow-host needs a network namespace, and {why}; {}",
-            find_obstacle()
+        let cause = find_obstacle().unwrap_or(
+            "an outer sandbox, or the seccomp or AppArmor profile of a container, forbids it",
         );
+        let message =
+            format!("sandbox: --allow-host needs a network namespace, and {why}; {cause}");
         Error::new(Exit::NotSetUp, message)
     };
     match obstacle {
@@ -118,8 +125,10 @@ fn refuse_sockets() -> Result<()> {
         .flatten()
     {
         let number = entry.file_name().to_string_lossy().parse().unwrap_or(0);
-        let target = entry.path().read_link().unwrap_or_default();
-        let target = target.to_string_lossy().into_owned();
+        let Ok(target) = entry.path().read_link() else {
+            continue;
+        };
+        let target = target.to_string_lossy();
         let inode = target
             .strip_prefix("socket:[")
             .and_then(|it| it.strip_suffix(']'));
@@ -127,10 +136,12 @@ fn refuse_sockets() -> Result<()> {
             continue;
         };
         let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}"));
-        let flags = info.unwrap_or_default();
-        let flags = flags.lines().find_map(|line| line.strip_prefix("flags:"));
-        let flags = flags.and_then(|it| u32::from_str_radix(it.trim(), 8).ok());
-        if flags.unwrap_or(0) & CLOSED_ON_EXEC == 0 && !is_connected_pair(&known, inode) {
+        let closes_on_exec = info.is_ok_and(|info| {
+            let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+            let flags = flags.and_then(|it| u32::from_str_radix(it.trim(), 8).ok());
+            flags.is_some_and(|flags| flags & CLOSED_ON_EXEC != 0)
+        });
+        if !closes_on_exec && !is_connected_pair(&known, inode) {
             let message = format!(
                 "sandbox: descriptor {number} is a socket that was opened outside; close it: {number}<&- in a shell"
             );

@@ -2,16 +2,17 @@
 //!
 //! Unaware of the form in which a command was written.
 
-use crate::config::section::{Diagnostics, Section};
+use crate::config::section::Section;
 use crate::config::tool::argv_template::{parse_word, value_in_script};
 use crate::config::tool::definition::{Inject, Parameter, Piece, Word, is_script};
 use crate::config::tool::parameters::DeclaredParameter;
 use crate::config::tool::shell_lexer::find_placeholders;
+use crate::text::order;
 
 /// A command and how it uses its parameters; see [`crate::config::tool::definition::Tool`], which has the same fields.
 #[derive(Debug)]
 pub(crate) struct SettledCommand {
-    /// How it was written.
+    /// The command as it was written.
     pub template: String,
     /// The program and its first arguments.
     pub command: Vec<Word>,
@@ -29,41 +30,39 @@ pub(super) fn order_appended(
     declared: &[DeclaredParameter],
     parameters: &[Parameter],
     words: &[Word],
-    out: &mut Diagnostics,
 ) -> Vec<usize> {
     let mut placed: Vec<(usize, usize)> = Vec::new();
     let mut others = Vec::new();
     for (index, one) in declared.iter().enumerate() {
         let name = &one.parameter.name;
         let inject = &parameters[index].inject;
-        let in_words = words
-            .iter()
-            .any(|word| word.params().any(|param| param == index));
+        let in_words = words.iter().flat_map(Word::params).any(|it| it == index);
         if in_words && *inject != Inject::Argument {
             let message = format!(
                 "parameter '{name}' has a place in command: and cannot be injected as {}; remove one",
                 inject.name()
             );
-            out.error(one.path_to("inject_as"), message);
+            one.section.error("inject_as", message);
         }
+        let follows = !in_words && *inject != Inject::Stdin;
         match one.position {
-            Some(_) if in_words || *inject == Inject::Stdin => {
+            Some(_) if !follows => {
                 let message =
                     format!("parameter '{name}' does not follow the command and has no position");
-                out.error(one.path_to("position"), message);
+                one.section.error("position", message);
             }
-            _ if in_words || *inject == Inject::Stdin => {}
+            None if !follows => {}
             Some(position) => {
                 if placed.iter().any(|(taken, _)| *taken == position) {
                     let message = format!("position {position} of parameter '{name}' is taken");
-                    out.error(one.path_to("position"), message);
+                    one.section.error("position", message);
                 }
                 placed.push((position, index));
             }
             None => others.push(index),
         }
     }
-    placed.sort_unstable();
+    order::sort(&mut placed);
     let mut order = Vec::with_capacity(placed.len() + others.len());
     let mut others = others.into_iter();
     for (position, index) in placed {
@@ -83,7 +82,6 @@ pub(super) fn settle_command(
     mut appended: Vec<usize>,
     parameters: Vec<Parameter>,
     section: &Section,
-    out: &mut Diagnostics,
 ) -> SettledCommand {
     let name = |index: usize| parameters[index].name.as_str();
     if let Some(index) = value_in_script(&command) {
@@ -92,11 +90,11 @@ pub(super) fn settle_command(
              shell: with ${{{0}}} in the script",
             name(index)
         );
-        out.error(section.path_to(key), message);
+        section.error(key, message);
     }
     if command[0].0.is_empty() {
         let message = format!("{key}: the program's name is empty; name a program");
-        out.error(section.path_to(key), message);
+        section.error(key, message);
     }
     let is_optional = |p: &Parameter| !p.required && p.default.is_none();
     if let Some(index) = command[0]
@@ -107,18 +105,16 @@ pub(super) fn settle_command(
             "parameter '{}' names the program and cannot be optional; give it a default",
             name(index)
         );
-        out.error(section.path_to(key), message);
+        section.error(key, message);
     }
     // The engine's variables in a script are left to the shell, as they are in `shell:`.
-    let written: Vec<Word> = command
-        .iter()
-        .map(|word| Word::fixed(&word.written(name)))
-        .collect();
-    if is_script(&written) && command.iter().all(|word| word.params().next().is_none()) {
+    let words = command.iter();
+    let written: Vec<Word> = words.map(|word| Word::fixed(&word.written(name))).collect();
+    if is_script(&written) && command.iter().flat_map(Word::params).next().is_none() {
         command = written;
     }
-    refuse_ambiguous(key, &command, &parameters, section, out);
-    // Behind a script, a value that is absent would be an empty string, which was not asked for.
+    refuse_ambiguous(key, &command, &parameters, section);
+    // After a script, a value that is absent would be an empty string, which was not asked for.
     let tail = values_at_the_end(&command);
     let kept = command.len() - tail.len();
     if !is_script(&command[..kept]) {
@@ -137,11 +133,8 @@ pub(super) fn settle_command(
 /// program.
 fn values_at_the_end(command: &[Word]) -> Vec<usize> {
     let uses = |index| {
-        command
-            .iter()
-            .flat_map(Word::params)
-            .filter(|&param| param == index)
-            .count()
+        let all = command.iter().flat_map(Word::params);
+        all.filter(|param| *param == index).count()
     };
     let value = |word: &Word| match word.0.as_slice() {
         &[Piece::Param(index)] if uses(index) == 1 => Some(index),
@@ -153,26 +146,18 @@ fn values_at_the_end(command: &[Word]) -> Vec<usize> {
 }
 
 /// Complains of text that would be taken for a placeholder when the command is read as a list.
-fn refuse_ambiguous(
-    key: &str,
-    command: &[Word],
-    parameters: &[Parameter],
-    section: &Section,
-    out: &mut Diagnostics,
-) {
+fn refuse_ambiguous(key: &str, command: &[Word], parameters: &[Parameter], section: &Section) {
     let names: Vec<&str> = parameters.iter().map(|p| p.name.as_str()).collect();
     if is_script(command) {
         let script = command[2].as_fixed().unwrap_or_default();
-        if let Some(placeholder) = find_placeholders(script)
-            .iter()
-            .find(|m| names.contains(&m.name))
-        {
+        let mut all = find_placeholders(script).into_iter();
+        if let Some(placeholder) = all.find(|it| names.contains(&it.name)) {
             let message = format!(
                 "${{{0}}} in the script is a variable of the shell and not the parameter; use \
                  shell: for a place, or rename the parameter",
                 placeholder.name
             );
-            out.error(section.path_to(key), message);
+            section.error(key, message);
         }
         return;
     }
@@ -183,7 +168,7 @@ fn refuse_ambiguous(
                 "text in '{written}' looks like one of the tool's own placeholders; rename the \
                  parameter, or use shell:"
             );
-            out.error(section.path_to(key), message);
+            section.error(key, message);
         }
     }
 }

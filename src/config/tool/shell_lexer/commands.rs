@@ -6,7 +6,7 @@
 use super::{QuoteContext, Scanner};
 use std::mem::take;
 
-/// Where a list of commands ends.
+/// The end of a list of commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
     End,
@@ -25,7 +25,7 @@ enum Construct {
 /// A list of commands while it is being read.
 #[allow(clippy::struct_excessive_bools)] // Each is a fact of its own about the current word.
 struct List {
-    /// Where the current word began.
+    /// The place where the current word began.
     word: Option<usize>,
     /// A command may begin here, and so a reserved word.
     command: bool,
@@ -257,7 +257,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Where the body that begins here ends, and where the line behind its delimiter begins.
+    /// The end of the body that begins here, and the beginning of the line after its delimiter.
     fn body_end(&self, document: &HereDocument) -> (usize, usize) {
         let mut line_start = self.at;
         let mut continued = false;

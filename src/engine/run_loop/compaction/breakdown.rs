@@ -1,4 +1,4 @@
-//! What a request that is too long consists of, as a table.
+//! The parts of a request that is too long, as a table.
 
 use super::super::Engine;
 use crate::error::Result;
@@ -11,12 +11,12 @@ use crate::unix::terminal::{Tone, columns};
 
 /// Prints what a request consists of: bytes, and tokens by estimate.
 pub(super) fn print(engine: &mut Engine<'_>, request: Neutral, run: &Run<'_>) -> Result<()> {
-    let sent = engine.talk.measure(&request)?;
-    let attached = engine.talk.sizes.attachment_tokens;
-    let texts = engine.talk.sizes.tokens(sent) - attached;
+    let sent = engine.measure(&request)?;
+    let attached = engine.sizes.attachment_tokens;
+    let texts = engine.sizes.tokens(sent) - attached;
     let rate = texts as f64 / request.bytes.len().max(1) as f64;
-    let conversation = engine.talk.transcript.messages().len();
-    let form = engine.talk.transcript.form();
+    let conversation = engine.transcript.messages().len();
+    let form = engine.transcript.form();
     let (said, answers, observations) = of_turns(run, form);
     let spoken = (said + answers + observations) as usize;
     let system = request

@@ -3,35 +3,38 @@
 //! Architecture invariant: the compaction is recorded only when the service has taken the shorter request.
 
 use super::super::Engine;
-use super::super::chain::FailedModel;
 use super::super::conversation::ModelReply;
-use super::super::outcome::{Step, halt_on};
-use super::plan::{self, OldPart};
-use super::{aim_of, event, read, record, unreadable, whole_journal};
+use super::super::fallback::chain::FailedModel;
+use super::super::outcome::Step;
+use super::super::unreadable;
+use super::plan;
+use super::{aim_of, event, record};
 use crate::config::agent::ModelFailure;
 use crate::model::wire::Neutral;
 use crate::record::engine_log::Level;
 use crate::record::event::{CompactionKind, CompactionReason, Event};
+use crate::record::state::OldPart;
 use crate::text::timestamp::Timestamp;
 
 /// A compaction that is in the newest request and not in the journal.
-pub(crate) struct Trial {
+pub(in crate::engine::run_loop) struct Trial {
     /// The service's words for the request before.
     why: String,
     part: OldPart,
-    tokens: (u64, u64),
+    tokens: [u64; 2],
 }
 
 /// A reply, or the request to be made in its place.
-pub(crate) enum Tried {
+pub(in crate::engine::run_loop) enum Tried {
     Again(Neutral),
     Reply(ModelReply),
 }
 
-const HOW: (CompactionKind, CompactionReason) = (CompactionKind::Clear, CompactionReason::Refused);
+const BY: CompactionKind = CompactionKind::Clear;
+const WHY: CompactionReason = CompactionReason::Refused;
 
 /// Ends a trial by the reply to its request, or begins one.
-pub(crate) fn try_shorter(
+pub(in crate::engine::run_loop) fn try_shorter(
     engine: &mut Engine<'_>,
     trial: &mut Option<Trial>,
     reply: ModelReply,
@@ -43,7 +46,7 @@ pub(crate) fn try_shorter(
     };
     Ok(match (trial.take(), reply) {
         (Some(tried), ModelReply::Answered(answered)) => {
-            let event = event(engine, HOW, tried.part, tried.tokens);
+            let event = event(engine, BY, WHY, tried.part, tried.tokens);
             record(engine, event)?;
             Tried::Reply(ModelReply::Answered(answered))
         }
@@ -52,9 +55,9 @@ pub(crate) fn try_shorter(
             refused(tried.why)
         }
         (None, ModelReply::TooLong(rejected)) if rejected.is_guess => {
-            halt_on(engine.must_end())?;
+            engine.go_on()?;
             let shorter = shorter(engine, rejected.why.clone())?;
-            halt_on(engine.talk.limit_reached(&mut engine.limits))?;
+            engine.may_ask()?;
             shorter.map_or_else(
                 || refused(rejected.why),
                 |(request, begun)| {
@@ -69,21 +72,22 @@ pub(crate) fn try_shorter(
 
 /// The request with observations in their short form, unless it has none that could be shorter.
 fn shorter(engine: &mut Engine<'_>, why: String) -> Step<Option<(Neutral, Trial)>> {
-    let request = engine.talk.build_request(&mut engine.log)?;
-    let mut journal = whole_journal(engine)?;
-    let run = read(engine, &journal)?;
+    let request = engine.build_request()?;
+    let mut journal = engine.log.whole_journal()?;
+    let run = engine.read_run(&journal)?;
     let aim = aim_of(engine, &request, CompactionReason::Refused)?;
-    let sizes = plan::turn_sizes(&run, engine.talk.transcript.form(), aim.rate);
+    let sizes = plan::turn_sizes(&run, engine.transcript.form(), aim.rate);
     let Some((part, after)) = plan::clear(&run, &sizes, &aim) else {
         return Ok(None);
     };
-    let tokens = (aim.before, after);
+    let tokens = [aim.before, after];
     let seq = 1 + memchr::memchr_iter(b'\n', &journal).count() as u64;
-    let event = Event::Compaction(event(engine, HOW, part, tokens));
+    let event = event(engine, BY, WHY, part, tokens);
     event.write(&mut journal, seq, Timestamp::now(), engine.log.iteration);
-    let transcript = &engine.talk.transcript;
-    let shorter = transcript.of_journal(&journal);
-    let shorter = shorter.map_err(|e| unreadable(&e, &engine.log.journal))?;
+    let transcript = &engine.transcript;
+    let shorter = transcript
+        .of_journal(&journal)
+        .map_err(|e| unreadable(&e, &engine.log.journal))?;
     let shorter = request.with_conversation(transcript.messages(), shorter.messages());
     let line = format!("{why}; asking once with a shorter conversation");
     engine.ctx.log.line(Level::Warn, &line);

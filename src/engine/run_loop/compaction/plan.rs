@@ -1,11 +1,11 @@
-//! How a conversation is shortened: which part, and in which way.
+//! The plan to shorten a conversation: which part, and in which way.
 //!
 //! Pure.
 
 use crate::config::compact::CompactShares;
 use crate::record::messages::attached::ShownAttachments;
 use crate::record::messages::{self, Form, shortened};
-use crate::record::state::{Run, Turn};
+use crate::record::state::{OldPart, Run, Turn};
 use crate::text::json;
 
 /// The size to which a conversation is shortened.
@@ -19,15 +19,6 @@ pub(super) struct Aim {
     pub(super) rate: f64,
     /// The attachments that requests have.
     pub(super) shown: ShownAttachments,
-}
-
-/// The part of a conversation that is shortened: its first turns, whole iterations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct OldPart {
-    pub(super) turns: usize,
-    /// The number of its last line.
-    pub(super) seq: u64,
-    pub(super) iteration: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,11 +54,11 @@ pub(super) fn turn_sizes(run: &Run<'_>, form: &Form, rate: f64) -> Vec<u64> {
 
 /// Chooses how to shorten a conversation to its aim.
 pub(super) fn plan(run: &Run<'_>, sizes: &[u64], aim: &Aim) -> CompactionPlan {
-    let Some(part) = part_of(run, before_newest(run, sizes, aim)) else {
+    let Some(part) = run.part(before_newest(run, sizes, aim)) else {
         return CompactionPlan::Nothing;
     };
     let wanted = (aim.shares.to * aim.window as f64).min(aim.before as f64 * 0.75);
-    let has_more = part_of(run, run.summarized_turns()).map(|it| it.turns) != Some(part.turns);
+    let has_more = run.part(run.summarized_turns()).map(|it| it.turns) != Some(part.turns);
     match clear(run, sizes, aim) {
         Some((part, after)) if after as f64 <= wanted || !has_more => {
             CompactionPlan::Clear(part, after)
@@ -79,7 +70,7 @@ pub(super) fn plan(run: &Run<'_>, sizes: &[u64], aim: &Aim) -> CompactionPlan {
 
 /// The part whose observations would be shorter in their short form, and the estimate of the request with them.
 pub(super) fn clear(run: &Run<'_>, sizes: &[u64], aim: &Aim) -> Option<(OldPart, u64)> {
-    let part = part_of(run, before_newest(run, sizes, aim))?;
+    let part = run.part(before_newest(run, sizes, aim))?;
     let known = run.cleared_turns().max(run.summarized_turns());
     let turns = run.turns[known.min(part.turns)..part.turns].iter();
     let attached: u64 = turns.clone().map(|turn| tokens_of(turn, &aim.shown)).sum();
@@ -110,38 +101,6 @@ fn before_newest(run: &Run<'_>, sizes: &[u64], aim: &Aim) -> usize {
         }
     }
     cut.min(last)
-}
-
-/// The complete iterations among the first turns, if there are any.
-fn part_of(run: &Run<'_>, turns: usize) -> Option<OldPart> {
-    let is_answer = |turn: &Turn<'_>| matches!(turn, Turn::Thought(_));
-    let last = run.turns[..turns].iter().rposition(is_answer)?;
-    let refusals = run.turns[last + 1..turns].iter();
-    let refusals = refusals.take_while(|turn| matches!(turn, Turn::Refusal(_)));
-    let end = last + 1 + refusals.count();
-    let (mut seq, mut iteration) = (0, 0);
-    for turn in &run.turns[..end] {
-        seq = seq.max(match turn {
-            Turn::User(message) => message.seq,
-            Turn::Refusal(refusal) => refusal.seq,
-            Turn::Thought(thought) => {
-                iteration = thought.iteration;
-                thought.last_seq
-            }
-        });
-    }
-    Some(OldPart {
-        turns: end,
-        seq,
-        iteration,
-    })
-}
-
-/// The conversation up to an iteration.
-pub(super) fn through_iteration(run: &Run<'_>, iteration: u64) -> Option<OldPart> {
-    let is_later = |turn: &Turn<'_>| matches!(turn, Turn::Thought(it) if it.iteration > iteration);
-    let end = run.turns.iter().position(is_later);
-    part_of(run, end.unwrap_or(run.turns.len()))
 }
 
 /// The bytes that the short forms of a turn's observations save.

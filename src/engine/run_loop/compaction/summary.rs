@@ -1,21 +1,20 @@
 //! The summary of a conversation. The question for it follows the unchanged conversation.
 
 use super::super::Engine;
+use super::super::attachments::refused::after_refusal;
 use super::super::conversation::ModelReply;
 use super::super::fallback::change_model;
-use super::super::hook_points::{after_response, before_request, see_compactions};
-use super::super::outcome::{Step, halt_on};
-use super::super::refused_attachments::after_refusal;
+use super::super::hook_points::{after_response, before_request};
+use super::super::outcome::Step;
 use super::super::written_call::called_in;
 use super::learn_window;
 use crate::error::Error;
 use crate::model::response::Answer;
 use crate::model::wire::Neutral;
 use crate::record::event::{Terms, Tokens};
-use crate::record::messages::{self, shortened};
+use crate::record::messages;
 use crate::record::state::{Run, Turn};
 use crate::text::answers::after_thoughts;
-use crate::text::json;
 use crate::text::shorten::head;
 
 /// A longer summary is cut.
@@ -31,9 +30,9 @@ beside it, word for word; do not repeat them. Answer with the summary alone, in 
 #[derive(Debug, Default)]
 pub(super) struct WrittenSummary {
     pub(super) text: Option<String>,
-    /// It lacks its end.
+    /// True if its end is missing.
     pub(super) is_cut: bool,
-    /// Of all answers that it took.
+    /// Tokens of all answers that it took.
     pub(super) usage: Option<Tokens>,
     pub(super) terms: Terms,
     /// The invocation's directory, from the run's directory.
@@ -57,48 +56,40 @@ pub(super) fn write(
     run: &Run<'_>,
 ) -> Step<Option<WrittenSummary>> {
     let mut written = WrittenSummary::default();
-    let whole = engine.talk.transcript.messages().to_vec();
+    let whole = engine.transcript.messages().to_vec();
     let (mut left_out, mut most, mut bars_tools) = (0, u64::MAX, false);
     loop {
-        let Some(conversation) = without_oldest(engine, run, left_out, &whole) else {
+        let shorter = without_oldest(engine, run, left_out, &whole).and_then(|shorter| {
+            let aside = request.with_conversation(&whole, &shorter)?;
+            Some((aside, shorter))
+        });
+        let Some((aside, conversation)) = shorter else {
             return Ok(Some(written));
         };
-        let aside = request
-            .with_conversation(&whole, &conversation)
-            .map(|aside| aside.asking(engine.talk.wire.api(), QUESTION, bars_tools));
-        let Some(aside) = aside else {
-            return Ok(Some(written));
-        };
-        let mut aside =
-            aside.map_err(|why| Error::failure(format!("the request cannot be sent: {why}")))?;
-        let bytes = engine.talk.measure(&aside)?;
-        let sizes = &engine.talk.sizes;
+        let mut aside = aside
+            .asking(engine.wire.api(), QUESTION, bars_tools)
+            .map_err(|why| Error::failure(format!("the request cannot be sent: {why}")))?;
+        let bytes = engine.measure(&aside)?;
+        let sizes = &engine.sizes;
         if sizes.tokens(bytes) > sizes.summary_limit().unwrap_or(u64::MAX).min(most) {
             left_out += 1;
-            halt_on(engine.must_end())?;
+            engine.go_on()?;
             continue;
         }
-        let sees = see_compactions(engine.ctx);
+        let mut hooks = engine.ctx.agent.hooks.iter();
+        let sees = hooks.any(|hook| hook.sees_compactions);
         if sees {
             aside = before_request(engine, aside)?;
-            halt_on(engine.must_end())?;
+            engine.go_on()?;
         }
-        let Engine { log, limits, .. } = engine;
         let about = [&conversation[..], QUESTION.as_bytes()].concat();
-        let answered = match engine.talk.ask(log, limits, aside, Some(&about))? {
-            ModelReply::Answered(answered) => {
-                let mut answered = *answered;
-                if sees {
-                    let answer = after_response(engine, answered.answer, &answered.invocation)?;
-                    answered.answer = answer;
-                }
-                answered
-            }
+        let mut answered = match engine.ask(&aside, Some(&about))? {
+            ModelReply::Answered(answered) => *answered,
             ModelReply::TooLong(rejected) => {
-                most = engine.talk.sizes.tokens(rejected.request_bytes) / 4 * 3;
+                most = engine.sizes.tokens(rejected.request_bytes) / 4 * 3;
                 learn_window(engine, &rejected)?;
                 left_out += 1;
-                halt_on(engine.must_end())?;
+                engine.go_on()?;
                 continue;
             }
             ModelReply::AttachmentsRefused(why) => {
@@ -106,13 +97,13 @@ pub(super) fn write(
                 return Ok(None);
             }
             ModelReply::Failed(failed) => {
-                let Engine {
-                    log, limits, talk, ..
-                } = engine;
-                change_model(talk, log, limits, failed)?;
+                change_model(engine, failed)?;
                 return Ok(None);
             }
         };
+        if sees {
+            answered.answer = after_response(engine, answered.answer, &answered.invocation)?;
+        }
         written.count(&answered.answer);
         written.reference = answered.invocation;
         let text = after_thoughts(&answered.answer.text).trim();
@@ -128,8 +119,7 @@ pub(super) fn write(
             return Ok(Some(written));
         }
         bars_tools = true;
-        halt_on(engine.must_end())?;
-        halt_on(engine.talk.limit_reached(&mut engine.limits))?;
+        engine.may_ask()?;
     }
 }
 
@@ -143,19 +133,10 @@ fn without_oldest(
     if left_out == 0 {
         return Some(whole.to_vec());
     }
-    let form = engine.talk.transcript.form();
-    let (summarized, cleared) = (run.summarized_turns(), run.cleared_turns());
-    let mut out = vec![b'['];
-    if let Some(text) = shortened::summary(run, summarized).filter(|_| summarized > 0) {
-        messages::message(&mut out, "user", json::text(&text).as_bytes());
-    }
-    let mut seen = 0;
-    for (at, turn) in run.turns.iter().enumerate().skip(summarized) {
+    let (mut out, mut seen) = (vec![b'['], 0);
+    messages::write_some(&mut out, run, engine.transcript.form(), |turn| {
         seen += usize::from(matches!(turn, Turn::Thought(_)));
-        if seen > left_out || matches!(turn, Turn::User(_)) {
-            let compaction = Some(&run.compaction).filter(|_| at < cleared);
-            messages::turn(&mut out, turn, form, compaction);
-        }
-    }
+        seen > left_out || matches!(turn, Turn::User(_))
+    });
     (seen > left_out).then(|| out.split_off(1))
 }

@@ -4,32 +4,35 @@
 //! Unaware of which run a command line means.
 
 use super::{RunCommand, check_record};
+use crate::config::pricing::GivenBudget;
 use crate::engine::account;
+use crate::engine::due::Registration;
 use crate::engine::run_context::{self, RunContext, earlier_deadline};
-use crate::error::{Error, Exit, Result, may_fail};
+use crate::engine::start_options::StartOptions;
+use crate::error::{Error, Exit, Result, ignore};
 use crate::flow::PROGRAM;
-use crate::flow::cli::basis::{self, RecordedBasis, RunInput};
+use crate::flow::cli::args::RunFormat;
+use crate::flow::cli::basis::{self, RunInput};
 use crate::flow::cli::observe::start_observers;
 use crate::flow::cli::result::{RunEnding, print_result};
 use crate::flow::cli::retry::RetryPlan;
-use crate::flow::cli::run_format::RunFormat;
 use crate::flow::engine::inputs::Inputs;
 use crate::flow::engine::{EngineStop, FlowEngine, FlowOptions, RunPlace};
-use crate::flow::record::add_retry;
-use crate::flow::record::tally::{Keeping, Tally};
-use crate::record::due::Registration;
+use crate::flow::record::tally::Keeping;
+use crate::flow::record::{RecordedBasis, add_retry};
 use crate::record::metadata::Metadata;
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::{DecisionLock, RootHold};
 use crate::runs::inspect::RunSnapshot;
 use crate::runs::launch::{EngineOutcome, record_end};
 use crate::runs::open::{OpenRun, RunStart, first_metadata, take_over};
-use crate::runs::waiting::{WaitPlan, registration, start_words};
+use crate::runs::waiting::{registration, start_words};
 use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::shorten::in_short;
+use crate::unix::signals::Signals;
 use crate::unix::terminal::{Screen, Tone};
-use serde_json::json;
+use serde_json::{Value, json};
 
 impl RunCommand<'_> {
     /// Starts a new run.
@@ -56,7 +59,7 @@ impl RunCommand<'_> {
         check_record(&found, past)?;
         let changed = self.changes(&found, past)?;
         let _hold = self.hold_root(&found.run.id)?;
-        let mut remarks: Vec<String> = again.iter().filter_map(RetryPlan::told_behind).collect();
+        let mut remarks: Vec<String> = again.iter().filter_map(RetryPlan::remark).collect();
         if !changed.is_empty() {
             remarks.push(format!(
                 "resuming with changed files: {}",
@@ -107,10 +110,10 @@ impl RunCommand<'_> {
         self.run_engine(open, Inputs::one(None), false)
     }
 
-    /// The same command for a run that has an input, if the command line has none.
+    /// Takes over the input of a run, if the command line has none.
     fn with_input_of(&mut self, past: &RecordedBasis) {
         if !self.basis.is_said
-            && let Some(given) = past.given()
+            && let Some(given) = basis::recorded_input(past)
         {
             self.basis.given = given;
         }
@@ -162,14 +165,14 @@ impl RunCommand<'_> {
     }
 
     fn inputs(&self, run: &RunDir) -> Result<Inputs> {
-        let inputs = match &self.basis.given {
+        let mut inputs = match &self.basis.given {
             RunInput::One(input) => Inputs::one(Some(input.clone())),
             RunInput::Lines(path) => Inputs::lines(path)?,
             RunInput::Stream(source) => Inputs::streamed(&run.path, source.as_ref())?,
         };
-        Ok(inputs
-            .failing_bad_lines(self.wanted.keep_going)
-            .comparing(!self.wanted.changed_ok))
+        inputs.bad_lines_fail = self.wanted.keep_going;
+        inputs.compares = !self.wanted.changed_ok;
+        Ok(inputs)
     }
 
     /// The text in place of the run's message.
@@ -182,20 +185,14 @@ impl RunCommand<'_> {
     }
 
     fn config(&self) -> Vec<u8> {
-        let mut config = json!({
+        let config = json!({
             "name": self.flow.name(),
             "start": self.flow.graph.nodes[self.basis.start].id,
             "launch": self.wanted.launch(),
             "jobs": self.wanted.jobs(),
             "records": self.wanted.records.unwrap_or_default().name(),
         });
-        if let Some(given) = self.wanted.budget {
-            config["budget"] = json!(given.of_tree());
-        }
-        if let Some(deadline) = self.signals.deadline() {
-            config["deadline"] = deadline.to_string().into();
-        }
-        json::text(&config).into_bytes()
+        start_config(config, self.wanted.budget, self.signals)
     }
 
     /// This start, for the record.
@@ -250,19 +247,19 @@ impl RunCommand<'_> {
             Ok(EngineStop::Suspended(open)) => open.iter().filter_map(|it| it.due_at).min(),
             _ => None,
         };
-        let ending = ending(stopped, &tally);
+        let ending = stopped.map_or_else(RunEnding::broken, |it| RunEnding::of(it, &tally));
         if is_live {
             metadata.due_at = due_at.map(|due_at| due_at.to_string());
             if let Some(place) = self.registration(&metadata) {
                 match due_at {
                     // It has been registered, or was said to be not.
-                    Some(due_at) => may_fail(place.put(due_at)),
-                    None => may_fail(place.note_end(ending.status, ending.exit)),
+                    Some(due_at) => ignore(place.put(due_at)),
+                    None => ignore(place.note_end(ending.status, ending.exit)),
                 }
             }
             let outcome = EngineOutcome {
                 status: ending.status,
-                reason: &ending.reason,
+                reason: ending.reason,
                 exit: ending.exit,
                 text: ending.text(&tally),
             };
@@ -270,29 +267,35 @@ impl RunCommand<'_> {
         }
         let has_many = self.basis.given.has_many_roots() && !self.is_typed;
         let format = self.wanted.format;
-        print_result(format, self.screen, &ending, &tally, (&metadata, has_many))?;
+        print_result(format, self.screen, &ending, &tally, &metadata, has_many)?;
         // Until now the run's end counts as unreported.
         if is_live && journal.is_in_place() {
-            may_fail(metadata.write(&run.path));
+            ignore(metadata.write(&run.path));
         }
         Ok(ending.exit)
     }
 
     /// The run's place in the registry of those that wait.
     fn registration(&self, metadata: &Metadata) -> Option<Registration> {
-        registration(metadata, &self.flow.home, self.workspace, &self.waiting())
+        registration(
+            metadata,
+            &self.flow.home,
+            self.workspace,
+            self.start_words(),
+        )
     }
 
-    /// How another start follows this one.
-    pub(super) fn waiting(&self) -> WaitPlan {
-        let start = self.wanted.start.iter();
-        let mut words = start_words(&[], &[], self.wanted.budget, None);
-        words.extend(start.flat_map(|node| ["--start".to_owned(), node.clone()]));
-        words.extend(self.wanted.keep_going.then(|| "--keep-going".to_owned()));
-        WaitPlan {
-            start_words: Some(words),
-            ..WaitPlan::default()
+    /// The words of another start that follows this one.
+    pub(super) fn start_words(&self) -> Vec<String> {
+        let mut words = start_words(&StartOptions {
+            budget: self.wanted.budget,
+            ..StartOptions::default()
+        });
+        if let Some(node) = &self.wanted.start {
+            words.extend(["--start".to_owned(), node.clone()]);
         }
+        words.extend(self.wanted.keep_going.then(|| "--keep-going".to_owned()));
+        words
     }
 
     /// Prints which run goes on, and starts its observers.
@@ -303,7 +306,7 @@ impl RunCommand<'_> {
         start_observers(self.flow, run, &self.workspace.root, self.screen);
     }
 
-    /// What must be kept of roots that have ended to print the result.
+    /// The roots to keep after their end, so that the result can be printed.
     fn keeping(&self) -> Keeping {
         let is_single = self.is_typed || !self.basis.given.has_many_roots();
         match (self.wanted.format, self.wanted.keep_going) {
@@ -330,17 +333,17 @@ impl RunCommand<'_> {
             prints_roots: self.wanted.format == RunFormat::Jsonl,
             keeping: self.keeping(),
             grace: run_context::grace(run_context::depth().0),
-            answered: None,
             is_ours,
             is_live,
-            registration: None,
+            ..FlowOptions::default()
         }
     }
 
     fn place(&self, run: RunDir, record: &[u8], is_live: bool) -> Result<RunPlace<'_>> {
-        let ledgers = match is_live {
-            true => account::open_tree(&run, record, self.wanted.budget)?,
-            false => String::new(),
+        let ledgers = if is_live {
+            account::open_tree(&run, record, self.wanted.budget)?
+        } else {
+            String::new()
         };
         Ok(RunPlace {
             ledgers,
@@ -356,9 +359,17 @@ impl RunCommand<'_> {
     }
 }
 
-fn ending(stopped: Result<EngineStop>, tally: &Tally) -> RunEnding {
-    match stopped {
-        Ok(stopped) => RunEnding::of(stopped, tally),
-        Err(error) => RunEnding::broken(error),
+/// The configuration of a start, for the record, with its limits.
+pub(crate) fn start_config(
+    mut config: Value,
+    budget: Option<GivenBudget>,
+    signals: &Signals,
+) -> Vec<u8> {
+    if let Some(given) = budget {
+        config["budget"] = given.of_tree().record_keys().into();
     }
+    if let Some(deadline) = signals.deadline() {
+        config["deadline"] = deadline.to_string().into();
+    }
+    json::text(&config).into_bytes()
 }

@@ -1,28 +1,33 @@
 //! The assertions of a case.
 
-use crate::config::section::{Diagnostics, Section, describe_value};
+use crate::config::section::Section;
 use crate::config::tool::definition::Piece;
 use crate::error::reason;
 use crate::flow::eval::assertion::{Assertion, AssertionKind};
 use crate::flow::manifest::command::read_command;
-use crate::flow::manifest::read_mappings;
-use crate::flow::schema::JsonSchema;
+use crate::text::schema::JsonSchema;
 use crate::text::suggestion::nearest;
 use crate::unix::files;
 use serde_json::{Map, Value, json};
 use std::path::{Component, Path};
 use std::time::Duration;
 
-const KEYS: [&str; 8] = [
+const KEYS: [&str; 11] = [
     "type",
+    "not",
     "path",
     "value",
+    "value_in",
+    "ignore_case",
     "message",
     "weight",
     "threshold",
     "timeout_ms",
     "verdict",
 ];
+
+/// The types that compare texts: they know `ignore_case` and `value_in`.
+const COMPARING: [&str; 3] = ["equals", "contains", "regex"];
 
 const TYPES: [&str; 12] = [
     "equals",
@@ -39,96 +44,100 @@ const TYPES: [&str; 12] = [
     "exec",
 ];
 
-/// How long a program that grades may take, in milliseconds, if its assertion does not say.
+/// The time limit of a program that grades, in milliseconds, if its assertion does not say.
 const GRADING_TIME: u64 = 600_000;
 
 /// Reads `assert`; none if there is no such key.
-pub(super) fn read_assertions(
-    home: &Path,
-    node: &Section,
-    out: &mut Diagnostics,
-) -> Option<Vec<Assertion>> {
-    node.map.get("assert").filter(|value| !value.is_null())?;
-    let mut all = Vec::new();
-    for (map, at) in read_mappings(node, "assert", out) {
-        let section = Section::new(map, at).within("assert");
-        all.extend(read_assertion(home, &section, out));
+pub(super) fn read_assertions(home: &Path, node: &Section) -> Option<Vec<Assertion>> {
+    node.value("assert")?;
+    let mut all: Vec<Assertion> = Vec::new();
+    for plain in node.mappings("assert") {
+        all.extend(read_assertion(home, &plain.within("assert")));
     }
-    let weights: f64 = all.iter().map(|it: &Assertion| it.weight).sum();
+    let weights: f64 = all.iter().map(|it| it.weight).sum();
     if !all.is_empty() && weights <= 0.0 {
         let message = "assert: the weights sum to 0, so that there is no score";
-        out.error(node.path_to("assert"), message);
+        node.error("assert", message);
     }
     Some(all)
 }
 
-fn read_assertion(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<Assertion> {
-    node.warn_of_unknown_keys(&KEYS, out);
-    let Some(kind) = node.map.get("type") else {
+fn read_assertion(home: &Path, node: &Section) -> Option<Assertion> {
+    node.warn_of_unknown_keys(&KEYS);
+    let Some(given) = node.map.get("type") else {
         let message = format!("assert: has no type; it is one of {}", TYPES.join(", "));
-        out.error(node.path_to("type"), message);
-        return None;
+        return node.refuse("type", message);
     };
-    let kind = kind.as_str().unwrap_or_default();
-    let check = read_check(home, kind, node, out);
-    let path = match kind == "file" {
-        true => None,
-        false => read_pointer(node, out),
+    let kind = given.as_str().unwrap_or("");
+    let check = read_check(home, kind, node);
+    let (is_negated, ignore_case): (bool, bool) = (node.get("not"), node.get("ignore_case"));
+    for key in ["ignore_case", "value_in"] {
+        if node.has(key) && TYPES.contains(&kind) && !COMPARING.contains(&kind) {
+            let known = COMPARING.join(", ");
+            node.error(key, format!("assert: {key} is for the types {known}"));
+        }
+    }
+    let path = if kind == "file" {
+        None
+    } else {
+        read_pointer(node)
     };
-    let weight = node.read_amount("weight", out).unwrap_or(1.0);
+    let weight: Option<f64> = node.get("weight");
     Some(Assertion {
         check: check?,
+        is_negated,
+        ignore_case,
         path,
-        message: node.read_text("message", out).map(str::to_owned),
-        weight,
+        weight: weight.unwrap_or(1.0),
+        message: node.get("message"),
         source: node.map.clone(),
     })
 }
 
-fn read_pointer(node: &Section, out: &mut Diagnostics) -> Option<String> {
-    let path = node.read_text("path", out)?;
+fn read_pointer(node: &Section) -> Option<String> {
+    let path = node.read_text("path")?;
     if !path.is_empty() && !path.starts_with('/') {
         let message =
             format!("assert: path: {path:?} is not a JSON pointer; it begins with /, as in /name");
-        out.error(node.path_to("path"), message);
+        node.error("path", message);
     }
     Some(path.to_owned())
 }
 
-fn read_check(
-    home: &Path,
-    kind: &str,
-    node: &Section,
-    out: &mut Diagnostics,
-) -> Option<AssertionKind> {
+fn read_check(home: &Path, kind: &str, node: &Section) -> Option<AssertionKind> {
     Some(match kind {
-        "equals" => AssertionKind::Equals(value(node, out)?.clone()),
-        "contains" => AssertionKind::Contains(value(node, out)?.clone()),
+        "equals" => AssertionKind::Equals(values(node)?.to_vec()),
+        "contains" => AssertionKind::Contains(values(node)?.to_vec()),
         "regex" => {
-            let pattern = text(node, out)?;
-            AssertionKind::Regex(compile(&json!({"pattern": pattern}), node, out)?)
+            let flags = if node.get("ignore_case") { "(?i)" } else { "" };
+            let compiled = values(node)?.iter().map(|pattern| match pattern {
+                Value::String(pattern) => {
+                    compile(&json!({"pattern": format!("{flags}{pattern}")}), node)
+                }
+                _ => node.refuse_value("value", "a pattern"),
+            });
+            AssertionKind::Regex(compiled.collect::<Option<_>>()?)
         }
-        "is-json" => match node.map.get("value") {
-            None | Some(Value::Null) => AssertionKind::IsJson(None),
-            Some(schema) => AssertionKind::IsJson(Some(compile(schema, node, out)?)),
-        },
-        "schema" => AssertionKind::Schema(read_schema(home, node, out)?),
-        "latency" => AssertionKind::Latency(limit(node, out)?),
-        "cost" => AssertionKind::Cost(limit(node, out)?),
-        "tokens" => AssertionKind::Tokens(limit(node, out)?),
-        "status" => match value(node, out)? {
+        "is-json" => AssertionKind::IsJson(match node.value("value") {
+            None => None,
+            Some(schema) => Some(compile(schema, node)?),
+        }),
+        "schema" => AssertionKind::Schema(read_schema(home, node)?),
+        "latency" => AssertionKind::Latency(limit(node)?),
+        "cost" => AssertionKind::Cost(limit(node)?),
+        "tokens" => AssertionKind::Tokens(limit(node)?),
+        "status" => match value(node)? {
             Value::String(name) if !["success", "failure", "partial"].contains(&name.as_str()) => {
                 let message = format!(
                     "assert: value: {name:?} is not a status; it is success, failure, partial or an exit code"
                 );
-                out.error(node.path_to("value"), message);
-                return None;
+                return node.refuse("value", message);
             }
             wanted => AssertionKind::Status(wanted.clone()),
         },
-        "exit_node" => AssertionKind::ExitNode(text(node, out)?.to_owned()),
-        "file" => read_file(node, out)?,
-        "exec" => read_exec(node, out)?,
+        "exit_node" => AssertionKind::ExitNode(text(node)?.to_owned()),
+        "file" => read_file(node)?,
+        "exec" => read_exec(node)?,
         other => {
             let near = nearest(other, TYPES);
             let hint = near.map_or_else(
@@ -136,113 +145,111 @@ fn read_check(
                 |near| format!("did you mean {near}?"),
             );
             let message = format!("assert: there is no type {other:?}; {hint}");
-            out.error(node.path_to("type"), message);
-            return None;
+            return node.refuse("type", message);
         }
     })
 }
 
-fn value<'n>(node: &Section<'n>, out: &mut Diagnostics) -> Option<&'n Value> {
+fn value<'n>(node: &Section<'n>) -> Option<&'n Value> {
     let value = node.map.get("value");
     if value.is_none() {
-        out.error(node.path_to("value"), "assert: has no value");
+        node.error("value", "assert: has no value");
     }
     value
 }
 
-fn text<'n>(node: &Section<'n>, out: &mut Diagnostics) -> Option<&'n str> {
-    value(node, out)?;
-    node.read_text("value", out)
+/// The right values: the one of `value`, or those of `value_in`.
+fn values<'n>(node: &Section<'n>) -> Option<&'n [Value]> {
+    if !node.has("value_in") {
+        return value(node).map(std::slice::from_ref);
+    }
+    if node.has("value") {
+        let message = "assert: has both value and value_in; remove one";
+        return node.refuse("value_in", message);
+    }
+    let list = node.read_list("value_in")?;
+    if list.is_empty() {
+        return node.refuse("value_in", "assert: value_in: there is none; write one");
+    }
+    Some(list)
+}
+
+fn text<'n>(node: &Section<'n>) -> Option<&'n str> {
+    value(node)?;
+    node.read_text("value")
 }
 
 /// The most that something may be: `value`, or `threshold`, as promptfoo has it.
-fn limit(node: &Section, out: &mut Diagnostics) -> Option<f64> {
-    match node.map.contains_key("threshold") && !node.map.contains_key("value") {
-        true => node.read_amount("threshold", out),
-        false => {
-            value(node, out)?;
-            node.read_amount("value", out)
-        }
+fn limit(node: &Section) -> Option<f64> {
+    if node.has("threshold") && !node.has("value") {
+        return node.get("threshold");
     }
+    value(node)?;
+    node.get("value")
 }
 
-fn compile(schema: &Value, node: &Section, out: &mut Diagnostics) -> Option<JsonSchema> {
+fn compile(schema: &Value, node: &Section) -> Option<JsonSchema> {
     let compiled = JsonSchema::parse(crate::text::json::text(schema).as_bytes());
     compiled
-        .map_err(|why| out.error(node.path_to("value"), format!("assert: value: {why}")))
+        .map_err(|why| node.error("value", format!("assert: value: {why}")))
         .ok()
 }
 
 /// A schema of `schemas/` by its name, or inline.
-fn read_schema(home: &Path, node: &Section, out: &mut Diagnostics) -> Option<JsonSchema> {
-    let name = match value(node, out)? {
+fn read_schema(home: &Path, node: &Section) -> Option<JsonSchema> {
+    let name = match value(node)? {
         Value::String(name) => name,
-        Value::Object(_) | Value::Bool(_) => return compile(&node.map["value"], node, out),
-        other => {
-            let found = describe_value(other);
-            let message = format!("assert: value: expected the name of a schema, found {found}");
-            out.error(node.path_to("value"), message);
-            return None;
-        }
+        inline @ (Value::Object(_) | Value::Bool(_)) => return compile(inline, node),
+        _ => return node.refuse_value("value", "the name of a schema"),
     };
     let is_name = !name.is_empty() && !name.contains('/') && !name.starts_with('.');
     let path = home.join("schemas").join(format!("{name}.json"));
-    let read = match is_name {
-        true => files::read_regular(&path).map_err(|e| reason(&e)),
-        false => Err("that is not a name".to_owned()),
+    let read = if is_name {
+        files::read_regular(&path).map_err(|e| reason(&e))
+    } else {
+        Err("that is not a name".to_owned())
     };
     let schema = read.and_then(|bytes| JsonSchema::parse(&bytes));
     schema
         .map_err(|why| {
             let message = format!("assert: value: schema \"{name}\": {why}");
-            out.error(node.path_to("value"), message);
+            node.error("value", message);
         })
         .ok()
 }
 
-fn read_file(node: &Section, out: &mut Diagnostics) -> Option<AssertionKind> {
-    if !node.map.contains_key("path") {
-        out.error(
-            node.path_to("path"),
-            "assert: has no path; it names a file in the workspace",
-        );
-        return None;
+fn read_file(node: &Section) -> Option<AssertionKind> {
+    if !node.has("path") {
+        let message = "assert: has no path; it names a file in the workspace";
+        return node.refuse("path", message);
     }
-    let path = node.read_text("path", out)?.to_owned();
+    let path = node.read_text("path")?.to_owned();
     let is_below = Path::new(&path)
         .components()
         .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
     if path.is_empty() || !is_below {
         let message = format!("assert: path: {path:?} is not a path below the trial's workspace");
-        out.error(node.path_to("path"), message);
-        return None;
+        return node.refuse("path", message);
     }
-    let text = match node.map.get("value") {
-        None | Some(Value::Null) => None,
-        Some(_) => Some(node.read_text("value", out)?.to_owned()),
+    let text = match node.value("value") {
+        None => None,
+        Some(_) => Some(node.read_text("value")?.to_owned()),
     };
     Some(AssertionKind::File { path, text })
 }
 
 /// A program: a list is its argv, a text is split like `exec:` of a tool.
-fn read_exec(node: &Section, out: &mut Diagnostics) -> Option<AssertionKind> {
-    let form = match value(node, out)? {
+fn read_exec(node: &Section) -> Option<AssertionKind> {
+    let given = value(node)?;
+    let form = match given {
         Value::Array(_) => "command",
         Value::String(_) => "exec",
-        other => {
-            let found = describe_value(other);
-            let message = format!("assert: value: expected a command, found {found}");
-            out.error(node.path_to("value"), message);
-            return None;
-        }
+        _ => return node.refuse_value("value", "a command"),
     };
-    let map: Map<String, Value> = [(form.to_owned(), node.map["value"].clone())]
-        .into_iter()
-        .collect();
-    let mut own = Diagnostics::about("assert");
-    let command = read_command(&map, &node.path_to("value"), &mut own);
-    out.absorb(own);
-    let timeout = node.read_count("timeout_ms", out).unwrap_or(GRADING_TIME);
+    let map = Map::from_iter([(form.to_owned(), given.clone())]);
+    let own = node.inner(&map, node.path_to("value")).about("assert");
+    let command = read_command(&own);
+    let timeout: Option<u64> = node.get("timeout_ms");
     let command = command?;
     if let Some(Piece::Text(program)) = command.words.first().and_then(|word| word.0.first())
         && program.contains('/')
@@ -252,13 +259,12 @@ fn read_exec(node: &Section, out: &mut Diagnostics) -> Option<AssertionKind> {
             "assert: value: {program} would be a file of the trial itself; write ${{FLOW_HOME}}/… for a file \
              beside this one"
         );
-        out.error(node.path_to("value"), message);
+        node.error("value", message);
     }
+    let verdict = node.read_choice("verdict", &[("json", ())]);
     Some(AssertionKind::Exec {
         command,
-        timeout: Duration::from_millis(timeout.max(1)),
-        is_json: node
-            .read_choice("verdict", &[("json", true)], out)
-            .is_some(),
+        timeout: Duration::from_millis(timeout.unwrap_or(GRADING_TIME).max(1)),
+        is_json: verdict.is_some(),
     })
 }

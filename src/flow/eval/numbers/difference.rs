@@ -30,7 +30,7 @@ named_enum! {
 /// A difference over the cases that were measured on both sides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// Mean over the cases of the second rate less the first, −1..=1.
+    /// Mean over the cases of the second rate or score less the first; of rates, −1..=1.
     pub difference: f64,
     /// 95 %, by t; none if there is one case or if all differ by the same.
     pub interval: Option<Interval>,
@@ -39,7 +39,7 @@ pub struct Difference {
     pub method: Method,
     /// Of the test that decides, both sides.
     pub p_value: f64,
-    /// With one trial a case on both sides: how many only the first passes, and how many only the second.
+    /// The cases that only the first passes, and those that only the second passes; with one trial a case on both sides.
     pub discordant: Option<(u32, u32)>,
     pub cases: usize,
     /// Standard deviation of the cases' differences.
@@ -55,18 +55,28 @@ pub fn compare(pairs: &[(Counts, Counts)]) -> Option<Difference> {
     let pairs: Vec<(Counts, Counts)> = pairs.iter().filter(both).copied().collect();
     let differs = |pair: &(Counts, Counts)| Some(pair.1.rate()? - pair.0.rate()?);
     let differences: Vec<f64> = pairs.iter().filter_map(differs).collect();
-    let (difference, variance) = mean_and_variance(&differences)?;
+    let mut found = compare_means(&differences, discordant_pairs(&pairs))?;
+    if let Some(interval) = &mut found.interval {
+        interval.lower = interval.lower.max(-1.0);
+        interval.upper = interval.upper.min(1.0);
+    }
+    found.trial_variance = trial_variance(&pairs);
+    Some(found)
+}
+
+/// The mean of the cases' differences. None without a case.
+pub fn compare_means(differences: &[f64], discordant: Option<(u32, u32)>) -> Option<Difference> {
+    let (difference, variance) = mean_and_variance(differences)?;
     let cases = differences.len();
     let error = (variance / cases as f64).sqrt();
     let freedom = cases as f64 - 1.0;
     let quantile = (cases > 1 && error > 0.0).then(|| t_quantile(TAIL_95, freedom));
-    let discordant = discordant_pairs(&pairs);
-    let (method, p_value) = decide(&differences, difference, error, discordant);
+    let (method, p_value) = decide(differences, difference, error, discordant);
     Some(Difference {
         difference,
         interval: quantile.map(|t| Interval {
-            lower: (difference - t * error).max(-1.0),
-            upper: (difference + t * error).min(1.0),
+            lower: difference - t * error,
+            upper: difference + t * error,
         }),
         detectable: quantile.map(|t| (t + normal_quantile(POWER_80)) * error),
         method,
@@ -74,7 +84,7 @@ pub fn compare(pairs: &[(Counts, Counts)]) -> Option<Difference> {
         discordant,
         cases,
         deviation: variance.sqrt(),
-        trial_variance: trial_variance(&pairs),
+        trial_variance: None,
     })
 }
 
@@ -103,7 +113,7 @@ fn decide(
     (Method::PairedT, p_value)
 }
 
-/// How many cases only the first passes, and only the second; none unless each has one trial on both sides.
+/// The cases that only the first passes, and those that only the second passes; none unless each has one trial on both sides.
 fn discordant_pairs(pairs: &[(Counts, Counts)]) -> Option<(u32, u32)> {
     let single = |pair: &(Counts, Counts)| pair.0.measured == 1 && pair.1.measured == 1;
     if !pairs.iter().all(single) {

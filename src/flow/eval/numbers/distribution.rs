@@ -55,7 +55,7 @@ pub fn fair_coin_tail(most: u32, throws: u32) -> f64 {
     incomplete_beta(f64::from(throws - most), f64::from(most) + 1.0, 0.5)
 }
 
-/// Where a symmetric distribution's tail has this probability: by bisection, to the last bits.
+/// The place where a symmetric distribution's tail has this probability: by bisection, to the last bits.
 fn quantile(tail: f64, tail_of: impl Fn(f64) -> f64) -> f64 {
     if tail > 0.5 {
         return -quantile(1.0 - tail, tail_of);

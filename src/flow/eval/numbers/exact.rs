@@ -1,6 +1,8 @@
 //! Exact tests, and Holm's correction for several of them at once.
 
+use super::Counts;
 use super::distribution::{fair_coin_tail, ln_gamma};
+use crate::text::order;
 
 /// The most values whose signs are flipped: 512 sums.
 pub const MOST_FLIPPED: usize = 9;
@@ -11,19 +13,23 @@ pub fn mcnemar(one_way: u32, other_way: u32) -> f64 {
     (2.0 * fair_coin_tail(one_way.min(other_way), pairs)).min(1.0)
 }
 
-/// Fisher's exact test of two shares, each as (passed, trials). The p-value of both sides: the tables that are at most as
-/// probable as this one.
-pub fn fisher(one: (u32, u32), other: (u32, u32)) -> f64 {
-    let passed = one.0 + other.0;
-    let failed = one.1 + other.1 - passed;
+/// Fisher's exact test of two shares. The p-value of both sides: the tables that are at most as probable as this one.
+pub fn fisher(one: Counts, other: Counts) -> f64 {
+    let passed = one.passed + other.passed;
+    let failed = one.measured + other.measured - passed;
     let ln_choose = |n: u32, k: u32| ln_factorial(n) - ln_factorial(k) - ln_factorial(n - k);
-    let ln_all = ln_choose(passed + failed, one.1);
-    let ln_probability = |k: u32| ln_choose(passed, k) + ln_choose(failed, one.1 - k) - ln_all;
-    let here = ln_probability(one.0);
-    let tables = one.1.saturating_sub(failed)..=passed.min(one.1);
+    let ln_all = ln_choose(passed + failed, one.measured);
+    let ln_probability =
+        |k: u32| ln_choose(passed, k) + ln_choose(failed, one.measured - k) - ln_all;
+    let here = ln_probability(one.passed);
+    let tables = one.measured.saturating_sub(failed)..=passed.min(one.measured);
     // Tables of the same probability differ by rounding.
-    let as_rare = tables.map(ln_probability).filter(|ln| *ln <= here + 1e-7);
-    as_rare.map(f64::exp).sum::<f64>().min(1.0)
+    tables
+        .map(ln_probability)
+        .filter(|ln| *ln <= here + 1e-7)
+        .map(f64::exp)
+        .sum::<f64>()
+        .min(1.0)
 }
 
 /// The p-value, both sides, of a mean that is not 0, if each value could as well have the other sign. None of more values than
@@ -38,14 +44,15 @@ pub fn sign_flip(values: &[f64]) -> Option<f64> {
         let signed = |(at, value): (usize, &f64)| if flip >> at & 1 == 1 { -value } else { *value };
         values.iter().enumerate().map(signed).sum()
     };
-    let as_far = (0..flips).filter(|flip| sum_of(*flip).abs() >= observed - 1e-12);
+    // Sums that are the same differ by rounding.
+    let as_far = (0..flips).filter(|flip| sum_of(*flip).abs() >= observed * (1.0 - 1e-9));
     Some(as_far.count() as f64 / f64::from(flips))
 }
 
 /// P-values of several tests, corrected so that the chance of any false discovery is kept (Holm 1979); in the order given.
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
-    order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
+    order::sort_by(&mut order, |a, b| p_values[*a].total_cmp(&p_values[*b]));
     let mut corrected = vec![0.0; p_values.len()];
     let mut least = 0.0_f64;
     for (rank, at) in order.into_iter().enumerate() {
@@ -63,6 +70,12 @@ fn ln_factorial(n: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Shares as (passed, trials).
+    fn fisher(one: (u32, u32), other: (u32, u32)) -> f64 {
+        let counts = |(passed, measured)| Counts { passed, measured };
+        super::fisher(counts(one), counts(other))
+    }
 
     #[track_caller]
     fn assert_near(value: f64, expected: f64) {

@@ -19,16 +19,6 @@ pub struct Interval {
     pub upper: f64,
 }
 
-impl Interval {
-    /// The part of it within these ends.
-    fn clipped(self, least: f64, most: f64) -> Self {
-        Self {
-            lower: self.lower.clamp(least, most),
-            upper: self.upper.clamp(least, most),
-        }
-    }
-}
-
 /// A suite's rate with its interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SuiteRate {
@@ -36,7 +26,7 @@ pub struct SuiteRate {
     pub rate: f64,
     /// None if there is too little: one case with few trials.
     pub interval: Option<Interval>,
-    /// What the trials are worth in independent ones.
+    /// The worth of the trials in independent ones.
     pub effective: f64,
     /// Degrees of freedom of t; none if the normal distribution was taken.
     pub freedom: Option<u32>,
@@ -51,16 +41,19 @@ pub fn wilson(rate: f64, trials: f64, quantile: f64) -> Interval {
     let centre = (rate + square / (2.0 * trials)) / shrink;
     let spread = rate * (1.0 - rate) / trials + square / (4.0 * trials * trials);
     let half = quantile / shrink * spread.sqrt();
-    let interval = Interval {
-        lower: centre - half,
-        upper: centre + half,
-    };
     // At the ends it touches them; what is left over is rounding.
     Interval {
-        lower: if rate <= 0.0 { 0.0 } else { interval.lower },
-        upper: if rate >= 1.0 { 1.0 } else { interval.upper },
+        lower: if rate <= 0.0 {
+            0.0
+        } else {
+            (centre - half).max(0.0)
+        },
+        upper: if rate >= 1.0 {
+            1.0
+        } else {
+            (centre + half).min(1.0)
+        },
     }
-    .clipped(0.0, 1.0)
 }
 
 /// The 95 % interval of one case; none below five trials.
@@ -70,40 +63,48 @@ pub fn of_case(counts: Counts) -> Option<Interval> {
         .then(|| wilson(rate, f64::from(counts.measured), normal_quantile(TAIL_95)))
 }
 
-/// What a suite says of cases like these, with a tail at each end. None without a measured trial.
+/// The rate of cases like these, with a tail at each end. None without a measured trial.
 ///
 /// One case says only something of itself: its own interval.
 pub fn of_cases_like_these(cases: &[Counts], tail: f64) -> Option<SuiteRate> {
     let (rates, trials) = rates_of(cases);
-    let (rate, variance) = mean_and_variance(&rates)?;
+    of_shares(&rates, trials, tail)
+}
+
+/// The mean of scores within 0..=1 over cases like these, by the means of the cases; so many trials in all.
+pub fn of_scores(means: &[f64], trials: u64) -> Option<Interval> {
+    // In simulations with more for a case, skewed scores of ten cases were covered in 85 % instead of 97 %.
+    let worth = trials.min(2 * means.len() as u64);
+    of_shares(means, worth as f64, TAIL_95)?.interval
+}
+
+fn of_shares(rates: &[f64], trials: f64, tail: f64) -> Option<SuiteRate> {
+    let (rate, variance) = mean_and_variance(rates)?;
     let count = rates.len();
-    if count == 1 {
-        let enough = trials >= f64::from(TRIALS_FOR_AN_INTERVAL);
-        return Some(SuiteRate {
-            rate,
-            interval: enough.then(|| wilson(rate, trials, normal_quantile(tail))),
-            effective: trials,
-            freedom: None,
-            cases: count,
-        });
-    }
-    let effective = match variance == 0.0 || is_extreme(rate) {
+    let effective = if count == 1 {
+        trials
+    } else if variance == 0.0 || is_extreme(rate) {
         // Ten identical passes of one case are one fact.
-        true => count as f64,
-        false => (rate * (1.0 - rate) * count as f64 / variance).min(trials),
+        count as f64
+    } else {
+        (rate * (1.0 - rate) * count as f64 / variance).min(trials)
     };
-    let freedom = count - 1;
-    let quantile = t_quantile(tail, freedom as f64);
+    let freedom = u32::try_from(count - 1).ok().filter(|freedom| *freedom > 0);
+    let quantile = match freedom {
+        Some(freedom) => t_quantile(tail, f64::from(freedom)),
+        None => normal_quantile(tail),
+    };
+    let is_enough = count > 1 || trials >= f64::from(TRIALS_FOR_AN_INTERVAL);
     Some(SuiteRate {
         rate,
-        interval: Some(wilson(rate, effective, quantile)),
+        interval: is_enough.then(|| wilson(rate, effective, quantile)),
         effective,
-        freedom: u32::try_from(freedom).ok(),
+        freedom,
         cases: count,
     })
 }
 
-/// What a suite says of exactly these cases, at 95 %: of new trials, and nothing of a new case. None unless each case that
+/// The rate of exactly these cases, at 95 %: of new trials, and nothing of a new case. None unless each case that
 /// was measured was measured twice.
 pub fn of_these_cases(cases: &[Counts]) -> Option<Interval> {
     let (rates, trials) = rates_of(cases);
@@ -132,15 +133,23 @@ pub fn bounds(passed: u64, missing: u64, planned: u64) -> Interval {
 
 /// The interval of a mean of values within 0..=1, with t. None of fewer than two.
 pub fn of_mean(values: &[f64]) -> Option<Interval> {
+    let Interval { lower, upper } = of_values(values)?;
+    Some(Interval {
+        lower: lower.max(0.0),
+        upper: upper.min(1.0),
+    })
+}
+
+/// The interval of a mean of any values, with t. None of fewer than two.
+pub fn of_values(values: &[f64]) -> Option<Interval> {
     let (mean, variance) = mean_and_variance(values)?;
     let count = values.len() as f64;
     (values.len() > 1).then(|| {
         let half = t_quantile(TAIL_95, count - 1.0) * (variance / count).sqrt();
-        let interval = Interval {
+        Interval {
             lower: mean - half,
             upper: mean + half,
-        };
-        interval.clipped(0.0, 1.0)
+        }
     })
 }
 

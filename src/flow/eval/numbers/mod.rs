@@ -31,7 +31,7 @@ impl Counts {
 const ROUNDING: f64 = 1e-24;
 
 /// The mean and the variance with n − 1; none of nothing. The variance of a single value is 0.
-fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
+pub(crate) fn mean_and_variance(values: &[f64]) -> Option<(f64, f64)> {
     let count = values.len() as f64;
     if values.is_empty() {
         return None;
@@ -47,9 +47,10 @@ fn sum_of(values: &[f64]) -> f64 {
     let (mut sum, mut lost) = (0.0_f64, 0.0_f64);
     for value in values {
         let next = sum + value;
-        lost += match sum.abs() >= value.abs() {
-            true => (sum - next) + value,
-            false => (value - next) + sum,
+        lost += if sum.abs() >= value.abs() {
+            (sum - next) + value
+        } else {
+            (value - next) + sum
         };
         sum = next;
     }

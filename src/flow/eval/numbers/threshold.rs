@@ -19,7 +19,7 @@ pub enum Side {
     Above,
     /// The upper bound is below it.
     Below,
-    /// It is within the bounds, or there are no bounds.
+    /// Within the bounds, or there are no bounds.
     Unknown,
 }
 

@@ -1,139 +1,146 @@
 //! The judging of a trial's answer: its assertions in their order, the programs among them, and the grade
 //! that they make together.
 
-use super::target;
-use super::trial_process::{Judging, ProcessRole, TrialProcess};
-use super::{Runner, TrialIx};
+use super::{Runner, TrialProcess, TrialRef};
+use crate::engine::run_context::RunContext;
 use crate::error::{At, Error, Result};
 use crate::flow::eval::assertion::{AssertionKind, Mark, TargetResult, score_of};
-use crate::flow::eval::grader::{describe_trial, look_at_file, read_mark};
-use crate::flow::eval::record::{self, Grade, RESULT, TrialResult};
-use crate::flow::eval::suite::Case;
+use crate::flow::eval::grader::{GraderVerdict, describe_trial, look_at_file, read_verdict};
+use crate::flow::eval::record::Grade;
 use crate::flow::eval::trial::TrialOutcome;
 use crate::flow::manifest::fill;
+use crate::record::event::EvaluationEvent;
+use crate::record::event::evaluation::result_path;
 use crate::record::execution::{self, Stdin};
+use crate::text::ids::hex;
 use crate::text::json;
 use crate::unix::files::{self, LARGEST_INPUT};
-use crate::unix::process::{Command, Ended, Outcome};
+use crate::unix::process::{Ended, Outcome};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::Path;
 
-impl Runner<'_> {
+/// An answer that is being judged, with the marks of the assertions that have been.
+pub(super) struct Judging<'e> {
+    trial: TrialRef<'e>,
+    result: Box<TargetResult>,
+    marks: Vec<Mark>,
+    /// By their names; several graders may give one.
+    scores: BTreeMap<String, Vec<f64>>,
+    /// What the last grader said that had nothing against the answer.
+    remark: Option<String>,
+}
+
+impl<'e> Judging<'e> {
+    pub(super) fn of(trial: TrialRef<'e>, result: TargetResult) -> Self {
+        Self {
+            trial,
+            result: Box::new(result),
+            marks: Vec::new(),
+            scores: BTreeMap::new(),
+            remark: None,
+        }
+    }
+}
+
+impl<'e> Runner<'e> {
     /// Judges the answer of a trial that ended before.
-    pub(super) fn judge_recorded(&mut self, trial: TrialIx) -> Result<()> {
-        let (suite, name) = self.names(trial);
-        let Some(end) = self.record.trial(suite, name).end.clone() else {
+    pub(super) fn judge_recorded(&mut self, trial: TrialRef<'e>) -> Result<()> {
+        let Some(end) = &trial.record(&mut self.record).end else {
             return Ok(());
         };
         // The journal is the engine's own, and yet no path of it leads out of the run.
-        let below = Path::new(&end.execution_ref).join(RESULT);
-        if !files::is_below(&below) || !below.starts_with("io/trials") {
-            let what = format!(
-                "TRIAL_END of {name} leads out of the run: {}",
-                below.display()
-            );
+        let Some(below) = result_path(&end.execution_ref) else {
+            let (name, path) = (&trial.plan.name, &end.execution_ref);
+            let what = format!("TRIAL_END of {name} leads out of the run: {path}");
             return Err(Error::damaged(self.journal.path(), what));
-        }
-        let run = &self.place.run.path;
+        };
+        let run = &self.start.run.path;
         let path = run.join(&below);
         let read = files::read_below(run, &below, 2 * LARGEST_INPUT).at("read", &path)?;
-        let result: Option<TrialResult> = serde_json::from_slice(&read).ok();
-        let Some(result) = result else {
-            let shown = path.display();
+        let Ok(result) = serde_json::from_slice(&read) else {
             return Err(Error::failure(format!(
-                "{shown} is not the result of a trial"
+                "{} is not the result of a trial",
+                path.display()
             )));
         };
-        self.judge_answer(trial, result.with(&end), end.stop_reason)
-    }
-
-    /// Judges an answer whose end is recorded.
-    pub(super) fn judge_answer(
-        &mut self,
-        trial: TrialIx,
-        result: TargetResult,
-        stop_reason: String,
-    ) -> Result<()> {
-        self.judge(Judging {
-            trial,
-            result,
-            stop_reason,
-            workspace: self.workspace_of(trial),
-            marks: Vec::new(),
-        })
+        let result = TargetResult {
+            duration_ms: end.duration_ms,
+            cost: end.cost,
+            tokens: end.tokens,
+            ..result
+        };
+        self.judge(Judging::of(trial, result))
     }
 
     /// Goes on with judging until a program must be waited for, or all is judged.
-    fn judge(&mut self, mut judging: Judging) -> Result<()> {
-        let case = self.case(judging.trial);
+    pub(super) fn judge(&mut self, mut judging: Judging<'e>) -> Result<()> {
+        let dir = self.dir(judging.trial);
+        let case = judging.trial.plan.chosen.case;
         while let Some(assertion) = case.assertions.get(judging.marks.len()) {
             let mark = match (&assertion.check, assertion.judge(&judging.result)) {
                 (_, Some(mark)) => mark,
                 (AssertionKind::File { path, text }, None) => {
-                    match look_at_file(&judging.workspace, path, text.as_deref()) {
-                        Ok(()) => Mark::Holds(1.0),
-                        Err(why) => Mark::Fails(0.0, assertion.reason(why)),
-                    }
+                    assertion.mark(look_at_file(&dir, path, text.as_deref()))
                 }
-                (_, None) => return self.begin_grader(judging),
+                (_, None) if !dir.is_dir() => {
+                    Mark::Broken(format!("{} is not there", dir.display()))
+                }
+                (check, None) => match self.begin_grader(judging, check, &dir)? {
+                    None => return Ok(()),
+                    Some((unjudged, mark)) => {
+                        judging = unjudged;
+                        mark
+                    }
+                },
             };
-            judging.marks.push(mark);
+            judging.marks.push(assertion.turned(mark));
         }
         self.grade(&judging)
     }
 
-    /// Starts the program of the next assertion.
-    fn begin_grader(&mut self, mut judging: Judging) -> Result<()> {
-        let (trial, case) = (judging.trial, self.case(judging.trial));
-        let Some(AssertionKind::Exec {
+    /// Starts the program of an assertion. Returns the mark of one that cannot be started.
+    fn begin_grader(
+        &mut self,
+        judging: Judging<'e>,
+        check: &AssertionKind,
+        dir: &Path,
+    ) -> Result<Option<(Judging<'e>, Mark)>> {
+        let trial = judging.trial;
+        let AssertionKind::Exec {
             command, timeout, ..
-        }) = case.assertions.get(judging.marks.len()).map(|it| &it.check)
+        } = check
         else {
-            return Ok(());
+            return Ok(None);
         };
-        let dir = judging.workspace.clone();
-        if !dir.is_dir() {
-            let why = format!("{} is not there", dir.display());
-            judging.marks.push(Mark::Broken(why));
-            return self.judge(judging);
-        }
-        let home = self.place.home;
-        let mut argv = fill(&self.suite(trial).suite.wrapper, home, &dir);
-        argv.extend(command.argv(home, &dir));
-        let (setting, number) = (&self.setting(trial).name, self.planned(trial).number);
-        let about = describe_trial(case, (setting, number), &judging.result, &dir);
-        let about = json::text(&about);
+        let home = self.start.home;
+        let mut argv = fill(&trial.of.suite.wrapper, home, dir);
+        argv.extend(command.argv(home, dir));
+        let about = json::text(&describe_trial(trial.plan, &judging.result, dir));
         let io = self.make_records(trial, ".grader")?;
         let record = execution::begin_record(&io, &argv, Stdin::Bytes(about.as_bytes()), None)?;
-        let call_id = self.new_grader_call(trial);
-        let spawned = self.children.spawn(Command {
-            argv: &argv,
-            dir: &dir,
-            env: &target::environment(&self.place, &dir),
-            call_id: &call_id,
-            stdin: record.stdin,
-            stdout: record.stdout,
-            stderr: record.stderr,
-            timeout: Some(*timeout),
-        });
-        match spawned {
-            Ok(token) => {
-                let role = ProcessRole::Grader(Box::new(judging));
-                let process = TrialProcess::new(trial, io, call_id, role);
-                self.processes.insert(token, process);
-                Ok(())
-            }
-            Err(error) => {
-                judging.marks.push(Mark::Broken(error.message(&argv[0])));
-                self.judge(judging)
-            }
-        }
+        let process = TrialProcess {
+            trial,
+            io,
+            // A call within that of the trial: with that one, which the journal has, it is found again.
+            call_id: match &trial.record(&mut self.record).last_call {
+                Some(around) => format!("{around}.{}", hex(12)),
+                None => RunContext::new_call_id(),
+            },
+            judging: Some(judging),
+            is_oversized: false,
+        };
+        Ok(self
+            .launch(process, &argv, Vec::new(), record, Some(*timeout))
+            .and_then(|(process, error)| {
+                Some((process.judging?, Mark::Broken(error.message(&argv[0]))))
+            }))
     }
 
     /// Reads the verdict of a grader that has ended, and goes on with judging.
     pub(super) fn end_grader(
         &mut self,
-        mut judging: Judging,
+        mut judging: Judging<'e>,
         io: &Path,
         outcome: &Outcome,
     ) -> Result<()> {
@@ -141,62 +148,71 @@ impl Runner<'_> {
             // The same command judges it again.
             return Ok(());
         }
-        let case = self.case(judging.trial);
+        let case = judging.trial.plan.chosen.case;
         if let Some(assertion) = case.assertions.get(judging.marks.len()) {
-            judging.marks.push(read_mark(assertion, outcome, io));
+            let GraderVerdict {
+                mark,
+                scores,
+                remark,
+            } = read_verdict(assertion, outcome, io);
+            judging.marks.push(assertion.turned(mark));
+            judging.remark = remark.or(judging.remark);
+            for (name, score) in scores {
+                judging.scores.entry(name).or_default().push(score);
+            }
         }
         self.judge(judging)
     }
 
     /// Records what the assertions made of an answer.
-    fn grade(&mut self, judging: &Judging) -> Result<()> {
-        let trial = judging.trial;
-        let grading = &self.suite(trial).gradings[self.planned(trial).case];
-        let (grade, why) = grade_of(self.case(trial), judging, grading)?;
-        let (suite, name) = self.names(trial);
-        record::add_grade(&mut self.journal, (suite, name), &grade);
+    fn grade(&mut self, judging: &Judging<'e>) -> Result<()> {
+        let Judging { trial, marks, .. } = judging;
+        let mean = |scores: &Vec<f64>| scores.iter().sum::<f64>() / scores.len() as f64;
+        let (case, record) = (&trial.plan.chosen, trial.record(&mut self.record));
+        let broken = marks.iter().find(|mark| matches!(mark, Mark::Broken(_)));
+        let against = broken.or(marks.iter().find(|mark| matches!(mark, Mark::Fails(..))));
+        let (outcome, stop_reason, why) = match against {
+            Some(Mark::Broken(why)) => (TrialOutcome::NotMeasured, "grader", Some(why)),
+            Some(Mark::Fails(_, why)) => (TrialOutcome::Failed, "assertion", Some(why)),
+            Some(Mark::Holds(_)) | None => {
+                let end = record.end.as_ref();
+                (
+                    TrialOutcome::Passed,
+                    end.map_or("", |end| &end.stop_reason),
+                    None,
+                )
+            }
+        };
+        let pairs = || case.case.assertions.iter().zip(marks);
+        let described: Vec<Value> = pairs().map(|(it, mark)| it.describe(mark)).collect();
+        let scores: Vec<(f64, f64)> = pairs()
+            .filter_map(|(it, mark)| Some((it.weight, mark.score()?)))
+            .collect();
+        let passed = f64::from(u8::from(against.is_none()));
+        let grade = Grade {
+            outcome,
+            stop_reason: stop_reason.to_owned(),
+            score: broken
+                .is_none()
+                .then(|| score_of(&scores).unwrap_or(passed)),
+            grading: case.grading.clone(),
+            scores: judging
+                .scores
+                .iter()
+                .filter(|_| broken.is_none())
+                .map(|(name, scores)| (name.clone(), mean(scores)))
+                .collect(),
+            reason: why.or(judging.remark.as_ref()).cloned(),
+            assertions: serde_json::value::to_raw_value(&described)
+                .map_err(|e| Error::failure(format!("cannot record a grade: {e}")))?,
+        };
+        self.journal.add_line(EvaluationEvent::Grade, |line| {
+            trial.put_names(line).members(&grade);
+        });
         self.journal.flush()?;
-        self.print_end(trial, grade.outcome.name(), &grade.stop_reason, why);
-        self.record.trial(suite, name).grade = Some(grade);
+        let reason = grade.stop_reason.clone();
+        record.grade = Some(grade);
+        self.print_end(*trial, outcome.name(), &reason, why.map(String::as_str));
         Ok(())
     }
-}
-
-/// The grade of an answer, and why it did not pass. `grading` is the digest of what judged it.
-fn grade_of<'j>(
-    case: &Case,
-    judging: &'j Judging,
-    grading: &str,
-) -> Result<(Grade, Option<&'j str>)> {
-    let broken = judging.marks.iter().find_map(|mark| match mark {
-        Mark::Broken(why) => Some(why.as_str()),
-        _ => None,
-    });
-    let failed = judging.marks.iter().find_map(|mark| match mark {
-        Mark::Fails(_, why) => Some(why.as_str()),
-        _ => None,
-    });
-    let (outcome, stop_reason) = match (broken, failed) {
-        (Some(_), _) => (TrialOutcome::NotMeasured, "grader"),
-        (None, Some(_)) => (TrialOutcome::Failed, "assertion"),
-        (None, None) => (TrialOutcome::Passed, judging.stop_reason.as_str()),
-    };
-    let marks = case.assertions.iter().zip(&judging.marks);
-    let described: Vec<Value> = marks.clone().map(|(it, mark)| it.describe(mark)).collect();
-    let scores = marks.filter_map(|(assertion, mark)| match mark {
-        Mark::Holds(score) | Mark::Fails(score, _) => Some((assertion.weight, *score)),
-        Mark::Broken(_) => None,
-    });
-    let scores: Vec<(f64, f64)> = scores.collect();
-    let passed = f64::from(u8::from(outcome == TrialOutcome::Passed));
-    let measured = outcome != TrialOutcome::NotMeasured;
-    let grade = Grade {
-        outcome,
-        stop_reason: stop_reason.to_owned(),
-        score: measured.then(|| score_of(&scores).unwrap_or(passed)),
-        grading: grading.to_owned(),
-        assertions: serde_json::value::to_raw_value(&described)
-            .map_err(|e| Error::failure(format!("cannot record a grade: {e}")))?,
-    };
-    Ok((grade, broken.or(failed)))
 }

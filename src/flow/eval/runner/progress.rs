@@ -1,6 +1,6 @@
 //! The line of progress that a trial's end prints on stderr.
 
-use super::{Runner, TrialIx};
+use super::{Runner, TrialRef};
 use crate::text::amounts::format_millis;
 use crate::text::disguise::printable;
 use crate::text::shorten::in_short;
@@ -10,25 +10,23 @@ impl Runner<'_> {
     /// Prints that a trial has ended, with its reason and what a program said of it.
     pub(super) fn print_end(
         &mut self,
-        trial: TrialIx,
+        trial: TrialRef<'_>,
         status: &str,
         reason: &str,
         why: Option<&str>,
     ) {
         self.done += 1;
-        let (suite, name) = self.names(trial);
-        let end = self.record.trial(suite, name).end.as_ref();
+        let end = trial.record(&mut self.record).end.as_ref();
         let took = format_millis(end.map_or(0, |end| end.duration_ms));
-        let (case, number) = (&self.case(trial).id, self.planned(trial).number);
-        let setting = match self.suite(trial).suite.settings.len() {
-            1 => String::new(),
-            _ => format!(" {}", self.setting(trial).name),
-        };
-        let head = format!(
-            "[{}/{}] {suite} {case}.{number}{setting} ",
-            self.done, self.all
+        let (of, plan) = (trial.of.suite, trial.plan);
+        let mut head = format!(
+            "[{}/{}] {} {}.{} ",
+            self.done, self.all, of.name, plan.chosen.case.id, plan.number
         );
-        let is_plain = status == reason || reason == "final_answer" || reason == "success";
+        if of.settings.len() > 1 {
+            head.push_str(&format!("{} ", plan.setting.name));
+        }
+        let is_plain = [status, "final_answer", "success"].contains(&reason);
         let because = match why {
             Some(why) => format!(" ({reason}): {}", in_short(why, 200)),
             None if is_plain => String::new(),
@@ -38,7 +36,7 @@ impl Runner<'_> {
             "passed" => Tone::Said,
             _ => Tone::Bad,
         };
-        self.options.screen.progress(&[
+        self.start.screen.progress(&[
             (Tone::Dim, &printable(&head)),
             (tone, &status.replace('_', " ")),
             (Tone::Dim, &printable(&format!("{because}, {took}"))),

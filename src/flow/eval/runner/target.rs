@@ -2,16 +2,17 @@
 //!
 //! What decides what is executed comes from `evaluations.yaml` and from nowhere else.
 
-use super::EvaluationPlace;
-use crate::engine::run_context::{DEADLINE, ENGINE_PID, LASTING_LIMITS, LEDGERS, NO_FALLBACK};
+use super::{EvaluationStart, TrialRef};
+use crate::config::tool::definition::text_of;
+use crate::engine::run_context::{LASTING_LIMITS, NO_FALLBACK};
+use crate::flow::engine::programs::run_variables;
 use crate::flow::eval::answer::TargetOutcome;
-use crate::flow::eval::assertion::{TargetResult, text_of};
-use crate::flow::eval::plan::PlannedSuite;
-use crate::flow::eval::suite::{Case, Setting, Target};
-use crate::flow::eval::verdict::TargetEnd;
-use crate::flow::record::program_beside;
+use crate::flow::eval::assertion::TargetResult;
+use crate::flow::eval::suite::Target;
+use crate::flow::eval::verdict::{AGENT_CHANGED, TargetEnd};
 use crate::runs::overrides::option_words;
 use crate::text::json;
+use crate::unix::own_program::own_program;
 use crate::unix::process::Variable;
 use std::path::Path;
 
@@ -33,110 +34,91 @@ pub(super) fn is_resumable(target: &Target) -> bool {
     }
 }
 
-/// The program of a trial. `name` is that of its run, `home` the directory of the suite's file.
-pub(super) fn command(
-    suite: &PlannedSuite<'_>,
-    (case, setting): (&Case, &Setting),
-    (home, dir): (&Path, &Path),
-    (name, seed): (&str, u32),
-) -> TrialProgram {
-    let work_dir = dir.to_string_lossy().into_owned();
-    let alone = (!suite.suite.fallback).then(|| "1".to_owned());
+/// The program of a trial. `home` is the directory of the suite's file, `dir` the trial's workspace.
+pub(super) fn command(trial: TrialRef<'_>, home: &Path, dir: &Path) -> TrialProgram {
+    let (of, plan) = (trial.of, trial.plan);
+    let (case, set) = (plan.chosen.case, &plan.setting.set);
+    let alone = (!of.suite.fallback).then(|| "1".to_owned());
     let mut env = vec![
-        (SEED.to_owned(), Some(seed.to_string())),
+        (SEED.to_owned(), Some(plan.seed.to_string())),
         (NO_FALLBACK.to_owned(), alone),
     ];
     let mut stdin = text_of(&case.input);
-    let argv = match &suite.suite.target {
-        Target::Command(command) => command.argv(home, dir),
+    let work_dir = &*dir.to_string_lossy();
+    let run = |input| {
+        let words = [input, "-", "-w", work_dir, "--run-id", &plan.name];
+        words
+            .into_iter()
+            .chain(["--format", "json", "-q"])
+            .map(str::to_owned)
+    };
+    let mut argv = Vec::new();
+    match &of.suite.target {
+        Target::Command(command) => argv = command.argv(home, dir),
         Target::Flow => {
             stdin = json::text(&case.input);
-            let home = home.to_string_lossy();
-            let mut words = vec![
-                program_beside("delta-flow"),
-                "run".to_owned(),
-                home.into_owned(),
-            ];
-            if let Some(start) = &case.start {
-                words.extend(["--start".to_owned(), start.clone()]);
-            }
-            words.extend(run_words("-i", &work_dir, name));
-            words
+            argv.push(own_program());
+            argv.extend(["flow", "run"].map(str::to_owned));
+            argv.push(home.to_string_lossy().into_owned());
+            let start = case.start.iter();
+            argv.extend(start.flat_map(|start| ["--start".to_owned(), start.clone()]));
+            argv.extend(run("-i"));
         }
         Target::Agent { .. } => {
-            let agent = suite.agent.clone().unwrap_or_default();
-            let mut words = vec![
-                program_beside("delta"),
-                "run".to_owned(),
-                "-a".to_owned(),
-                agent,
-            ];
-            words.extend(run_words("-m", &work_dir, name));
-            for (key, value) in &setting.set {
-                words.extend(option_words(key, value));
+            argv.push(own_program());
+            argv.extend(["run", "-a"].map(str::to_owned));
+            argv.extend(
+                plan.target
+                    .agent
+                    .iter()
+                    .map(|agent| agent.to_string_lossy().into_owned()),
+            );
+            argv.extend(run("-m"));
+            argv.extend(set.iter().flat_map(|(key, value)| option_words(key, value)));
+            if plan.target.is_seeded || set.contains_key("llm.seed") {
+                argv.extend(option_words("llm.seed", &plan.seed.into()));
             }
-            if suite.is_seeded || setting.set.contains_key("llm.seed") {
-                words.extend(option_words("llm.seed", &seed.into()));
-            }
-            words
+            return TrialProgram { argv, stdin, env };
         }
-    };
-    if !matches!(suite.suite.target, Target::Agent { .. }) {
-        let given = setting.set.iter();
-        env.extend(given.map(|(key, value)| (key.clone(), Some(text_of(value)))));
     }
+    env.extend(
+        set.iter()
+            .map(|(key, value)| (key.clone(), Some(text_of(value)))),
+    );
     TrialProgram { argv, stdin, env }
 }
 
-/// The options that all runs have. `input` is the option that reads stdin.
-fn run_words(input: &str, work_dir: &str, name: &str) -> Vec<String> {
-    let words = [
-        input, "-", "-w", work_dir, "--run-id", name, "--format", "json", "-q",
-    ];
-    words.map(str::to_owned).to_vec()
-}
-
 /// The variables of the programs of a trial: of its target, and of what grades it.
-pub(super) fn environment(place: &EvaluationPlace<'_>, dir: &Path) -> Vec<Variable> {
-    let variables = [
-        ("FLOW_HOME", place.home.to_string_lossy()),
-        ("CWD", dir.to_string_lossy()),
-        ("DELTA_RUN_ID", place.run.id.as_str().into()),
-        ("DELTA_RUN_DIR", place.run.path.to_string_lossy()),
-        ("DELTA_DEPTH", (place.depth + 1).to_string().into()),
-        (ENGINE_PID, std::process::id().to_string().into()),
-        (LEDGERS, place.ledgers.as_str().into()),
-        (LASTING_LIMITS, "1".into()),
-    ];
-    let deadline = place
-        .deadline
-        .map(|deadline| (DEADLINE, deadline.to_string().into()));
-    let variables = variables.into_iter().chain(deadline);
+pub(super) fn environment(start: &EvaluationStart<'_>, dir: &Path) -> Vec<Variable> {
+    let mut variables = run_variables(
+        start.home,
+        dir,
+        &start.run,
+        start.depth,
+        &start.ledgers,
+        start.deadline,
+    );
+    variables.push((LASTING_LIMITS.to_owned(), Some("1".to_owned())));
     variables
-        .map(|(name, value)| (name.to_owned(), Some(value.into_owned())))
-        .collect()
 }
 
 /// The end of a trial whose program could not be started.
 pub(super) fn not_started(message: String) -> TargetOutcome {
-    without_answer(TargetEnd::Misconfigured, "configuration", message)
+    let end = TargetEnd::Misconfigured("configuration".to_owned());
+    TargetOutcome::of(end, "", TargetResult::default(), Some(message))
+}
+
+/// The end of a trial during which its agent was edited.
+pub(super) fn agent_changed() -> TargetOutcome {
+    let message = "the agent's files were changed meanwhile, so it is not known what was measured; the same command \
+                   measures it as it is now";
+    let end = TargetEnd::NotMeasured(AGENT_CHANGED.to_owned());
+    TargetOutcome::of(end, "", TargetResult::default(), Some(message.to_owned()))
 }
 
 /// The end of a trial whose program printed more than can be read.
 pub(super) fn oversized() -> TargetOutcome {
     let message = "it printed more than 256 MiB".to_owned();
-    without_answer(TargetEnd::Failed, "output", message)
-}
-
-fn without_answer(
-    end: impl Fn(String) -> TargetEnd,
-    reason: &str,
-    message: String,
-) -> TargetOutcome {
-    TargetOutcome {
-        end: end(reason.to_owned()),
-        stop_reason: reason.to_owned(),
-        result: TargetResult::default(),
-        message: Some(message),
-    }
+    let end = TargetEnd::Failed("output".to_owned());
+    TargetOutcome::of(end, "", TargetResult::default(), Some(message))
 }

@@ -16,9 +16,8 @@ pub(super) fn make(
     is_ours: bool,
 ) -> Result<()> {
     let dir = &root.join(place);
-    let name = dir.file_name().unwrap_or_default().to_string_lossy();
-    let above = place.parent().unwrap_or(Path::new(""));
-    let made = files::make_dirs_below(root, above);
+    let name = files::name_of(dir);
+    let made = files::make_dirs_below(root, place.parent().unwrap_or(Path::new("")));
     let parent = &made.map_err(|error| Error::config(error.message))?;
     if dir.symlink_metadata().is_ok() {
         let aside = free_name(parent, &format!("{name}.old"));
@@ -37,8 +36,7 @@ pub(super) fn make(
 }
 
 fn copy_template(template: &Path, to: &Path) -> Result<()> {
-    let left_out = trees::copy_tree(template, to, &[".delta"])?;
-    match left_out.first() {
+    match trees::copy_tree(template, to, &[".delta"])?.first() {
         None => Ok(()),
         Some(LeftOut { path, why }) => Err(Error::config(format!(
             "{} is {why}, and cannot be copied for a trial",

@@ -1,17 +1,18 @@
 //! The verdict on a suite, and the reasons for having none.
 
 use super::Plan;
-use super::figures::SettingFigures;
+use super::comparison::Comparison;
+use super::figures::{CaseFigures, SettingFigures};
+use super::finding::{Finding, FindingReason, coverage_of, differs_too_much};
 use crate::error::Exit;
+use crate::flow::eval::numbers::distribution::normal_quantile;
 use crate::flow::eval::numbers::interval::{TAIL_95, TRIALS_FOR_AN_INTERVAL, of_cases_like_these};
 use crate::flow::eval::numbers::threshold::{
     Side, alpha_of_look, cases_needed, fewest_cases, side_of, trials_needed_of_one_case,
 };
+use crate::text::amounts::counted;
 use crate::text::names::named_enum;
 use serde::Serialize;
-
-/// Shares of measured trials that differ by more allow no verdict.
-const COVERAGE_MAY_DIFFER: f64 = 0.1;
 
 named_enum! {
     /// A suite's verdict.
@@ -32,7 +33,7 @@ impl Verdict {
     }
 }
 
-/// Why the verdict is what it is.
+/// The reason for the verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "reason", rename_all = "snake_case")]
 pub(crate) enum VerdictReason {
@@ -48,7 +49,7 @@ pub(crate) enum VerdictReason {
     AboveThreshold,
     /// The upper bound of these settings is below it.
     BelowThreshold { settings: Vec<String> },
-    /// It is within the bounds of these settings.
+    /// Within the bounds of these settings.
     NearThreshold {
         settings: Vec<String>,
         /// The number of further trials needed at the next look, at these rates; None if no number suffices.
@@ -58,41 +59,35 @@ pub(crate) enum VerdictReason {
     },
     /// No case, or none measured.
     NothingMeasured,
+    /// These settings are shown lower than the other side of their comparisons.
+    ShownLower { settings: Vec<String> },
+    /// No setting is, and none had to be shown higher.
+    NotShownLower,
+    /// Every setting is shown higher, as was required.
+    ShownHigher,
+    /// No case of these settings differs, and higher was required.
+    NotHigher { settings: Vec<String> },
+    /// Higher was required, and for these settings neither is shown.
+    NotShownHigher { settings: Vec<String> },
 }
 
 impl VerdictReason {
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
-            Self::AllPassed | Self::AboveThreshold => Verdict::Passed,
-            Self::TrialsFailed { .. } | Self::BelowThreshold { .. } => Verdict::Failed,
+            Self::AllPassed | Self::AboveThreshold | Self::NotShownLower | Self::ShownHigher => {
+                Verdict::Passed
+            }
+            Self::TrialsFailed { .. }
+            | Self::BelowThreshold { .. }
+            | Self::ShownLower { .. }
+            | Self::NotHigher { .. } => Verdict::Failed,
             Self::TrialsMissing { .. }
             | Self::CoverageDiffers { .. }
             | Self::NearThreshold { .. }
+            | Self::NotShownHigher { .. }
             | Self::NothingMeasured => Verdict::Undecided,
         }
     }
-}
-
-/// The share that was measured, of all trials and of each case that was planned; from (measured, planned) of the cases.
-pub(super) fn coverage_of(cases: impl Iterator<Item = (u32, u32)>) -> (f64, Vec<f64>) {
-    let mut sums = (0_u64, 0_u64);
-    let mut shares = Vec::new();
-    for (measured, planned) in cases.filter(|(_, planned)| *planned > 0) {
-        sums.0 += u64::from(measured);
-        sums.1 += u64::from(planned);
-        shares.push(f64::from(measured) / f64::from(planned));
-    }
-    (sums.0 as f64 / (sums.1 as f64).max(1.0), shares)
-}
-
-/// True if the least and the greatest share differ by more than 10 points.
-pub(super) fn differs_too_much(shares: impl IntoIterator<Item = f64>) -> bool {
-    let ends = shares
-        .into_iter()
-        .fold((1.0_f64, 0.0_f64), |(least, most), share| {
-            (least.min(share), most.max(share))
-        });
-    ends.1 - ends.0 > COVERAGE_MAY_DIFFER + 1e-9
 }
 
 /// Warnings that the shares of measured trials differ too much for a verdict.
@@ -100,11 +95,7 @@ pub(super) fn doubts(settings: &[SettingFigures]) -> Vec<String> {
     let mut doubts = Vec::new();
     let mut shares = Vec::new();
     for setting in settings {
-        let cases = setting
-            .cases
-            .iter()
-            .map(|case| (case.counts().measured, case.planned()));
-        let (all, by_case) = coverage_of(cases);
+        let (all, by_case) = coverage_of(setting.cases.iter().map(CaseFigures::coverage));
         shares.push(all);
         if differs_too_much(by_case) {
             doubts.push(format!(
@@ -122,112 +113,139 @@ pub(super) fn doubts(settings: &[SettingFigures]) -> Vec<String> {
     doubts
 }
 
-/// The verdict with its reason.
+/// The verdict with its reason. `compared` settings should have a comparison.
 pub(super) fn decide(
     plan: &Plan,
     settings: &[SettingFigures],
-    coverage_differs: bool,
+    comparisons: &[Comparison],
+    compared: usize,
 ) -> VerdictReason {
-    let measured: u64 = settings.iter().map(|setting| setting.trials_measured).sum();
+    if settings.iter().all(|setting| setting.trials_measured == 0) {
+        return VerdictReason::NothingMeasured;
+    }
     let missing = settings.iter().map(SettingFigures::missing).sum();
-    let failed = settings.iter().flat_map(|setting| &setting.cases);
-    let failed: u64 = failed.map(|case| u64::from(case.failed)).sum();
+    let of_comparisons = || match comparisons.len() == compared {
+        true => of_comparisons(comparisons, plan.require_higher, missing),
+        false => VerdictReason::CoverageDiffers { missing },
+    };
     let Some(threshold) = plan.threshold else {
+        if compared > 0 {
+            return of_comparisons();
+        }
+        let cases = settings.iter().flat_map(|setting| &setting.cases);
+        let failed: u64 = cases.map(|case| u64::from(case.failed)).sum();
         return match (failed, missing) {
-            _ if measured == 0 => VerdictReason::NothingMeasured,
             (1.., _) => VerdictReason::TrialsFailed { trials: failed },
             (0, 1..) => VerdictReason::TrialsMissing { trials: missing },
             (0, 0) => VerdictReason::AllPassed,
         };
     };
-    if measured == 0 {
-        return VerdictReason::NothingMeasured;
+    let decided = of_threshold(plan, settings, threshold);
+    if !plan.require_higher || decided.verdict() == Verdict::Failed {
+        return decided;
     }
-    if coverage_differs {
+    let required = of_comparisons();
+    match (decided.verdict(), required.verdict()) {
+        (Verdict::Undecided, Verdict::Undecided | Verdict::Passed) => decided,
+        _ => required,
+    }
+}
+
+/// The verdict where comparisons decide.
+fn of_comparisons(comparisons: &[Comparison], is_strict: bool, missing: u64) -> VerdictReason {
+    let found = |is_meant: &dyn Fn(&Comparison) -> bool| {
+        let named = comparisons.iter().filter(|it| is_meant(it));
+        let settings: Vec<String> = named.map(|it| it.setting.clone()).collect();
+        (!settings.is_empty()).then_some(settings)
+    };
+    if let Some(settings) = found(&|it| it.finding == Finding::Lower) {
+        return VerdictReason::ShownLower { settings };
+    }
+    if found(&|it| it.why == Some(FindingReason::CoverageDiffers)).is_some() {
+        return VerdictReason::CoverageDiffers { missing };
+    }
+    if !is_strict {
+        return VerdictReason::NotShownLower;
+    }
+    if let Some(settings) = found(&|it| it.finding == Finding::Same) {
+        return VerdictReason::NotHigher { settings };
+    }
+    match found(&|it| it.finding == Finding::Undecided) {
+        Some(settings) => VerdictReason::NotShownHigher { settings },
+        None => VerdictReason::ShownHigher,
+    }
+}
+
+/// The verdict where a threshold decides.
+fn of_threshold(plan: &Plan, settings: &[SettingFigures], threshold: f64) -> VerdictReason {
+    if !doubts(settings).is_empty() {
+        let missing = settings.iter().map(SettingFigures::missing).sum();
         return VerdictReason::CoverageDiffers { missing };
     }
     let alpha = alpha_of_look(plan.look);
-    let on = |side: Side| -> Vec<&SettingFigures> {
-        let is_there =
-            |setting: &&SettingFigures| side_of(&setting.counts(), threshold, alpha) == side;
-        settings.iter().filter(is_there).collect()
+    let on = |side: Side| {
+        let is_there = move |it: &&SettingFigures| side_of(&it.counts(), threshold, alpha) == side;
+        settings.iter().filter(is_there)
     };
-    let names = |settings: &[&SettingFigures]| {
-        settings
-            .iter()
-            .map(|setting| setting.name.clone())
-            .collect()
-    };
-    let below = on(Side::Below);
+    let names = |side: Side| -> Vec<String> { on(side).map(|it| it.name.clone()).collect() };
+    let (below, near) = (names(Side::Below), names(Side::Unknown));
     if !below.is_empty() {
-        return VerdictReason::BelowThreshold {
-            settings: names(&below),
-        };
+        return VerdictReason::BelowThreshold { settings: below };
     }
-    let near = on(Side::Unknown);
     if near.is_empty() {
         return VerdictReason::AboveThreshold;
     }
-    let needs = near.iter().map(|setting| needs(plan, setting, threshold));
-    let most: Option<(u64, u64)> = needs
-        .collect::<Option<Vec<_>>>()
-        .and_then(|needs| needs.into_iter().max());
+    let needs: Option<Vec<(u64, u64)>> = on(Side::Unknown)
+        .map(|setting| needs(plan, setting, threshold))
+        .collect();
+    let most = needs.and_then(|needs| needs.into_iter().max());
     VerdictReason::NearThreshold {
-        settings: names(&near),
+        settings: near,
         trials_needed: most.map(|(trials, _)| trials),
         cases_needed: most.map(|(_, cases)| cases),
     }
 }
 
-/// How many trials more of a setting, and cases more, would show at the next look on which side it is.
+/// The further trials of a setting, and further cases, that would show at the next look on which side it is.
 fn needs(plan: &Plan, setting: &SettingFigures, threshold: f64) -> Option<(u64, u64)> {
     let suite = of_cases_like_these(&setting.counts(), TAIL_95)?;
     let alpha = alpha_of_look(plan.look.saturating_add(1));
     if plan.cases.len() == 1 {
-        return trials_of_one_case(setting, suite.rate, threshold, alpha).map(|trials| (trials, 0));
+        let distance = suite.rate - threshold;
+        // Wilson's bound is at the threshold where (p − t)² = z² t (1 − t) / n.
+        let square = normal_quantile(alpha).powi(2) * threshold * (1.0 - threshold);
+        let trials = (square / (distance * distance))
+            .ceil()
+            .max(f64::from(TRIALS_FOR_AN_INTERVAL));
+        let more = (trials - setting.trials_measured as f64).max(1.0);
+        return (more < 1e9).then_some((more as u64, 0));
     }
     let worth = suite.effective / suite.cases as f64;
-    let cases = fewest_cases(suite.rate, worth, threshold, alpha)?;
-    let more = cases.saturating_sub(suite.cases).max(1) as u64;
+    let more = fewest_cases(suite.rate, worth, threshold, alpha)?
+        .saturating_sub(suite.cases)
+        .max(1) as u64;
     Some((more * u64::from(plan.trials.max(1)), more))
-}
-
-/// Trials more of a single case.
-fn trials_of_one_case(
-    setting: &SettingFigures,
-    rate: f64,
-    threshold: f64,
-    alpha: f64,
-) -> Option<u64> {
-    use crate::flow::eval::numbers::distribution::normal_quantile;
-    let distance = rate - threshold;
-    // Wilson's bound is at the threshold where (p − t)² = z² t (1 − t) / n.
-    let square = normal_quantile(alpha).powi(2) * threshold * (1.0 - threshold);
-    let trials = (square / (distance * distance)).ceil();
-    let trials = trials.max(f64::from(TRIALS_FOR_AN_INTERVAL));
-    let more = (trials - setting.trials_measured as f64).max(1.0);
-    (more < 1e9).then_some(more as u64)
 }
 
 /// The warning that a threshold cannot be reached with the planned trials, even if all pass. None if it can.
 pub(crate) fn threshold_warning(threshold: f64, cases: usize, trials: u32) -> Option<String> {
     let alpha = alpha_of_look(1);
-    let counted = crate::text::amounts::counted;
-    let with = format!(
-        "threshold {threshold} cannot be reached with {} of {}, even if all pass",
+    let needed = match cases {
+        1 => trials_needed_of_one_case(threshold, alpha).map(|needed| needed as usize),
+        _ => cases_needed(threshold, alpha),
+    };
+    let planned = if cases == 1 { trials as usize } else { cases };
+    if needed.is_some_and(|needed| needed <= planned) {
+        return None;
+    }
+    let needed = match needed {
+        Some(needed) if cases == 1 => format!("{needed} trials of it needed"),
+        Some(needed) => format!("{} needed", counted(needed, "case")),
+        None => "no number is enough".to_owned(),
+    };
+    Some(format!(
+        "threshold {threshold} cannot be reached with {} of {}, even if all pass ({needed})",
         counted(cases, "case"),
         counted(trials as usize, "trial")
-    );
-    if cases == 1 {
-        return match trials_needed_of_one_case(threshold, alpha) {
-            Some(needed) if needed <= trials => None,
-            Some(needed) => Some(format!("{with} ({needed} trials of it needed)")),
-            None => Some(format!("{with} (no number is enough)")),
-        };
-    }
-    match cases_needed(threshold, alpha) {
-        Some(needed) if needed <= cases => None,
-        Some(needed) => Some(format!("{with} ({} needed)", counted(needed, "case"))),
-        None => Some(format!("{with} (no number is enough)")),
-    }
+    ))
 }

@@ -1,12 +1,13 @@
 //! The figures of a setting and of its cases.
 
-use super::cells::{Cell, Column, Sum};
+use super::cells::{Cell, Column, Total};
 use super::{Plan, PlannedCase};
 use crate::flow::eval::numbers::interval::{self, Interval, SuiteRate, TAIL_95};
+use crate::flow::eval::numbers::interval::{of_case, of_scores, of_values};
 use crate::flow::eval::numbers::pass::{self, PassAt};
-use crate::flow::eval::numbers::{Counts, interval::of_case};
-use serde::Serialize;
-use std::collections::BTreeMap;
+use crate::flow::eval::numbers::{Counts, mean_and_variance};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// pass@k and pass^k are computed up to this k.
 const MOST_K: u32 = 100;
@@ -61,8 +62,26 @@ impl RateInterval {
     }
 }
 
-/// A case under a setting.
+/// A score of a case.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct CaseScore {
+    pub mean: f64,
+    /// Measured trials that have it.
+    pub trials: u32,
+}
+
+/// A score under a setting.
 #[derive(Clone, Debug, Serialize)]
+pub(crate) struct ScoreFigures {
+    /// Of the cases' means.
+    pub mean: f64,
+    pub ci: Option<LevelEnds>,
+    pub cases: usize,
+    pub trials: u64,
+}
+
+/// A case under a setting. Only the counts of an earlier result are read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct CaseFigures {
     pub id: String,
     /// SHA-256 of its text.
@@ -72,14 +91,22 @@ pub(crate) struct CaseFigures {
     pub passed: u32,
     pub failed: u32,
     pub not_measured: u32,
+    #[serde(skip_deserializing)]
     pub rate: Option<f64>,
     /// From five measured trials on.
+    #[serde(skip_deserializing)]
     pub ci: Option<LevelEnds>,
     /// Mean of its measured trials.
+    #[serde(skip_deserializing)]
     pub score: Option<f64>,
+    /// By their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub scores: BTreeMap<String, CaseScore>,
     /// Of all its measured trials.
+    #[serde(skip_deserializing)]
     pub cost: Option<f64>,
     /// Median of its measured trials.
+    #[serde(skip_deserializing)]
     pub duration_ms: Option<u64>,
 }
 
@@ -98,8 +125,16 @@ impl CaseFigures {
             not_measured: planned.saturating_sub(cell.measured()),
             rate: counts.rate(),
             ci: of_case(counts).map(LevelEnds::from),
-            score: (cell.scored > 0).then(|| cell.score / f64::from(cell.scored)),
-            cost: cell.cost.known(),
+            score: (cell.score.count > 0).then(|| cell.score.mean()),
+            scores: cell
+                .scores
+                .iter()
+                .map(|(name, score)| {
+                    let (mean, trials) = (score.mean(), score.count);
+                    (name.clone(), CaseScore { mean, trials })
+                })
+                .collect(),
+            cost: cell.cost.of_all(cell.measured()),
             duration_ms: Durations::of(cell.durations.clone()).map(|times| times.median),
         }
     }
@@ -113,6 +148,11 @@ impl CaseFigures {
 
     pub(crate) fn planned(&self) -> u32 {
         self.passed + self.failed + self.not_measured
+    }
+
+    /// Measured and planned trials.
+    pub(super) fn coverage(&self) -> (u32, u32) {
+        (self.passed + self.failed, self.planned())
     }
 }
 
@@ -172,7 +212,13 @@ pub(crate) struct SettingFigures {
     pub pass_k_intervals: Vec<PassInterval>,
     /// Mean of the cases' scores.
     pub score: Option<f64>,
+    /// By their names.
+    pub scores: BTreeMap<String, ScoreFigures>,
     pub cost_per_success: Option<f64>,
+    /// All tokens of measured trials for each that passed.
+    pub tokens_per_success: Option<f64>,
+    /// All seconds of measured trials for each that passed.
+    pub seconds_per_success: Option<f64>,
     /// The sum of all measured trials; none if one of them has none.
     pub cost: Option<f64>,
     /// Of the trials that were not measured.
@@ -183,38 +229,62 @@ pub(crate) struct SettingFigures {
     pub duration_ms: Option<Durations>,
     /// Within measured trials.
     pub retries: u64,
-    /// How many trials were not measured, by reason.
+    /// The number of trials not measured, by reason.
     pub not_measured: BTreeMap<String, u64>,
 }
 
 impl SettingFigures {
-    pub(super) fn of(plan: &Plan, name: &str, column: &Column) -> Self {
-        let pairs = plan.cases.iter().zip(&column.cells);
-        let cases: Vec<CaseFigures> = pairs
+    pub(super) fn of(
+        plan: &Plan,
+        name: &str,
+        column: &Column,
+        wide_scores: &BTreeSet<&String>,
+    ) -> Self {
+        let cells = &column.cells;
+        let cases: Vec<CaseFigures> = plan
+            .cases
+            .iter()
+            .zip(cells)
             .map(|(case, cell)| CaseFigures::of(case, cell, plan.trials))
             .collect();
         let counts: Vec<Counts> = cases.iter().map(CaseFigures::counts).collect();
         let planned = u64::from(plan.trials) * plan.cases.len() as u64;
-        let measured: u64 = counts.iter().map(|case| u64::from(case.measured)).sum();
+        let measured: u32 = counts.iter().map(|case| case.measured).sum();
         let passed: u64 = counts.iter().map(|case| u64::from(case.passed)).sum();
+        let missing = planned - u64::from(measured);
         let suite = interval::of_cases_like_these(&counts, TAIL_95);
-        let chances = chances(&counts);
-        let sum = |cost: Sum<f64>, cell: &Cell| cost.plus(cell.cost);
-        let cost = column.cells.iter().fold(Sum::Empty, sum).known();
-        let sum = |tokens: Sum<u64>, cell: &Cell| tokens.plus(cell.tokens);
-        let tokens = column.cells.iter().fold(Sum::Empty, sum).known();
-        let durations = column
-            .cells
+        let most = counts.iter().map(|case| case.measured).max().unwrap_or(0);
+        let ks = 1..=most.min(MOST_K);
+        let chances: Vec<PassAt> = ks.filter_map(|k| pass::of_suite(&counts, k)).collect();
+        let cost = cells
             .iter()
-            .flat_map(|cell| cell.durations.iter().copied());
+            .fold(Total::default(), |all, cell| cell.cost.plus(all));
+        let tokens = cells
+            .iter()
+            .fold(Total::default(), |all, cell| cell.tokens.plus(all));
+        let (cost, tokens) = (cost.of_all(measured), tokens.of_all(measured));
+        let durations: Vec<u64> = cells
+            .iter()
+            .flat_map(|cell| cell.durations.iter().copied())
+            .collect();
+        let seconds = durations.iter().map(|ms| *ms as f64 / 1000.0).sum();
+        let is_timed = !durations.is_empty();
+        let per_success = |sum: f64| (passed > 0).then(|| sum / passed as f64);
+        let scores: Vec<f64> = cases.iter().filter_map(|case| case.score).collect();
+        let mut not_measured = column.reasons.clone();
+        // Those that never came.
+        let came: u64 = not_measured.values().sum();
+        if missing > came {
+            *not_measured.entry("not_started".to_owned()).or_default() += missing - came;
+        }
         Self {
             name: name.to_owned(),
             trials_planned: planned,
-            trials_measured: measured,
+            trials_measured: measured.into(),
             rate: suite.map(|suite| suite.rate),
             ci: suite.as_ref().and_then(RateInterval::of),
             ci_these_cases: interval::of_these_cases(&counts).map(LevelEnds::from),
-            bounds: (planned > 0).then(|| interval::bounds(passed, planned - measured, planned)),
+            bounds: (planned > 0).then(|| interval::bounds(passed, missing, planned)),
             pass_at_k: chances
                 .iter()
                 .map(|chance| (chance.k, chance.any))
@@ -224,17 +294,26 @@ impl SettingFigures {
                 .map(|chance| (chance.k, chance.all))
                 .collect(),
             pass_k_intervals: chances
-                .iter()
-                .map(|chance| pass_interval(chance, cases.len()))
+                .into_iter()
+                .map(|chance| PassInterval {
+                    k: chance.k,
+                    at: chance.any_interval,
+                    hat: chance.all_interval,
+                    cases: chance.cases,
+                    cases_left_out: cases.len() - chance.cases,
+                })
                 .collect(),
-            score: mean(cases.iter().filter_map(|case| case.score)),
-            cost_per_success: cost.filter(|_| passed > 0).map(|cost| cost / passed as f64),
+            score: (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64),
+            scores: scores_of(&cases, wide_scores),
+            cost_per_success: cost.and_then(per_success),
+            tokens_per_success: tokens.and_then(|tokens| per_success(tokens as f64)),
+            seconds_per_success: per_success(seconds).filter(|_| is_timed),
             cost,
             cost_not_measured: column.cost_not_measured,
             tokens,
-            duration_ms: Durations::of(durations.collect()),
-            retries: column.cells.iter().map(|cell| cell.retries).sum(),
-            not_measured: reasons(column, planned - measured),
+            duration_ms: Durations::of(durations),
+            retries: cells.iter().map(|cell| cell.retries).sum(),
+            not_measured,
             cases,
         }
     }
@@ -249,38 +328,28 @@ impl SettingFigures {
     }
 }
 
-/// pass@k and pass^k for all k for which a case has enough trials.
-fn chances(counts: &[Counts]) -> Vec<PassAt> {
-    let most = counts.iter().map(|case| case.measured).max().unwrap_or(0);
-    let ks = 1..=most.min(MOST_K);
-    ks.filter_map(|k| pass::of_suite(counts, k)).collect()
-}
-
-fn pass_interval(chance: &PassAt, planned_cases: usize) -> PassInterval {
-    PassInterval {
-        k: chance.k,
-        at: chance.any_interval,
-        hat: chance.all_interval,
-        cases: chance.cases,
-        cases_left_out: planned_cases - chance.cases,
-    }
-}
-
-/// The reasons of all missing trials, those included that never came.
-fn reasons(column: &Column, missing: u64) -> BTreeMap<String, u64> {
-    let counted = column
-        .reasons
-        .iter()
-        .map(|(reason, count)| (reason.clone(), u64::from(*count)));
-    let mut reasons: BTreeMap<String, u64> = counted.collect();
-    let came: u64 = reasons.values().sum();
-    if missing > came {
-        *reasons.entry("not_started".to_owned()).or_default() += missing - came;
-    }
-    reasons
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0_u32), |(sum, count), value| (sum + value, count + 1));
-    (count > 0).then(|| sum / f64::from(count))
+/// The scores of a setting by their names; `wide` are those with a value outside 0..=1 under any setting. The mean of
+/// another one is a share, and has the interval of a rate.
+fn scores_of(cases: &[CaseFigures], wide: &BTreeSet<&String>) -> BTreeMap<String, ScoreFigures> {
+    let figures = |name: &String| {
+        let found = || cases.iter().filter_map(|case| case.scores.get(name));
+        let means: Vec<f64> = found().map(|score| score.mean).collect();
+        let trials = found().map(|score| u64::from(score.trials)).sum();
+        let ends = if wide.contains(name) {
+            of_values(&means).filter(|ends| ends.lower < ends.upper)
+        } else {
+            of_scores(&means, trials)
+        };
+        Some(ScoreFigures {
+            mean: mean_and_variance(&means)?.0,
+            ci: ends.map(LevelEnds::from),
+            cases: means.len(),
+            trials,
+        })
+    };
+    let names: BTreeSet<&String> = cases.iter().flat_map(|case| case.scores.keys()).collect();
+    let named = names.into_iter();
+    named
+        .filter_map(|name| Some((name.clone(), figures(name)?)))
+        .collect()
 }

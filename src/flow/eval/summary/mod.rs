@@ -3,22 +3,25 @@
 //! Unaware of how trials are run, where they are recorded and how figures are printed.
 
 mod cells;
-pub(crate) mod baseline;
 pub(crate) mod figures;
-pub(crate) mod decision;
+pub(crate) mod baseline;
+pub(crate) mod finding;
+pub(crate) mod scores;
 pub(crate) mod comparison;
+pub(crate) mod decision;
 
 use crate::error::{Error, Result};
 use crate::flow::eval::numbers::threshold::alpha_of_look;
 use crate::flow::eval::trial::Trial;
 use baseline::Baseline;
-use cells::Columns;
+use cells::columns_of;
 use comparison::Comparison;
 use decision::{Verdict, VerdictReason};
 use figures::SettingFigures;
 use serde::Serialize;
+use std::collections::BTreeSet;
 
-/// What was planned of a suite.
+/// The plan of a suite.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan<'p> {
     pub suite: &'p str,
@@ -33,6 +36,8 @@ pub(crate) struct Plan<'p> {
     pub graders: Option<&'p str>,
     /// 0..=1.
     pub threshold: Option<f64>,
+    /// Only settings that are shown higher pass.
+    pub require_higher: bool,
     /// The number of the next verdict, from 1.
     pub look: u32,
 }
@@ -66,7 +71,7 @@ pub(crate) struct Summary {
     pub threshold: Option<f64>,
     pub verdict: Verdict,
     pub decision: VerdictReason,
-    /// What makes the figures doubtful, in words.
+    /// The doubts about the figures, in words.
     pub warnings: Vec<String>,
 }
 
@@ -95,22 +100,21 @@ pub(crate) fn summarize(
     against: Option<&Baseline>,
     trials: impl Iterator<Item = Trial>,
 ) -> Result<Summary> {
-    let mut columns = Columns::new(plan)?;
-    for trial in trials {
-        columns.add(&trial)?;
-    }
+    let columns = columns_of(plan, trials)?;
     if let Some(refusal) = against.and_then(|baseline| baseline.refusal(plan)) {
         return Err(Error::usage(refusal));
     }
-    let columns = columns.into_columns();
+    let cells = columns.iter().flat_map(|column| &column.cells);
+    let wide: BTreeSet<&String> = cells.flat_map(|cell| &cell.wide_scores).collect();
     let settings: Vec<SettingFigures> = columns
         .iter()
         .zip(plan.settings)
-        .map(|(column, name)| SettingFigures::of(plan, name, column))
+        .map(|(column, name)| SettingFigures::of(plan, name, column, &wide))
         .collect();
-    let comparisons = comparison::compare_settings(&settings, against);
+    let comparisons = comparison::compare_settings(&settings, against, plan.look);
     let doubts = decision::doubts(&settings);
-    let decision = decision::decide(plan, &settings, !doubts.is_empty());
+    let compared = settings.len() - usize::from(against.is_none());
+    let decision = decision::decide(plan, &settings, &comparisons, compared);
     let mut warnings = doubts;
     for (column, name) in columns.iter().zip(plan.settings) {
         warnings.extend(column.repetition_warnings(name));

@@ -4,9 +4,10 @@ use super::*;
 use crate::error::Exit;
 use crate::flow::eval::numbers::difference::Method;
 use crate::flow::eval::trial::TrialOutcome::{self, Failed, NotMeasured, Passed};
-use comparison::Finding;
 use decision::threshold_warning;
+use finding::{Finding, FindingReason};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// A suite that is planned, and its trials.
 pub(crate) struct Scene {
@@ -14,6 +15,7 @@ pub(crate) struct Scene {
     cases: Vec<PlannedCase>,
     trials: u32,
     threshold: Option<f64>,
+    require_higher: bool,
     look: u32,
     pub recorded: Vec<Trial>,
 }
@@ -31,6 +33,7 @@ impl Scene {
             cases: (0..cases).map(case).collect(),
             trials,
             threshold: None,
+            require_higher: false,
             look: 1,
             recorded: Vec::new(),
         }
@@ -67,6 +70,24 @@ impl Scene {
         self
     }
 
+    pub(crate) fn require_higher(mut self) -> Self {
+        self.require_higher = true;
+        self
+    }
+
+    /// Gives each measured trial this score, by its place among those of its setting.
+    pub(crate) fn scores(mut self, name: &str, of: impl Fn(&str, usize) -> Option<f64>) -> Self {
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        for trial in &mut self.recorded {
+            let place = places.entry(trial.setting.clone()).or_default();
+            if let Some(score) = of(&trial.setting, *place) {
+                trial.scores.insert(name.to_owned(), score);
+            }
+            *place += 1;
+        }
+        self
+    }
+
     pub(crate) fn look(mut self, look: u32) -> Self {
         self.look = look;
         self
@@ -89,6 +110,7 @@ impl Scene {
             cases: &self.cases,
             graders: Some("graders"),
             threshold: self.threshold,
+            require_higher: self.require_higher,
             look: self.look,
         }
     }
@@ -135,6 +157,9 @@ pub(crate) fn trial(setting: &str, case: &str, number: u32, outcome: TrialOutcom
         models: Vec::new(),
         output_hash: Some(format!("{setting}-{case}-{number}")),
         seed: Some(u64::from(number)),
+        execution_ref: None,
+        scores: BTreeMap::new(),
+        reason: None,
     }
 }
 
@@ -210,7 +235,7 @@ fn json_has_the_names_and_the_order_of_the_manual() {
         value["look"],
         json!({"number": 1, "alpha": 0.025, "trials": 20})
     );
-    assert_eq!(value["verdict"], "failed");
+    assert_eq!(value["verdict"], "passed");
     assert_eq!(value["suite"], "triage");
     assert_eq!(setting["pass_at_k"]["1"], 0.8);
     assert_eq!(setting["pass_hat_k"]["5"], 0.5);
@@ -401,8 +426,8 @@ fn coverage_that_differs_between_settings_forbids_a_comparison() {
         .with("new", &["+++++++?"; 12]);
     let summary = scene.summary();
     assert_eq!(
-        summary.comparison.expect("a comparison").finding,
-        Finding::CoverageDiffers
+        summary.comparison.expect("a comparison").why,
+        Some(FindingReason::CoverageDiffers)
     );
     assert!(
         summary.warnings[0].contains("between settings"),
@@ -695,16 +720,20 @@ fn too_few_pairs_and_no_difference_are_said_as_such() {
         .with("new", &["+"; 10]);
     let comparison = few.summary().comparison.expect("a comparison");
     assert_eq!(
-        (comparison.finding, comparison.discordant),
-        (Finding::TooFewPairs, Some((0, 3)))
+        (comparison.finding, comparison.why, comparison.discordant),
+        (
+            Finding::Undecided,
+            Some(FindingReason::TooFewPairs),
+            Some((0, 3))
+        )
     );
     let same = Scene::new(&["base", "new"], 10, 1)
         .with("base", &["+"; 10])
         .with("new", &["+"; 10]);
     let comparison = same.summary().comparison.expect("a comparison");
     assert_eq!(
-        (comparison.finding, comparison.ci),
-        (Finding::NoDifference, None)
+        (comparison.finding, comparison.why, comparison.ci),
+        (Finding::Same, Some(FindingReason::NoDifference), None)
     );
 }
 
@@ -813,4 +842,235 @@ fn ten_thousand_trials_are_counted_once_each() {
     let summary = scene.summary();
     assert_eq!(summary.look.trials, 10_000);
     assert_eq!(summary.settings[0].rate, Some(0.8));
+}
+
+/// Two settings of twelve cases; of the second ones `better` pass all trials, and of the first none.
+fn pair(better: usize) -> Scene {
+    let new: Vec<&str> = (0..12)
+        .map(|at| if at < better { "++" } else { "--" })
+        .collect();
+    Scene::new(&["base", "new"], 12, 2)
+        .with("base", &["--"; 12])
+        .with("new", &new)
+}
+
+/// The other way round.
+fn reversed(scene: &Scene) -> Scene {
+    let mut turned = Scene::new(&["new", "base"], 12, 2);
+    turned.require_higher = scene.require_higher;
+    turned.recorded.clone_from(&scene.recorded);
+    turned
+}
+
+#[test]
+fn without_a_threshold_a_comparison_decides() {
+    let reason = |scene: &Scene| scene.summary().decision;
+    let settings = vec!["base".to_owned()];
+    // Trials that failed on both sides are no verdict.
+    assert_eq!(reason(&pair(8)), VerdictReason::NotShownLower);
+    assert_eq!(reason(&pair(1)), VerdictReason::NotShownLower);
+    assert_eq!(reason(&pair(0)), VerdictReason::NotShownLower);
+    let lower = VerdictReason::ShownLower { settings };
+    assert_eq!(reason(&reversed(&pair(8))), lower);
+    assert_eq!(lower.verdict().exit(), Exit::Failure);
+    // A setting of which nothing was measured, or less than of the other one.
+    let mut none = pair(8);
+    none.recorded.retain(|it| it.setting == "base");
+    assert_verdict(&none, Verdict::Undecided);
+    let mut less = pair(8);
+    less.recorded
+        .retain(|it| it.setting == "base" || it.number == 1);
+    assert_eq!(
+        reason(&less),
+        VerdictReason::CoverageDiffers { missing: 12 }
+    );
+    // A threshold decides alone.
+    let mut some = vec!["++"; 8];
+    some.extend(["--"; 4]);
+    let worse = Scene::new(&["base", "new"], 12, 2)
+        .with("base", &["++"; 12])
+        .with("new", &some);
+    assert_eq!(
+        reason(&worse),
+        VerdictReason::ShownLower {
+            settings: vec!["new".to_owned()]
+        }
+    );
+    assert_verdict(&worse.threshold(0.3), Verdict::Passed);
+}
+
+#[test]
+fn higher_can_be_required() {
+    let decision = |scene: Scene| scene.require_higher().summary().decision;
+    let settings = vec!["new".to_owned()];
+    assert_eq!(decision(pair(8)), VerdictReason::ShownHigher);
+    let undecided = VerdictReason::NotShownHigher {
+        settings: settings.clone(),
+    };
+    assert_eq!(decision(pair(2)), undecided);
+    assert_eq!(undecided.verdict().exit(), Exit::Undecided);
+    let same = VerdictReason::NotHigher { settings };
+    assert_eq!(decision(pair(0)), same);
+    assert_eq!(same.verdict().exit(), Exit::Failure);
+    assert_verdict(&reversed(&pair(8)).require_higher(), Verdict::Failed);
+    // Beside a threshold both must hold.
+    assert_verdict(&pair(8).require_higher().threshold(0.99), Verdict::Failed);
+    let good = || {
+        Scene::new(&["base", "new"], 12, 2)
+            .with("base", &["++"; 12])
+            .with("new", &["++"; 12])
+            .threshold(0.3)
+    };
+    assert_verdict(&good(), Verdict::Passed);
+    assert_verdict(&good().require_higher(), Verdict::Failed);
+}
+
+#[test]
+fn a_difference_must_be_clearer_at_a_later_look() {
+    // p is between 0.0167 and 0.05.
+    let scene = |look| {
+        pair(4)
+            .look(look)
+            .summary()
+            .comparison
+            .expect("a comparison")
+    };
+    let (first, second) = (scene(1), scene(2));
+    assert!((0.0167..0.05).contains(&first.p_corrected), "{first:?}");
+    assert_eq!(first.p_corrected.to_bits(), second.p_corrected.to_bits());
+    assert_eq!(
+        (first.finding, second.finding),
+        (Finding::Higher, Finding::Undecided)
+    );
+}
+
+#[test]
+fn a_score_of_shares_has_the_interval_of_a_rate_and_another_one_that_of_t() {
+    let cases = ["+-", "++", "--", "+-"];
+    let scene = Scene::of(&cases)
+        .scores("share", |_, at| Some([0.5, 1.0, 0.25, 0.75][at / 2]))
+        .scores("stars", |_, at| Some([1.0, 5.0, 3.0, 3.0][at / 2]))
+        .scores("equal", |_, _| Some(3.0))
+        .scores("all", |_, _| Some(1.0));
+    let scores = &scene.summary().settings[0].scores;
+    let ends = |name: &str| scores[name].ci.map(|ci| (ci.lower, ci.upper));
+    let near = |found: Option<(f64, f64)>, lower: f64, upper: f64| {
+        let (low, high) = found.expect("an interval");
+        assert!(
+            (low - lower).abs() < 1e-9 && (high - upper).abs() < 1e-9,
+            "{low} {high}"
+        );
+    };
+    assert!((scores["share"].mean - 0.625).abs() < 1e-12);
+    assert_eq!((scores["share"].cases, scores["share"].trials), (4, 8));
+    // Wilson with eight trials and t(0.975, 3) = 3.182446; 3 ± 3.182446 · sqrt(8/3 / 4).
+    near(ends("share"), 0.186_624_664_724, 0.923_702_118_051);
+    near(ends("stars"), 0.401_543_472_749, 5.598_456_527_251);
+    assert_eq!(ends("equal"), None);
+    near(ends("all"), 0.283_126_419_518, 1.0);
+}
+
+#[test]
+fn a_score_is_one_of_shares_only_if_it_is_so_under_every_setting() {
+    let scene = pair(0).scores("stars", |setting, at| {
+        Some(if setting == "base" {
+            (at % 2) as f64
+        } else {
+            4.0
+        })
+    });
+    let summary = scene.summary();
+    let ci = summary.settings[0].scores["stars"].ci;
+    assert_eq!(
+        ci.map(|ci| ci.upper),
+        None,
+        "all cases have 0.5, so t says nothing"
+    );
+    let difference = &summary.comparisons[0].scores["stars"];
+    assert!((difference.difference - 3.5).abs() < 1e-12);
+    assert_eq!(difference.finding, Finding::Higher);
+}
+
+#[test]
+fn scores_are_compared_by_case_and_with_an_earlier_result() {
+    // No trial passes, and the score differs.
+    let scored = |scene: Scene, more: f64| {
+        scene.scores("style", move |setting, at| {
+            let case = at / 2;
+            let more = if setting == "base" { 0.0 } else { more };
+            Some(2.0 + (case % 3) as f64 + more * (1.0 + 0.1 * (case % 2) as f64))
+        })
+    };
+    let summary = scored(pair(0), 1.0).summary();
+    let [comparison] = summary.comparisons.as_slice() else {
+        panic!("{:?}", summary.comparisons);
+    };
+    assert_eq!(comparison.finding, Finding::Same);
+    let style = &comparison.scores["style"];
+    assert!((style.difference - 1.05).abs() < 1e-9, "{style:?}");
+    assert_eq!((style.finding, style.cases), (Finding::Higher, 12));
+    let ci = style.ci.expect("an interval");
+    assert!(1.0 < ci.lower && ci.upper < 1.1, "{ci:?}");
+    // The verdict is about the rate.
+    assert_eq!(summary.decision, VerdictReason::NotShownLower);
+    let earlier = scored(Scene::new(&["base"], 12, 2).with("base", &["--"; 12]), 1.0);
+    let now = scored(Scene::new(&["new"], 12, 2).with("new", &["--"; 12]), -1.0);
+    let summary = now
+        .try_against(Some(&earlier.baseline()))
+        .expect("a summary");
+    let style = &summary.comparisons[0].scores["style"];
+    assert_eq!(style.finding, Finding::Lower);
+}
+
+#[test]
+fn a_score_that_trials_lack_is_not_measured() {
+    let scene = pair(0).scores("style", |setting, at| {
+        // The graders of the second setting give it to every other trial only.
+        (setting == "base" || at % 2 == 0).then_some(3.0 + (at / 2 % 3) as f64)
+    });
+    let summary = scene.summary();
+    assert_eq!(summary.settings[1].scores["style"].trials, 12);
+    let style = &summary.comparisons[0].scores["style"];
+    assert_eq!(style.why, Some(FindingReason::CoverageDiffers));
+    assert_eq!(style.finding, Finding::Undecided);
+    // And it is no zero: the means of the cases are the same.
+    assert!(style.difference.abs() < 1e-12);
+}
+
+#[test]
+fn scores_are_corrected_for_each_other() {
+    // Of six cases the signs of all six differ: p = 1/32, which is not enough for two scores.
+    let scene = || {
+        Scene::new(&["base", "new"], 6, 1)
+            .with("base", &["-"; 6])
+            .with("new", &["-"; 6])
+            .scores("a", |setting, at| {
+                Some(if setting == "base" {
+                    0.0
+                } else {
+                    2.0 + at as f64
+                })
+            })
+    };
+    let finding = |scene: Scene| scene.summary().comparisons[0].scores["a"].finding;
+    assert_eq!(finding(scene()), Finding::Higher);
+    let two = scene().scores("b", |setting, at| {
+        Some(if setting == "base" {
+            0.0
+        } else {
+            2.0 + at as f64
+        })
+    });
+    assert_eq!(finding(two), Finding::Undecided);
+}
+
+#[test]
+fn what_a_passed_trial_costs_counts_those_that_failed() {
+    let summary = Scene::of(&["+-", "--", "++"]).summary();
+    let setting = &summary.settings[0];
+    assert_eq!(setting.cost_per_success, Some(1.0));
+    assert_eq!(setting.tokens_per_success, Some(200.0));
+    assert_eq!(setting.seconds_per_success, Some(3.0));
+    let none = Scene::of(&["--"]).summary();
+    assert_eq!(none.settings[0].tokens_per_success, None);
 }

@@ -5,108 +5,69 @@ use super::words::{NOTHING, Rows, name, points};
 use crate::flow::eval::numbers::Counts;
 use crate::flow::eval::summary::Summary;
 use crate::flow::eval::summary::comparison::CaseDifference;
-use crate::flow::eval::summary::figures::CaseFigures;
 use crate::text::amounts::counted;
+use crate::text::order;
 
 /// The number of cases listed; JSON has all.
 pub(super) const CASES_SHOWN: usize = 50;
 
-const PERFECT: &str = "that passed every trial";
+/// A column: its head, and the cell of each case.
+type Cells<'s> = (String, Box<dyn Fn(usize) -> Option<String> + 's>);
 
-/// The rows, the first with the names of the columns, and the note about the cases that are not listed.
-pub(super) fn rows(summary: &Summary) -> (Rows, Option<String>) {
-    match summary.comparisons.is_empty() {
-        true => imperfect(summary),
-        false => different(summary),
-    }
-}
-
-/// Cases that did not pass every trial under every setting.
-fn imperfect(summary: &Summary) -> (Rows, Option<String>) {
-    let count = summary
-        .settings
-        .first()
-        .map_or(0, |setting| setting.cases.len());
-    let of = |at: usize| {
-        summary
-            .settings
-            .iter()
-            .filter_map(move |setting| setting.cases.get(at))
-    };
-    let is_imperfect = |case: &CaseFigures| case.failed > 0 || case.not_measured > 0;
-    let mut listed: Vec<usize> = (0..count).filter(|at| of(*at).any(is_imperfect)).collect();
-    let least = |at: usize| of(at).filter_map(|case| case.rate).fold(1.0_f64, f64::min);
-    listed.sort_by(|a, b| least(*a).total_cmp(&least(*b)));
-    let mut head = vec!["case".to_owned()];
-    head.extend(summary.settings.iter().map(|setting| name(&setting.name)));
-    let row = |at: &usize| -> Vec<String> {
-        let id = of(*at)
-            .next()
-            .map_or_else(String::new, |case| name(&case.id));
-        let counts = of(*at).map(|case| shown(case.counts()));
-        std::iter::once(id).chain(counts).collect()
-    };
-    let rows = with_head(head, listed.iter().take(CASES_SHOWN).map(row));
-    let note = note(count - listed.len(), PERFECT, listed.len());
-    (rows, note)
-}
-
-/// Cases that differ in a comparison, the greatest differences first, and those that did not pass every trial.
-fn different(summary: &Summary) -> (Rows, Option<String>) {
-    let comparisons = &summary.comparisons;
-    let count = comparisons
-        .first()
-        .map_or(0, |comparison| comparison.case_differences.len());
-    let of = |at: usize| {
-        comparisons
-            .iter()
-            .filter_map(move |comparison| comparison.case_differences.get(at))
-    };
-    let greatest = |at: usize| {
-        let sizes = of(at).filter_map(|case| case.difference).map(f64::abs);
-        sizes.fold(0.0_f64, f64::max)
-    };
-    let is_whole = |counts: Counts| counts.measured > 0 && counts.passed == counts.measured;
-    let is_imperfect =
-        |at: usize| of(at).any(|case| !is_whole(case.before) || !is_whole(case.after));
-    let mut listed: Vec<usize> = (0..count).filter(|at| is_imperfect(*at)).collect();
-    listed.sort_by(|a, b| greatest(*b).total_cmp(&greatest(*a)));
-    // Against a setting of this evaluation all comparisons have the same other side.
-    let is_earlier = comparisons.iter().any(|comparison| comparison.is_earlier);
-    let mut head = vec!["case".to_owned()];
-    for (number, comparison) in comparisons.iter().enumerate() {
-        if is_earlier || number == 0 {
-            head.push(other_side(comparison));
+/// The rows, the first with the names of the columns, and the note about the cases that are not listed: those that
+/// differ in a comparison, the greatest differences first, and those that did not pass every trial.
+pub(super) fn rows(summary: &Summary) -> (Rows, String) {
+    let (settings, comparisons) = (&summary.settings, &summary.comparisons);
+    let cases = settings.first().map_or(&[][..], |it| &it.cases);
+    let mut columns: Vec<Cells<'_>> =
+        vec![("case".to_owned(), Box::new(|at| Some(name(&cases[at].id))))];
+    let mut listed: Vec<usize> = (0..cases.len()).collect();
+    if comparisons.is_empty() {
+        let of = |at: usize| settings.iter().filter_map(move |it| it.cases.get(at));
+        listed.retain(|at| of(*at).any(|case| case.failed > 0 || case.not_measured > 0));
+        let least = |at: &usize| of(*at).filter_map(|case| case.rate).fold(1.0_f64, f64::min);
+        order::sort_by(&mut listed, |a, b| least(a).total_cmp(&least(b)));
+        for it in settings {
+            let cell = |at: usize| Some(shown(it.cases.get(at)?.counts()));
+            columns.push((name(&it.name), Box::new(cell)));
         }
-        head.push(name(&comparison.setting));
-        head.push("diff".to_owned());
-    }
-    let row = |at: &usize| -> Vec<String> {
-        let mut row = vec![
-            of(*at)
-                .next()
-                .map_or_else(String::new, |case| name(&case.id)),
-        ];
-        for (number, case) in of(*at).enumerate() {
-            if is_earlier || number == 0 {
-                row.push(shown(case.before));
+    } else {
+        let of = |at: usize| {
+            comparisons
+                .iter()
+                .filter_map(move |it| it.case_differences.get(at))
+        };
+        let is_whole = |it: Counts| it.measured > 0 && it.passed == it.measured;
+        listed.retain(|at| of(*at).any(|it| !is_whole(it.before) || !is_whole(it.after)));
+        let sizes = |at: &usize| of(*at).filter_map(|it| it.difference).map(f64::abs);
+        let greatest = |at: &usize| sizes(at).fold(0.0_f64, f64::max);
+        order::sort_by(&mut listed, |a, b| greatest(b).total_cmp(&greatest(a)));
+        for (number, it) in comparisons.iter().enumerate() {
+            let of = |at: usize| it.case_differences.get(at);
+            // Against a setting of this evaluation all comparisons have the same other side.
+            if it.is_earlier || number == 0 {
+                columns.push((
+                    other_side(it),
+                    Box::new(move |at| Some(shown(of(at)?.before))),
+                ));
             }
-            row.push(shown(case.after));
-            row.push(flagged(case));
+            columns.push((
+                name(&it.setting),
+                Box::new(move |at| Some(shown(of(at)?.after))),
+            ));
+            columns.push((
+                "diff".to_owned(),
+                Box::new(move |at| Some(flagged(of(at)?))),
+            ));
         }
-        row
-    };
-    let rows = with_head(head, listed.iter().take(CASES_SHOWN).map(row));
-    let note = note(count - listed.len(), PERFECT, listed.len());
-    (rows, note)
-}
-
-fn with_head(head: Vec<String>, rows: impl Iterator<Item = Vec<String>>) -> Rows {
-    let rows: Rows = rows.collect();
-    match rows.is_empty() {
-        true => rows,
-        false => std::iter::once(head).chain(rows).collect(),
     }
+    let head = columns.iter().map(|(head, _)| head.clone()).collect();
+    let row = |at: &usize| columns.iter().filter_map(|(_, cell)| cell(*at)).collect();
+    let mut rows: Rows = listed.iter().take(CASES_SHOWN).map(row).collect();
+    if !rows.is_empty() {
+        rows.insert(0, head);
+    }
+    (rows, note(cases.len() - listed.len(), listed.len()))
 }
 
 /// `3/4`.
@@ -127,23 +88,24 @@ fn flagged(case: &CaseDifference) -> String {
         true => " ▼",
         false => "",
     };
-    format!("{}{mark}", points(difference))
+    points(difference) + mark
 }
 
 /// The cases that are not listed.
-fn note(others: usize, what: &str, listed: usize) -> Option<String> {
+fn note(others: usize, listed: usize) -> String {
     let mut parts = Vec::new();
     if listed > CASES_SHOWN {
-        parts.push(format!(
-            "{} more in --format json",
-            counted(listed - CASES_SHOWN, "case")
-        ));
+        let more = counted(listed - CASES_SHOWN, "case");
+        parts.push(format!("{more} more in --format json"));
     }
     if others > 0 {
-        parts.push(format!("{} {what}", counted(others, "case")));
+        parts.push(format!(
+            "{} that passed every trial",
+            counted(others, "case")
+        ));
     }
-    match parts.is_empty() {
-        true => None,
-        false => Some(format!("…   ({})", parts.join(", "))),
+    if parts.is_empty() {
+        return String::new();
     }
+    format!("…   ({})\n", parts.join(", "))
 }

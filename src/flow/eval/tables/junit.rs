@@ -13,66 +13,53 @@ const MESSAGE_COLUMNS: usize = 200;
 
 /// Suites with their trials as one document.
 pub(crate) fn junit(suites: &[(&Summary, &[Trial])]) -> String {
-    let mut out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n".to_owned();
-    for (summary, trials) in suites {
-        for setting in &summary.settings {
-            let of_setting = |trial: &&Trial| trial.setting == setting.name;
-            let trials: Vec<&Trial> = trials.iter().filter(of_setting).collect();
-            push_suite(&mut out, &summary.suite, &setting.name, &trials);
-        }
-    }
-    out.push_str("</testsuites>\n");
-    out
+    let suites: String = suites
+        .iter()
+        .flat_map(|(summary, trials)| {
+            summary
+                .settings
+                .iter()
+                .map(|it| suite_element(&summary.suite, &it.name, trials))
+        })
+        .collect();
+    format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n{suites}</testsuites>\n")
 }
 
-fn push_suite(out: &mut String, suite: &str, setting: &str, trials: &[&Trial]) {
-    let count = |outcome: TrialOutcome| {
-        trials
-            .iter()
-            .filter(|trial| trial.outcome == outcome)
-            .count()
-    };
-    let name = format!("{suite}.{setting}");
-    out.push_str(&format!(
-        "  <testsuite name=\"{}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"0\" time=\"{}\">\n",
-        escaped(&name),
-        trials.len(),
+fn suite_element(suite: &str, setting: &str, trials: &[Trial]) -> String {
+    let name = escaped(&format!("{suite}.{setting}"));
+    let trials = || trials.iter().filter(|trial| trial.setting == setting);
+    let count = |outcome| trials().filter(|trial| trial.outcome == outcome).count();
+    let cases: String = trials().map(|trial| case_element(&name, trial)).collect();
+    format!(
+        "  <testsuite name=\"{name}\" tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"0\" time=\"{}\">\n{cases}  </testsuite>\n",
+        trials().count(),
         count(TrialOutcome::Failed),
         count(TrialOutcome::NotMeasured),
-        seconds(trials.iter().filter_map(|trial| trial.duration_ms).sum()),
-    ));
-    for trial in trials {
-        push_trial(out, &name, trial);
-    }
-    out.push_str("  </testsuite>\n");
+        seconds(trials().filter_map(|trial| trial.duration_ms).sum()),
+    )
 }
 
-fn push_trial(out: &mut String, class: &str, trial: &Trial) {
-    out.push_str(&format!(
-        "    <testcase classname=\"{}\" name=\"{}\" time=\"{}\">\n",
-        escaped(class),
-        escaped(&trial_name(trial)),
-        seconds(trial.duration_ms.unwrap_or(0)),
-    ));
+/// `class` is escaped.
+fn case_element(class: &str, trial: &Trial) -> String {
     let body = escaped(&assertions_against(trial).join("\n"));
     let message = escaped(&in_short(&message(trial), MESSAGE_COLUMNS));
-    match trial.outcome {
-        TrialOutcome::Passed => {}
-        TrialOutcome::Failed => out.push_str(&format!(
+    let outcome = match trial.outcome {
+        TrialOutcome::Passed => String::new(),
+        TrialOutcome::Failed => format!(
             "      <failure type=\"{}\" message=\"{message}\">{body}</failure>\n",
             escaped(&trial.stop_reason)
-        )),
+        ),
         TrialOutcome::NotMeasured => {
-            out.push_str(&format!(
-                "      <error type=\"not_measured\" message=\"{message}\">{body}</error>\n"
-            ));
+            format!("      <error type=\"not_measured\" message=\"{message}\">{body}</error>\n")
         }
-    }
+    };
     let place = format!("run {} in {}", trial.run_id, trial.workspace);
-    out.push_str(&format!(
-        "      <system-out>{}</system-out>\n    </testcase>\n",
+    format!(
+        "    <testcase classname=\"{class}\" name=\"{}\" time=\"{}\">\n{outcome}      <system-out>{}</system-out>\n    </testcase>\n",
+        escaped(&trial_name(trial)),
+        seconds(trial.duration_ms.unwrap_or(0)),
         escaped(&place)
-    ));
+    )
 }
 
 /// `case, trial 3`.
@@ -80,7 +67,7 @@ pub(super) fn trial_name(trial: &Trial) -> String {
     format!("{}, trial {}", trial.case, trial.number)
 }
 
-/// Why a trial did not pass, on a line.
+/// The reason why a trial did not pass, on a line.
 pub(super) fn message(trial: &Trial) -> String {
     let reason = match trial.outcome {
         TrialOutcome::NotMeasured => format!("not measured: {}", trial.stop_reason),
@@ -99,19 +86,19 @@ pub(super) fn assertions_against(trial: &Trial) -> Vec<String> {
         TrialOutcome::NotMeasured => Value::Null,
         TrialOutcome::Passed | TrialOutcome::Failed => Value::Bool(false),
     };
-    let marks = trial.assertions.as_ref();
-    let marks = marks.and_then(|list| serde_json::from_str::<Vec<Value>>(list.get()).ok());
-    let failed = marks
-        .iter()
+    trial
+        .assertions
+        .as_ref()
+        .and_then(|list| serde_json::from_str::<Vec<Value>>(list.get()).ok())
+        .into_iter()
         .flatten()
-        .filter(|assertion| assertion.get("passed") == Some(&wanted));
-    failed
+        .filter(|it| it.get("passed") == Some(&wanted))
         .map(|assertion| {
             let kind = assertion["type"].as_str().unwrap_or("assertion");
-            ["message", "reason"]
-                .into_iter()
-                .find_map(|key| assertion[key].as_str())
-                .map_or_else(|| kind.to_owned(), |why| format!("{kind}: {why}"))
+            let why = assertion["message"]
+                .as_str()
+                .or(assertion["reason"].as_str());
+            why.map_or_else(|| kind.to_owned(), |why| format!("{kind}: {why}"))
         })
         .collect()
 }
@@ -122,19 +109,13 @@ fn seconds(ms: u64) -> String {
 
 /// Text for an attribute or an element: without characters that XML 1.0 does not have, or that control a terminal.
 fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in printable(text).chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&apos;"),
-            '\n' => out.push_str("&#10;"),
-            '\t' => out.push_str("&#9;"),
-            '\u{FFFE}' | '\u{FFFF}' => out.push('\u{FFFD}'),
-            c => out.push(c),
-        }
-    }
-    out
+    let text = printable(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&apos;")
+        .replace('\n', "&#10;");
+    text.replace('\t', "&#9;")
+        .replace(['\u{FFFE}', '\u{FFFF}'], "\u{FFFD}")
 }

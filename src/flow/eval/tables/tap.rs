@@ -14,54 +14,57 @@ const LINE_COLUMNS: usize = 200;
 
 /// Suites with their trials as one stream.
 pub(crate) fn tap(suites: &[(&Summary, &[Trial])]) -> String {
-    let count: usize = suites.iter().map(|(_, trials)| trials.len()).sum();
-    let mut out = format!("TAP version 14\n1..{count}\n");
-    let points = suites
+    let points: Vec<String> = suites
         .iter()
-        .flat_map(|(summary, trials)| trials.iter().map(move |trial| (*summary, trial)));
-    for (number, (summary, trial)) in points.enumerate() {
-        push_point(&mut out, number + 1, &summary.suite, trial);
-    }
-    out
+        .flat_map(|(summary, trials)| {
+            let name = &summary.suite;
+            trials.iter().map(move |trial| (name, trial))
+        })
+        .enumerate()
+        .map(|(at, (suite, trial))| point(at + 1, suite, trial))
+        .collect();
+    format!("TAP version 14\n1..{}\n{}", points.len(), points.concat())
 }
 
-fn push_point(out: &mut String, number: usize, suite: &str, trial: &Trial) {
+fn point(number: usize, suite: &str, trial: &Trial) -> String {
     let name = escaped(&format!(
         "{suite} / {} / {}",
         trial.setting,
         trial_name(trial)
     ));
+    let message = message(trial);
     match trial.outcome {
-        TrialOutcome::Passed => out.push_str(&format!("ok {number} - {name}\n")),
-        TrialOutcome::NotMeasured => out.push_str(&format!(
-            "ok {number} - {name} # SKIP {}\n",
-            escaped(&message(trial))
-        )),
+        TrialOutcome::Passed => format!("ok {number} - {name}\n"),
+        TrialOutcome::NotMeasured => {
+            format!("ok {number} - {name} # SKIP {}\n", escaped(&message))
+        }
         TrialOutcome::Failed => {
-            out.push_str(&format!("not ok {number} - {name}\n  ---\n"));
-            for (key, text) in [
-                ("message", &message(trial)),
-                ("run_id", &trial.run_id),
-                ("workspace", &trial.workspace),
-            ] {
-                out.push_str(&format!("  {key}: {}\n", quoted(text)));
-            }
             let failed = assertions_against(trial);
-            if !failed.is_empty() {
-                out.push_str("  assertions:\n");
-            }
-            for assertion in failed {
-                out.push_str(&format!("    - {}\n", quoted(&assertion)));
-            }
-            out.push_str("  ...\n");
+            let head = if failed.is_empty() {
+                ""
+            } else {
+                "  assertions:\n"
+            };
+            let failed: Vec<String> = failed
+                .iter()
+                .map(|it| format!("    - {}\n", quoted(it)))
+                .collect();
+            let failed = failed.concat();
+            format!(
+                "not ok {number} - {name}\n  ---\n  message: {}\n  run_id: {}\n  workspace: {}\n{head}{failed}  ...\n",
+                quoted(&message),
+                quoted(&trial.run_id),
+                quoted(&trial.workspace)
+            )
         }
     }
 }
 
 /// Text on one line in which nothing begins a directive.
 fn escaped(text: &str) -> String {
-    let line = in_short(&printable(text), LINE_COLUMNS);
-    line.replace('\\', "\\\\").replace('#', "\\#")
+    in_short(&printable(text), LINE_COLUMNS)
+        .replace('\\', "\\\\")
+        .replace('#', "\\#")
 }
 
 /// A string in YAML, with no other escapes than those that every reader of TAP knows.

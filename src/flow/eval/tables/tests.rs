@@ -31,24 +31,24 @@ fn two_settings() -> Scene {
 
 #[test]
 fn a_table_has_settings_as_columns_and_cases_that_differ_as_rows() {
-    let text = text::text((&two_settings().summary(), &[]), None);
+    let text = text::text(&two_settings().summary(), &[], None);
     assert_eq!(
         text,
         "\
-triage   12 cases × 5 trials   measured 120 of 120 (100 %)   look 1   rates of cases like these, 95 %
+triage   12 cases × 5 trials   measured 120 of 120 (100 %)   analysis 1   rates of cases like these, 95 %
 
-                   base             new prompt
-rate               70 %  [42, 88]   90 %  [67, 98]
-these cases only   [63, 76]         [83, 94]
-pass@5 / pass^5    83 % / 50 %      100 % / 75 %
-cost / success     0.71             0.56
-tokens / trial     100              100
-time median, p90   3.0 s, 5.0 s     3.0 s, 5.0 s
-not measured       0                0
+                         base             new prompt
+rate                     70 %  [42, 88]   90 %  [67, 98]
+these cases only         [63, 76]         [83, 94]
+pass@5 / pass^5          83 % / 50 %      100 % / 75 %
+cost, tokens, s / pass   0.71, 143, 4.3   0.56, 111, 3.3
+tokens / trial           100              100
+time median, p90         3.0 s, 5.0 s     3.0 s, 5.0 s
+not measured             0                0
 
-new prompt − base   +20 points [−2, +42], paired over 12 cases; this many trials could have shown 31
+new prompt − base   +20 points [−2, +42], paired over 12 cases; the smallest difference that so many trials show: 31 points
 → cannot say (paired t, p = 0.0745). 13 cases more would show 20 points
-→ failed: 24 trials failed
+→ passed: nothing is shown lower
 
 case   base   new prompt   diff
 c0     0/5    5/5          +100
@@ -66,24 +66,24 @@ c10    4/5    5/5          +20
 #[test]
 fn a_table_of_one_setting_lists_the_cases_that_did_not_pass() {
     let scene = Scene::of(&["++++", "+-+?", "????", "++++"]).threshold(0.9);
-    let text = text::text((&scene.summary(), &scene.recorded), None);
+    let text = text::text(&scene.summary(), &scene.recorded, None);
     assert_eq!(
         text,
         "\
-triage   4 cases × 4 trials   measured 11 of 16 (69 %)   look 1   rates of cases like these, 95 %
+triage   4 cases × 4 trials   measured 11 of 16 (69 %)   analysis 1   rates of cases like these, 95 %
 
 warning: base: the share of measured trials differs between cases by more than 10 points
 
-                     base
-rate                 89 %  [24, 99.5]
-these cases only     [54, 98]
-if missing counted   62 … 94 %
-pass@4 / pass^4      100 % / 100 % (2 cases left out)
-cost / success       0.55
-cost, not measured   2.50
-tokens / trial       100
-time median, p90     2.0 s, 4.0 s
-not measured         5 (model unavailable)
+                         base
+rate                     89 %  [24, 99.5]
+these cases only         [54, 98]
+if missing counted       62 … 94 %
+pass@4 / pass^4          100 % / 100 % (2 cases left out)
+cost, tokens, s / pass   0.55, 110, 2.6
+cost, not measured       2.50
+tokens / trial           100
+time median, p90         2.0 s, 4.0 s
+not measured             5 (model unavailable)
 
 threshold 0.9   → undecided: no verdict while the share of measured trials differs by more than 10 points; \
          the same command measures the 5 trials that are missing
@@ -106,8 +106,8 @@ fn a_table_is_no_wider_than_the_terminal() {
     for name in names {
         scene = scene.with(name, &["+++++", "+-+++", "-----", "++--+"]);
     }
-    let wide = text::text((&scene.summary(), &[]), None);
-    let narrow = text::text((&scene.summary(), &[]), Some(80));
+    let wide = text::text(&scene.summary(), &[], None);
+    let narrow = text::text(&scene.summary(), &[], Some(80));
     let rows = |text: &str| -> usize {
         text.lines()
             .filter(|line| line.starts_with("rate "))
@@ -159,13 +159,13 @@ fn assert_harmless(text: &str) {
 #[test]
 fn hostile_names_control_no_terminal_and_stay_on_their_line() {
     let (summary, trials) = hostile();
-    let table = text::text((&summary, &trials), None);
+    let table = text::text(&summary, &trials, None);
     assert_harmless(&table);
     let lines = |text: &str| text.lines().count();
     let plain = Scene::new(&["base", "new"], 3, 2)
         .with("base", &["+-", "??", "--"])
         .with("new", &["--", "??", "++"]);
-    let plain = text::text((&plain.summary(), &plain.recorded), None);
+    let plain = text::text(&plain.summary(), &plain.recorded, None);
     assert_eq!(lines(&table), lines(&plain));
     assert_harmless(&junit::junit(&[(&summary, &trials)]));
     assert_harmless(&tap::tap(&[(&summary, &trials)]));
@@ -245,7 +245,7 @@ fn a_case_that_fails_alike_or_was_not_measured_on_both_sides_is_listed() {
         .with("base", &["++", "--", "--", "+-", "-+"])
         .with("new", &["++", "--", "++", "??", "+-"])
         .summary();
-    let text = text::text((&summary, &[]), None);
+    let text = text::text(&summary, &[], None);
     let end = "case   base   new   diff
 c2     0/2    2/2   +100
 c1     0/2    0/2   0
@@ -254,42 +254,6 @@ c4     1/2    1/2   0
 …   (1 case that passed every trial)
 ";
     assert!(text.ends_with(end), "{text}");
-}
-
-#[test]
-fn json_lines_have_the_members_of_the_manual_first() {
-    let mut trial = Scene::of(&["-"]).recorded.remove(0);
-    trial.assertions = Some(listed(json!([{"type": "equals", "passed": false}])));
-    let line = jsonl("triage", &trial);
-    let value: Value = serde_json::from_str(&line).expect("JSON");
-    let keys: Vec<&String> = value.as_object().expect("an object").keys().collect();
-    assert_eq!(
-        keys,
-        [
-            "case",
-            "setting",
-            "trial",
-            "status",
-            "stop_reason",
-            "score",
-            "assertions",
-            "run_id",
-            "workspace",
-            "cost",
-            "duration_ms",
-            "models",
-            "tokens",
-            "retries",
-            "seed",
-            "suite"
-        ]
-    );
-    assert_eq!(value["status"], "failed");
-    assert_eq!(
-        value["assertions"],
-        json!([{"type": "equals", "passed": false}])
-    );
-    assert_eq!(line.matches('\n').count(), 1);
 }
 
 #[test]
@@ -302,4 +266,27 @@ fn json_is_read_again_as_a_baseline() {
     );
     crate::flow::eval::summary::baseline::Baseline::parse(text.as_bytes(), "triage")
         .expect("a baseline");
+}
+
+#[test]
+fn named_scores_are_rows_and_their_differences_are_lines() {
+    let scene = two_settings()
+        .scores("style", |setting, at| {
+            let more = if setting == "base" { 0.0 } else { 1.0 };
+            Some(1.0 + (at / 5 % 4) as f64 + more)
+        })
+        .scores(HOSTILE, |_, at| Some(-0.001 * (at / 5) as f64));
+    let table = text::text(&scene.summary(), &[], None);
+    assert_harmless(&table);
+    for line in [
+        "score style 2.50 [1.76, 3.24] 3.50 [2.76, 4.24]",
+        "score style +1.00 → higher (exact sign flips, p = 0.0010)",
+    ] {
+        let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(table.lines().any(|it| words(it) == line), "{table}");
+    }
+    let named = table
+        .lines()
+        .filter(|line| line.starts_with("score a\u{fffd}[2J"));
+    assert_eq!(named.count(), 2, "{table}");
 }

@@ -4,60 +4,56 @@ use super::cases::{self, CASES_SHOWN};
 use super::conclusions;
 use super::junit::message;
 use super::words::{
-    NOTHING, Rows, amount, ends, name, percent, percent_figure, reason, warning as one_line,
+    NOTHING, Rows, SCORES_SHOWN, amount, ends, figure, name, percent, percent_figure, reason,
+    warning as one_line,
 };
+use crate::flow::eval::numbers::interval::Interval;
 use crate::flow::eval::summary::Summary;
-use crate::flow::eval::summary::figures::SettingFigures;
+use crate::flow::eval::summary::figures::{Durations, ScoreFigures, SettingFigures};
 use crate::flow::eval::trial::{Trial, TrialOutcome};
 use crate::text::amounts::{counted, format_millis};
 use crate::text::disguise::printable;
 use crate::text::shorten::in_short;
 use crate::text::table::{Column, Table};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 /// Columns between two columns.
 const GAP: usize = 3;
 
 /// The table, with a newline at its end. At most `width` columns wide, as long as a single setting fits.
-pub(crate) fn text((summary, trials): (&Summary, &[Trial]), width: Option<usize>) -> String {
-    let mut out = head(summary);
-    out.push('\n');
-    for warning in &summary.warnings {
-        out.push_str(&format!(
-            "warning: {}
-",
-            one_line(warning)
-        ));
+pub(crate) fn text(summary: &Summary, trials: &[Trial], width: Option<usize>) -> String {
+    let mut warnings = String::new();
+    for it in &summary.warnings {
+        warnings.push_str(&format!("warning: {}\n", one_line(it)));
     }
-    if !summary.warnings.is_empty() {
-        out.push('\n');
+    if !warnings.is_empty() {
+        warnings.push('\n');
     }
-    out.push_str(&in_blocks(rows(summary), width));
-    out.push('\n');
-    for line in conclusions::lines(summary) {
-        out.push_str(&line);
-        out.push('\n');
-    }
-    let (rows, note) = cases::rows(summary);
-    if !rows.is_empty() {
-        out.push('\n');
-        out.push_str(&in_blocks(rows, width));
-    }
-    if let Some(note) = note {
-        out.push_str(&format!("{note}\n"));
-    }
-    push_failures(&mut out, summary, trials);
-    out
+    let (cases, note) = cases::rows(summary);
+    let gap = if cases.is_empty() { "" } else { "\n" };
+    [
+        &*head(summary),
+        &*warnings,
+        &*in_blocks(rows(summary), width),
+        "\n",
+        &*conclusions::lines(summary),
+        gap,
+        &*in_blocks(cases, width),
+        &*note,
+        &*failures(summary, trials),
+    ]
+    .concat()
 }
 
-/// Adds why each case failed, or no grader judged it, in its first such trial, and where that trial's workspace is.
-fn push_failures(out: &mut String, summary: &Summary, trials: &[Trial]) {
+/// The reason why each case failed, or no grader judged it, in its first such trial, and where that trial's workspace is.
+fn failures(summary: &Summary, trials: &[Trial]) -> String {
     let mut seen = HashSet::new();
     let first_of_case = trials.iter().filter(|trial| {
         let is_explained = trial.outcome == TrialOutcome::Failed || trial.stop_reason == "grader";
         is_explained && seen.insert(&trial.case)
     });
     let explained: Vec<&Trial> = first_of_case.collect();
+    let mut out = String::new();
     for (at, trial) in explained.iter().take(CASES_SHOWN).enumerate() {
         let gap = if at == 0 { "\n" } else { "" };
         let setting = match summary.settings.len() {
@@ -76,19 +72,13 @@ fn push_failures(out: &mut String, summary: &Summary, trials: &[Trial]) {
             counted(more, "case")
         ));
     }
+    out
 }
 
 /// The first line: what was planned, and how much of it there is.
 fn head(summary: &Summary) -> String {
-    let cases = summary
-        .settings
-        .first()
-        .map_or(0, |setting| setting.cases.len());
-    let planned: u64 = summary
-        .settings
-        .iter()
-        .map(|setting| setting.trials_planned)
-        .sum();
+    let cases = summary.settings.first().map_or(0, |it| it.cases.len());
+    let planned: u64 = summary.settings.iter().map(|it| it.trials_planned).sum();
     let measured = summary.look.trials;
     let share = match planned {
         0 => String::new(),
@@ -99,7 +89,7 @@ fn head(summary: &Summary) -> String {
         _ => "rates of cases like these",
     };
     format!(
-        "{}   {} × {}   measured {measured} of {planned}{share}   look {}   {about}, 95 %\n",
+        "{}   {} × {}   measured {measured} of {planned}{share}   analysis {}   {about}, 95 %\n\n",
         name(&summary.suite),
         counted(cases, "case"),
         counted(summary.trials as usize, "trial"),
@@ -108,136 +98,123 @@ fn head(summary: &Summary) -> String {
 }
 
 /// The figures, a row each; the first row has the names of the settings.
-fn rows(summary: &Summary) -> Rows {
+pub(super) fn rows(summary: &Summary) -> Rows {
     let settings = &summary.settings;
     let mut rows = Rows::new();
-    let mut add = |label: &str, cell: &dyn Fn(&SettingFigures) -> String| {
-        let cells = settings.iter().map(cell);
-        rows.push(std::iter::once(label.to_owned()).chain(cells).collect());
-    };
+    let mut add =
+        |is_meant: bool, label: &str, cell: &dyn Fn(&SettingFigures) -> Option<String>| {
+            if is_meant {
+                let cells = settings
+                    .iter()
+                    .map(|it| cell(it).unwrap_or_else(|| NOTHING.to_owned()));
+                rows.push(std::iter::once(label.to_owned()).chain(cells).collect());
+            }
+        };
     let any = |has: &dyn Fn(&SettingFigures) -> bool| settings.iter().any(has);
-    add("", &|setting| name(&setting.name));
-    add("rate", &rate);
-    if any(&|setting| setting.ci_these_cases.is_some() && setting.cases.len() > 1) {
-        add("these cases only", &|setting| {
-            let ends = setting.ci_these_cases.map(|ci| ends(ci.lower, ci.upper));
-            ends.unwrap_or_else(nothing)
+    add(true, "", &|it| Some(name(&it.name)));
+    add(true, "rate", &rate);
+    add(
+        any(&|it| it.ci_these_cases.is_some() && it.cases.len() > 1),
+        "these cases only",
+        &|it| it.ci_these_cases.map(|ci| ends(ci.lower, ci.upper)),
+    );
+    add(any(&|it| it.missing() > 0), "if missing counted", &|it| {
+        let Interval { lower, upper } = it.bounds?;
+        Some(format!(
+            "{} … {} %",
+            percent_figure(lower),
+            percent_figure(upper)
+        ))
+    });
+    let differs = |score: f64, rate: f64| (score - rate).abs() > 1e-9;
+    add(
+        any(&|it| {
+            it.score
+                .zip(it.rate)
+                .is_some_and(|(score, rate)| differs(score, rate))
+        }),
+        "score",
+        &|it| it.score.map(|score| format!("{score:.2}")),
+    );
+    let scores: BTreeSet<&String> = settings.iter().flat_map(|it| it.scores.keys()).collect();
+    for score in scores.into_iter().take(SCORES_SHOWN) {
+        add(true, &format!("score {}", name(score)), &|it| {
+            let ScoreFigures { mean, ci, .. } = it.scores.get(score)?;
+            let ends = ci.map(|ci| format!("  [{}, {}]", figure(ci.lower), figure(ci.upper)));
+            Some(figure(*mean) + ends.as_deref().unwrap_or_default())
         });
     }
-    if any(&|setting| setting.missing() > 0) {
-        add("if missing counted", &|setting| {
-            let bounds = setting.bounds.map(|bounds| {
-                format!(
-                    "{} … {} %",
-                    percent_figure(bounds.lower),
-                    percent_figure(bounds.upper)
-                )
-            });
-            bounds.unwrap_or_else(nothing)
-        });
+    if let Some(k) = k_of(settings) {
+        add(true, &format!("pass@{k} / pass^{k}"), &|it| chances(it, k));
     }
-    if any(&|setting| {
-        setting
-            .score
-            .zip(setting.rate)
-            .is_some_and(|(score, rate)| (score - rate).abs() > 1e-9)
-    }) {
-        add("score", &|setting| {
-            setting
-                .score
-                .map_or_else(nothing, |score| format!("{score:.2}"))
-        });
-    }
-    if let Some(k) = k_of(summary) {
-        add(&format!("pass@{k} / pass^{k}"), &|setting| {
-            chances(setting, k)
-        });
-    }
-    if any(&|setting| setting.cost.is_some()) {
-        add("cost / success", &|setting| {
-            setting.cost_per_success.map_or_else(nothing, amount)
-        });
-    }
-    if any(&|setting| setting.cost_not_measured > 0.0) {
-        add("cost, not measured", &|setting| {
-            amount(setting.cost_not_measured)
-        });
-    }
-    if any(&|setting| setting.tokens.is_some()) {
-        add("tokens / trial", &|setting| {
-            let tokens = setting
-                .tokens
-                .and_then(|tokens| tokens.checked_div(setting.trials_measured));
-            tokens.map_or_else(nothing, |tokens| tokens.to_string())
-        });
-    }
-    if any(&|setting| setting.duration_ms.is_some()) {
-        let shown = |ms: u64| format_millis(ms);
-        add("time median, p90", &|setting| {
-            let times = setting
-                .duration_ms
-                .map(|times| format!("{}, {}", shown(times.median), shown(times.p90)));
-            times.unwrap_or_else(nothing)
-        });
-    }
-    if any(&|setting| setting.retries > 0) {
-        add("retries (in times)", &|setting| setting.retries.to_string());
-    }
-    add("not measured", &not_measured);
+    add(true, "cost, tokens, s / pass", &|it| Some(per_success(it)));
+    add(
+        any(&|it| it.cost_not_measured > 0.0),
+        "cost, not measured",
+        &|it| Some(amount(it.cost_not_measured)),
+    );
+    add(any(&|it| it.tokens.is_some()), "tokens / trial", &|it| {
+        Some(it.tokens?.checked_div(it.trials_measured)?.to_string())
+    });
+    add(
+        any(&|it| it.duration_ms.is_some()),
+        "time median, p90",
+        &|it| {
+            let Durations { median, p90 } = it.duration_ms?;
+            Some(format!("{}, {}", format_millis(median), format_millis(p90)))
+        },
+    );
+    add(any(&|it| it.retries > 0), "retries (in times)", &|it| {
+        Some(it.retries.to_string())
+    });
+    add(true, "not measured", &|it| Some(not_measured(it)));
     rows
 }
 
-fn nothing() -> String {
-    NOTHING.to_owned()
+/// The cost, the tokens and the time of all measured trials for each that passed.
+fn per_success(setting: &SettingFigures) -> String {
+    let shown = |part: Option<String>| part.unwrap_or_else(|| NOTHING.to_owned());
+    format!(
+        "{}, {}, {}",
+        shown(setting.cost_per_success.map(amount)),
+        shown(setting.tokens_per_success.map(|it| format!("{it:.0}"))),
+        shown(setting.seconds_per_success.map(|it| format!("{it:.1}")))
+    )
 }
 
-fn rate(setting: &SettingFigures) -> String {
-    let Some(rate) = setting.rate else {
-        return nothing();
-    };
-    match (&setting.ci, setting.cases.as_slice()) {
-        (Some(ci), _) => format!("{}  {}", percent(rate), ends(ci.lower, ci.upper)),
+fn rate(setting: &SettingFigures) -> Option<String> {
+    let rate = setting.rate?;
+    Some(match &setting.ci {
+        Some(ci) => format!("{}  {}", percent(rate), ends(ci.lower, ci.upper)),
         // Too few trials of the only case: the count says more.
-        (None, [case]) => format!("{}/{}", case.passed, case.passed + case.failed),
-        (None, cases) => {
-            let passed: u32 = cases.iter().map(|case| case.passed).sum();
+        None => {
+            let passed: u32 = setting.cases.iter().map(|case| case.passed).sum();
             format!("{passed}/{}", setting.trials_measured)
         }
-    }
+    })
 }
 
 /// The greatest k that all settings have, up to the planned trials. None for one trial.
-fn k_of(summary: &Summary) -> Option<u32> {
-    let greatest = |setting: &SettingFigures| setting.pass_at_k.keys().next_back().copied();
-    summary
-        .settings
+fn k_of(settings: &[SettingFigures]) -> Option<u32> {
+    settings
         .iter()
-        .filter_map(greatest)
+        .filter_map(|it| it.pass_at_k.keys().next_back())
         .min()
+        .copied()
         .filter(|k| *k > 1)
 }
 
-fn chances(setting: &SettingFigures, k: u32) -> String {
-    let chances = setting.pass_at_k.get(&k).zip(setting.pass_hat_k.get(&k));
-    let Some((any, all)) = chances else {
-        return nothing();
-    };
-    let left_out = setting
-        .pass_k_intervals
-        .iter()
-        .find(|interval| interval.k == k);
-    match left_out.map_or(0, |interval| interval.cases_left_out) {
-        0 => format!("{} / {}", percent(*any), percent(*all)),
-        cases => format!(
-            "{} / {} ({} left out)",
-            percent(*any),
-            percent(*all),
-            counted(cases, "case")
-        ),
+fn chances(setting: &SettingFigures, k: u32) -> Option<String> {
+    let (any, all) = (setting.pass_at_k.get(&k)?, setting.pass_hat_k.get(&k)?);
+    let mut shown = format!("{} / {}", percent(*any), percent(*all));
+    let about = setting.pass_k_intervals.iter().find(|it| it.k == k);
+    if let Some(cases @ 1..) = about.map(|it| it.cases_left_out) {
+        shown.push_str(&format!(" ({} left out)", counted(cases, "case")));
     }
+    Some(shown)
 }
 
-/// How many trials, and why.
+/// The number of trials not measured, and the reasons.
 fn not_measured(setting: &SettingFigures) -> String {
     let reasons: Vec<_> = setting.not_measured.iter().collect();
     match reasons.as_slice() {

@@ -9,10 +9,13 @@ const NAME_COLUMNS: usize = 40;
 /// The longest warning.
 const WARNING_COLUMNS: usize = 200;
 
+/// The number of named scores in a table; JSON has all.
+pub(super) const SCORES_SHOWN: usize = 16;
+
 /// Rows of cells; the first cell is the row's name.
 pub(super) type Rows = Vec<Vec<String>>;
 
-/// Where nothing is known.
+/// The cell where nothing is known.
 pub(super) const NOTHING: &str = "–";
 
 /// A name or a reason that others wrote, on one line.
@@ -66,13 +69,21 @@ pub(super) fn points(difference: f64) -> String {
     }
 }
 
+/// A number of any size with two figures that count.
+pub(super) fn figure(number: f64) -> String {
+    let sign = if number < 0.0 { "−" } else { "" };
+    format!("{sign}{}", amount(number.abs()))
+}
+
 /// An amount of money with two figures that count.
 pub(super) fn amount(amount: f64) -> String {
     if amount <= 0.0 || !amount.is_finite() {
         return "0".to_owned();
     }
-    let decimals = (1.0 - amount.log10().floor()).clamp(2.0, 9.0);
-    format!("{amount:.0$}", decimals as usize)
+    format!(
+        "{amount:.0$}",
+        (1.0 - amount.log10().floor()).clamp(2.0, 9.0) as usize
+    )
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
-//! How tasks end: what becomes of a task whose steps and children have all ended.
+//! Ends of tasks: what becomes of a task whose steps and children have all ended.
 
 use super::gather::json_list;
 use super::report::{FlowStatus, TaskEnding};
 use super::{Effect, FrameIx, OpenStep, Order, Router, TaskIx};
 use crate::flow::graph::topology::{Role, WinnerRule};
+use crate::text::order;
 
 /// One of several endings that are judged together.
 type Item = (Order, TaskEnding);
@@ -206,7 +207,7 @@ impl Router<'_> {
                     .into_iter()
                     .filter(|it| !(went_on && it.1.is_taken)),
             );
-            items.sort_by_cached_key(|(order, _)| self.place_of_order(*order));
+            order::sort_by_key(&mut items, |(order, _)| self.place_of_order(*order));
             let order = items.first().map_or((task, 0), |(order, _)| *order);
             if let Some(ending) = self.combined(frame, items, loose) {
                 let around = self.fork_around(task, self.frames[frame].above);
@@ -217,7 +218,7 @@ impl Router<'_> {
             .into_iter()
             .map(|(_, order, ending)| (order, ending))
             .collect();
-        items.sort_by_cached_key(|(order, _)| self.place_of_order(*order));
+        order::sort_by_key(&mut items, |(order, _)| self.place_of_order(*order));
         let judged = best_of_clones(items.iter().filter(|(_, ending)| !ending.is_taken));
         judged
             .or_else(|| merged_ending(&items))
@@ -286,9 +287,9 @@ fn best_of_clones<'e>(items: impl Iterator<Item = &'e Item> + Clone) -> Option<T
         return Some(best.clone());
     }
     // A single ending is the task's own.
-    let mut items = items;
-    let (_, first) = items.next()?;
-    if items.next().is_none() {
+    let mut all = items;
+    let (_, first) = all.next()?;
+    if all.next().is_none() {
         return Some(first.clone());
     }
     Some(TaskEnding {

@@ -4,7 +4,8 @@ use super::report::{FlowStatus, TaskEnding};
 use super::{FrameIx, OpenStep, Order, Progress, RoutedTask, Router, StepIx, TaskIx, Traveller};
 use crate::flow::graph::choice::{Failure, FailureCode, Payload};
 use crate::flow::graph::topology::{Graph, MergeFailureMode, NodeIx};
-use crate::text::json::Object;
+use crate::text::json;
+use crate::text::order;
 
 /// A merge that has been opened for one task.
 #[derive(Debug, Default)]
@@ -123,24 +124,26 @@ impl Router<'_> {
         let mut arrivals = std::mem::take(&mut instance.arrivals);
         let mut failures = std::mem::take(&mut instance.failures);
         let (task, so_far) = (self.frames[frame].task, self.frames[frame].so_far);
-        // A frame in which nothing else can happen is left behind, so that long chains stay flat.
+        // A frame in which nothing else can happen is left, so that long chains stay flat.
         let is_done = self.frames[frame].fork.is_none() && self.frames[frame].instances.len() == 1;
         let around = if is_done {
             self.frames[frame].above
         } else {
             Some(frame)
         };
-        arrivals.sort_by_cached_key(|arrival| self.place_of_order(arrival.so_far.order));
-        failures.sort_by_cached_key(|missing| self.place_of_order(missing.order));
+        order::sort_by_key(&mut arrivals, |arrival| {
+            self.place_of_order(arrival.so_far.order)
+        });
+        order::sort_by_key(&mut failures, |missing| self.place_of_order(missing.order));
         let mode = self.plan.graph.nodes[merge].merge_failure_mode;
         let ignores = mode == MergeFailureMode::IgnoreFailures;
         let mut partials = arrivals.iter().filter(|arrival| arrival.so_far.partial);
         let partial = so_far.partial
             || partials.any(|arrival| arrival.task == task || !ignores)
             || (mode == MergeFailureMode::Partial && !failures.is_empty());
-        let first = arrivals.iter().map(|arrival| arrival.so_far.order);
-        let first = first.chain(failures.iter().map(|missing| missing.order));
-        let first = first.min_by_key(|order| self.place_of_order(*order));
+        let orders = arrivals.iter().map(|arrival| arrival.so_far.order);
+        let orders_of_all = orders.chain(failures.iter().map(|missing| missing.order));
+        let first = orders_of_all.min_by_key(|order| self.place_of_order(*order));
         let order = (first.map_or(task, |(task, _)| task), self.plan.rank[merge]);
         let ways = arrivals.iter().map(|arrival| arrival.so_far.trail);
         let trail = self.joined(so_far.trail, ways);
@@ -220,29 +223,28 @@ impl Gathered {
 
     /// The input of the merge.
     pub(super) fn input(&self, graph: &Graph, tasks: &[RoutedTask]) -> Payload {
-        let mut out = Vec::new();
-        let mut object = Object::begin(&mut out);
-        object.objects("merge_inputs", &self.arrivals, |entry, arrival| {
-            entry
-                .put("node_id", &graph.nodes[graph.edges[arrival.edge].from].id)
-                .put("task_id", &*tasks[arrival.task].id)
-                .put("index", &tasks[arrival.task].index)
-                .put("status", FlowStatus::of(arrival.so_far.partial).name())
-                .raw("output", arrival.payload.as_bytes());
+        let out = json::object(|object| {
+            object.objects("merge_inputs", &self.arrivals, |entry, arrival| {
+                entry
+                    .put("node_id", &graph.nodes[graph.edges[arrival.edge].from].id)
+                    .put("task_id", &*tasks[arrival.task].id)
+                    .put("index", &tasks[arrival.task].index)
+                    .put("status", FlowStatus::of(arrival.so_far.partial).name())
+                    .raw("output", arrival.payload.as_bytes());
+            });
+            object.objects("failures", &self.failures, |entry, missing| {
+                entry
+                    .put("node_id", &graph.nodes[missing.node].id)
+                    .put("task_id", &*tasks[missing.task].id)
+                    .put("index", &tasks[missing.task].index)
+                    .put("status", FlowStatus::Failure.name());
+                entry.object("error", |error| {
+                    error
+                        .put("code", missing.failure.code.name())
+                        .put("message", &*missing.failure.message);
+                });
+            });
         });
-        object.objects("failures", &self.failures, |entry, missing| {
-            entry
-                .put("node_id", &graph.nodes[missing.node].id)
-                .put("task_id", &*tasks[missing.task].id)
-                .put("index", &tasks[missing.task].index)
-                .put("status", FlowStatus::Failure.name());
-            let mut error = Object::begin(entry.nest("error"));
-            error
-                .put("code", missing.failure.code.name())
-                .put("message", &*missing.failure.message);
-            error.end();
-        });
-        object.end();
         // It is made of strings.
         String::from_utf8(out).unwrap_or_default().into()
     }
@@ -252,7 +254,7 @@ impl Gathered {
         json_list(self.arrivals.iter().map(|arrival| &*arrival.payload))
     }
 
-    /// Why the merge must not run, if it must not.
+    /// The reason why the merge must not run, if there is one.
     pub(super) fn fault(&self, mode: MergeFailureMode, tasks: &[RoutedTask]) -> Option<String> {
         let first = self.failures.first()?;
         let fails = match mode {

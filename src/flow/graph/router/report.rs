@@ -4,6 +4,7 @@ use super::{Router, TaskIx, TaskKind};
 use crate::flow::graph::choice::{Failure, FailureCode, Payload};
 use crate::flow::graph::topology::{EdgeIx, NodeIx, WinnerRule};
 use crate::text::names::named_enum;
+use crate::text::order;
 
 named_enum! {
     /// The status of tasks and of what they bring.
@@ -25,7 +26,7 @@ impl FlowStatus {
     }
 }
 
-/// How a task, a step or a fork ended.
+/// The end of a task, a step or a fork.
 #[derive(Clone, Debug)]
 pub(super) struct TaskEnding {
     pub status: FlowStatus,
@@ -79,15 +80,15 @@ pub(crate) struct TaskView<'r> {
     pub id: &'r str,
     /// The id of the task that it came from.
     pub parent: Option<&'r str>,
-    /// What made it.
+    /// The maker of the task.
     pub kind: TaskKind,
     /// Which child it is, from 0.
     pub index: usize,
     /// The edge on which it began.
     pub edge: Option<EdgeIx>,
-    /// How it ended.
+    /// The state of the task.
     pub status: TaskStatus,
-    /// The nodes that it ran, each behind all that lead to it.
+    /// The nodes that it ran, each after all that lead to it.
     pub path: Vec<NodeIx>,
     /// The exit that it reached; of a race, the winner's.
     pub exit: Option<NodeIx>,
@@ -101,7 +102,7 @@ pub(crate) struct TaskView<'r> {
 }
 
 impl Router<'_> {
-    /// The root and all that came of it, children by place behind their parents.
+    /// The root and all that came of it, children by place after their parents.
     pub(crate) fn tasks(&self) -> Vec<TaskIx> {
         let mut all = Vec::new();
         let mut pending = vec![0];
@@ -111,7 +112,7 @@ impl Router<'_> {
                 continue;
             }
             let mut forks = self.tasks[task].forks.clone();
-            forks.sort_by_key(|fork| self.plan.rank[self.frames[*fork].node]);
+            order::sort_by_key(&mut forks, |fork| self.plan.rank[self.frames[*fork].node]);
             for fork in forks.into_iter().rev() {
                 let fork = self.frames[fork].fork.as_ref();
                 let children = fork.map_or(&[][..], |fork| &fork.children);
@@ -196,9 +197,9 @@ impl Router<'_> {
             return view;
         }
         view.path.clone_from(&task.path);
-        view.path.sort_by_key(|node| self.plan.rank[*node]);
+        order::sort_by_key(&mut view.path, |node| self.plan.rank[*node]);
         let mut failures: Vec<_> = task.failures.iter().collect();
-        failures.sort_by_key(|(node, _)| self.plan.rank[*node]);
+        order::sort_by_key(&mut failures, |(node, _)| self.plan.rank[*node]);
         view.failed = failures.iter().map(|(node, _)| *node).collect();
         if let Some(ended) = &task.ended {
             view.status = TaskStatus::Ended(ended.status);
@@ -216,7 +217,7 @@ impl Router<'_> {
     /// The failure of the first failed child, attributed to the node that made the child.
     fn children_error(&self, ix: TaskIx) -> Option<(NodeIx, Failure)> {
         let mut forks = self.tasks[ix].forks.clone();
-        forks.sort_by_key(|fork| self.plan.rank[self.frames[*fork].node]);
+        order::sort_by_key(&mut forks, |fork| self.plan.rank[self.frames[*fork].node]);
         forks.into_iter().rev().find_map(|ix| {
             let fork = self.frames[ix].fork.as_ref()?;
             if fork.winner.is_some() {

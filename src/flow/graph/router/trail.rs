@@ -1,7 +1,7 @@
-//! What has ended before a step, independent of timing.
+//! The steps that ended before another, independent of timing.
 //!
-//! The end of a step may carry a *note*. A step is behind the notes of its own way: of its task, of the
-//! tasks that this one came from, up to where it came from them, and, behind a merge, of those that
+//! The end of a step may carry a *note*. A step comes after the notes of its own way: of its task, of the
+//! tasks that this one came from, up to where it came from them, and, after a merge, of those that
 //! arrived there. A sibling's notes are never among them, however early it ended.
 //!
 //! A trail is a list that shares its beginning with others. Ends without notes leave nothing.
@@ -20,7 +20,7 @@ pub(super) const NOTHING: TrailIx = 0;
 /// The newest part of a trail.
 #[derive(Debug)]
 pub(super) enum Trail {
-    /// A note, behind what was before it.
+    /// A note, after what was before it.
     Note(TrailIx, Note),
     /// The trail before the ways parted, and the ways in order, each from there on.
     Joined(TrailIx, Box<[TrailIx]>),
@@ -35,7 +35,7 @@ impl Router<'_> {
         }
     }
 
-    /// The trail behind a merge of ways that all had the same trail once.
+    /// The trail after a merge of ways that all had the same trail once.
     pub(super) fn joined(
         &mut self,
         before: TrailIx,
@@ -54,7 +54,7 @@ impl Router<'_> {
         self.trails.len()
     }
 
-    /// The notes that a step is behind, the last one first.
+    /// The notes before a step, the last one first.
     pub(crate) fn notes(&self, ix: StepIx) -> Vec<Note> {
         let mut notes = Vec::new();
         let Some(step) = self.steps.get(&ix) else {

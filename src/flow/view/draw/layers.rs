@@ -4,6 +4,7 @@
 //! An edge over several rows has a place in each of them, so that it leads round the nodes there.
 
 use crate::flow::graph::{EdgeIx, Graph, NodeIx};
+use crate::text::order;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LayoutItem {
@@ -27,7 +28,7 @@ pub(super) struct Layout {
 /// More places than this for edges on their way are too many: then all edges go straight.
 const MOST_PLACES: usize = 100_000;
 
-/// How often the rows are put in order, down and up.
+/// The number of times that the rows are put in order, down and up.
 const SWEEPS: usize = 4;
 
 /// Lays a graph out. It has no cycle.
@@ -115,7 +116,7 @@ impl Layout {
                     .enumerate()
                     .map(|(old, item)| (middle(*item, old), *item))
                     .collect();
-                keyed.sort_by(|a, b| a.0.total_cmp(&b.0));
+                order::sort_by(&mut keyed, |a, b| a.0.total_cmp(&b.0));
                 *row = keyed.into_iter().map(|(_, item)| item).collect();
                 let width = row.len() as f64;
                 for (index, item) in row.iter().enumerate() {

@@ -99,17 +99,15 @@ fn edge_path(points: &[(f64, f64)], label: Option<&str>) -> String {
 }
 
 /// The outline of a node, by its role; an agent's is thick.
-fn node_outline(role: Role, (x, y): (f64, f64), colour: &str, is_agent: bool) -> String {
+fn node_outline(role: Role, middle: (f64, f64), colour: &str, is_agent: bool) -> String {
+    let (x, y) = middle;
     let (left, right) = (x - WIDTH / 2.0, x + WIDTH / 2.0);
     let (top, bottom) = (y - HEIGHT / 2.0, y + HEIGHT / 2.0);
     let inset = 14.0;
     let corners = match role {
         Role::Start | Role::Exit | Role::Linear => {
-            let round = if role == Role::Linear {
-                3.0
-            } else {
-                HEIGHT / 2.0
-            };
+            let is_linear = role == Role::Linear;
+            let round = if is_linear { 3.0 } else { HEIGHT / 2.0 };
             return format!(
                 "<rect x=\"{left}\" y=\"{top}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"{round}\" \
                  fill=\"{colour}\" stroke=\"#444\" stroke-width=\"{}\"/>\n",

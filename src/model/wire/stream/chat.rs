@@ -4,7 +4,7 @@ mod calls;
 
 use super::{Broken, Heard, Listener, append, take};
 use crate::record::event::REASONING;
-use crate::text::json::{self, Object};
+use crate::text::json;
 use calls::StreamedCalls;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
@@ -38,7 +38,7 @@ impl Chunks {
             return Ok(());
         }
         let choices: Option<Vec<Map<String, Value>>> = take(&mut chunk, "choices")?;
-        for mut choice in choices.unwrap_or_default() {
+        for mut choice in choices.into_iter().flatten() {
             if take::<u64>(&mut choice, "index")?.unwrap_or(0) == 0 {
                 self.choice(choice, listener)?;
             }
@@ -69,7 +69,7 @@ impl Chunks {
             None => take(&mut choice, "message")?,
             delta => delta,
         };
-        for (key, value) in delta.unwrap_or_default() {
+        for (key, value) in delta.into_iter().flatten() {
             match value {
                 Value::Null => {}
                 calls if key == "tool_calls" => {
@@ -80,9 +80,10 @@ impl Chunks {
                 Value::String(text) if is_text(&key) => {
                     let is_reasoning = REASONING.contains(&key.as_str());
                     if !text.is_empty() {
-                        listener(match is_reasoning {
-                            true => Heard::Reasoning(&text),
-                            false => Heard::Text(&text),
+                        listener(if is_reasoning {
+                            Heard::Reasoning(&text)
+                        } else {
+                            Heard::Text(&text)
                         });
                     }
                     append(&mut self.message, &key, &text)?;
@@ -128,13 +129,14 @@ impl Chunks {
                     .into_iter()
                     .all(|it| is_same(other, it))
             };
-            let known = match part["index"].is_u64() {
-                true => list.iter_mut().rfind(same),
+            let known = if part["index"].is_u64() {
+                list.iter_mut().rfind(same)
+            } else {
                 // Fragments of thinking go on until they are signed.
-                false => list.last_mut().filter(|last| {
+                list.last_mut().filter(|last| {
                     let is_open = matches!(last["signature"].as_str(), None | Some(""));
                     at == 0 && is_fragmented && is_open && same(last) && part.get("data").is_none()
-                }),
+                })
             };
             match (known, part) {
                 (Some(Value::Object(whole)), Value::Object(part)) => {
@@ -181,25 +183,20 @@ impl Chunks {
             .entry("role")
             .or_insert_with(|| "assistant".into());
         self.message.entry("content").or_insert(Value::Null);
-        let mut out = Vec::new();
-        let mut object = Object::begin(&mut out);
-        for (key, value) in &self.members {
-            object.put(key, value);
-        }
-        object.objects("choices", [()], |choice, ()| {
-            choice.put("index", &0).put("message", &self.message).put(
-                "finish_reason",
-                self.finish_reason.as_deref().unwrap_or(usual),
-            );
-            if is_unnamed {
-                choice.put("no_finish_reason", &true);
+        Ok(json::object(|object| {
+            for (key, value) in &self.members {
+                object.put(key, value);
             }
-        });
-        if let Some(usage) = &self.usage {
-            json::push(object.nest("usage"), usage);
-        }
-        object.end();
-        Ok(out)
+            object.objects("choices", [()], |choice, ()| {
+                let reason = self.finish_reason.as_deref().unwrap_or(usual);
+                choice.put("index", &0).put("message", &self.message);
+                choice.put("finish_reason", reason);
+                if is_unnamed {
+                    choice.put("no_finish_reason", &true);
+                }
+            });
+            object.put_some("usage", self.usage.as_ref());
+        }))
     }
 }
 
@@ -209,7 +206,7 @@ fn is_complete(calls: Option<&Value>, message: &Map<String, Value>) -> bool {
         return message.get("content").is_some_and(|text| text != "");
     };
     calls.iter().all(|call| {
-        let arguments = call["function"]["arguments"].as_str().unwrap_or_default();
+        let arguments = json::member_text(&call["function"], "arguments");
         arguments.is_empty() || serde_json::from_str::<IgnoredAny>(arguments).is_ok()
     })
 }

@@ -1,7 +1,7 @@
 //! Events of a message of Messages.
 
 use super::{Broken, Heard, Listener, append, take};
-use crate::text::json::{self, Object};
+use crate::text::json::{self, Fields, Object};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -30,43 +30,40 @@ impl Blocks {
         data: &str,
         listener: &mut Listener<'_>,
     ) -> Result<(), Broken> {
-        let mut event: Map<String, Value> = match serde_json::from_str(data) {
-            Err(_) if name == b"error" => return Err(Broken::Error(json::unmarked(data.into()))),
+        let error = || Broken::Error(json::unmarked(data.into()));
+        let event: Fields<'_> = match serde_json::from_str(data) {
+            Err(_) if name == b"error" => return Err(error()),
             event => event?,
         };
-        let name = || String::from_utf8_lossy(name).into_owned();
-        let kind = take(&mut event, "type")?.unwrap_or_else(name);
-        match kind.as_str() {
-            "error" => return Err(Broken::Error(json::unmarked(data.into()))),
-            "message_start" => self.message = take(&mut event, "message")?,
+        let kind: Option<String> = event.read("type")?;
+        match &*kind.unwrap_or_else(|| String::from_utf8_lossy(name).into_owned()) {
+            "error" => return Err(error()),
+            "message_start" => self.message = event.read("message")?,
             "content_block_start" => {
-                let members: Option<Map<String, Value>> = take(&mut event, "content_block")?;
-                let members = members.unwrap_or_default();
+                let members: Map<String, Value> = event.read("content_block")?;
                 if members.get("type").is_some_and(|it| it == "tool_use") {
                     let name = members.get("name").and_then(Value::as_str);
-                    listener(Heard::Call(name.unwrap_or_default()));
+                    listener(Heard::Call(name.unwrap_or("")));
                 }
                 let input = String::new();
-                let index = take(&mut event, "index")?.unwrap_or(0);
-                self.blocks.insert(index, StreamedBlock { members, input });
+                self.blocks
+                    .insert(event.read("index")?, StreamedBlock { members, input });
             }
             "content_block_delta" => {
-                let delta: Option<Map<String, Value>> = take(&mut event, "delta")?;
-                let index = take(&mut event, "index")?.unwrap_or(0);
+                let index = event.read("index")?;
                 let Some(block) = self.blocks.get_mut(&index) else {
                     let why = format!("a delta of block {index}, which has not begun");
                     return Err(Broken::Unreadable(why));
                 };
-                block.add(delta.unwrap_or_default(), listener)?;
+                block.add(&event.read("delta")?, listener)?;
             }
             "message_delta" => {
-                let delta: Option<Map<String, Value>> = take(&mut event, "delta")?;
-                let news: Option<Map<String, Value>> = take(&mut event, "usage")?;
+                let delta: Map<String, Value> = event.read("delta")?;
+                let news: Map<String, Value> = event.read("usage")?;
                 if let Some(message) = &mut self.message {
-                    message.extend(delta.unwrap_or_default());
+                    message.extend(delta);
                     let mut usage: Map<String, Value> = take(message, "usage")?.unwrap_or_default();
-                    let news = news.unwrap_or_default().into_iter();
-                    usage.extend(news.filter(|(_, value)| !value.is_null()));
+                    usage.extend(news.into_iter().filter(|(_, value)| !value.is_null()));
                     message.insert("usage".to_owned(), usage.into());
                 }
             }
@@ -77,36 +74,29 @@ impl Blocks {
     }
 
     pub(super) fn weight(&self) -> usize {
-        let blocks = self.blocks.values();
-        let blocks = blocks.map(|block| 200 + json::weight(&block.members) + block.input.len());
+        let blocks = self
+            .blocks
+            .values()
+            .map(|block| 200 + json::weight(&block.members) + block.input.len());
         self.message.as_ref().map_or(0, json::weight) + blocks.sum::<usize>()
     }
 
     /// The message, if all of it came.
     pub(super) fn finish(self) -> Option<Vec<u8>> {
         let message = self.message.filter(|_| self.is_whole)?;
-        let mut out = Vec::new();
-        let mut object = Object::begin(&mut out);
-        for (key, value) in &message {
-            if key != "content" {
+        Some(json::object(|object| {
+            for (key, value) in message.iter().filter(|(key, _)| *key != "content") {
                 object.put(key, value);
             }
-        }
-        object.objects("content", self.blocks.values(), StreamedBlock::write);
-        object.end();
-        Some(out)
+            object.objects("content", self.blocks.values(), StreamedBlock::write);
+        }))
     }
 }
 
 impl StreamedBlock {
-    fn add(
-        &mut self,
-        mut delta: Map<String, Value>,
-        listener: &mut Listener<'_>,
-    ) -> Result<(), Broken> {
-        let kind: String = take(&mut delta, "type")?.unwrap_or_default();
-        let mut text = |key| take::<String>(&mut delta, key).map(Option::unwrap_or_default);
-        match kind.as_str() {
+    fn add(&mut self, delta: &Fields<'_>, listener: &mut Listener<'_>) -> Result<(), Broken> {
+        let text = |key: &str| delta.read::<String>(key);
+        match &*text("type")? {
             "text_delta" => {
                 let text = text("text")?;
                 listener(Heard::Text(&text));
@@ -123,13 +113,11 @@ impl StreamedBlock {
             }
             "input_json_delta" => self.input += &text("partial_json")?,
             "citations_delta" => {
-                let citation: Value = take(&mut delta, "citation")?.unwrap_or_default();
-                match self.members.get_mut("citations") {
-                    Some(Value::Array(citations)) => citations.push(citation),
-                    _ => {
-                        let citations = Value::Array(vec![citation]);
-                        self.members.insert("citations".to_owned(), citations);
-                    }
+                let citation: Value = delta.read("citation")?;
+                let citations = self.members.entry("citations").or_insert(Value::Null);
+                match citations {
+                    Value::Array(citations) => citations.push(citation),
+                    other => *other = vec![citation].into(),
                 }
             }
             _ => {}

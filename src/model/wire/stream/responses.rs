@@ -2,10 +2,9 @@
 
 use super::{Broken, Heard, Listener};
 use crate::model::attempt::check_size;
-use crate::text::json::{self, Members, Object};
-use serde::Deserialize;
+use crate::text::json::{self, Fields};
+use crate::text::order;
 use serde_json::value::RawValue;
-use std::borrow::Cow;
 
 /// The received part of a response.
 #[derive(Default)]
@@ -15,34 +14,12 @@ pub(super) struct Items {
     response: Option<Box<RawValue>>,
 }
 
-/// An event of any type.
-#[derive(Deserialize)]
-struct ResponsesEvent<'e> {
-    #[serde(borrow, default)]
-    r#type: Option<Cow<'e, str>>,
-    #[serde(borrow, default)]
-    delta: Option<&'e RawValue>,
-    #[serde(borrow, default)]
-    item: Option<&'e RawValue>,
-    #[serde(borrow, default)]
-    output_index: Option<&'e RawValue>,
-    #[serde(borrow, default)]
-    response: Option<&'e RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'e RawValue>,
-}
-
-/// Reads a member of an event of a known type.
-fn read<'e, T: Deserialize<'e> + Default>(member: Option<&'e RawValue>) -> serde_json::Result<T> {
-    member.map_or(Ok(T::default()), |raw| serde_json::from_str(raw.get()))
-}
-
 /// A member that is an object, if it is there.
 fn object(member: Option<&RawValue>) -> Result<Option<&RawValue>, Broken> {
-    match member.is_none_or(|raw| raw.get().starts_with('{')) {
-        true => Ok(member),
-        false => Err(Broken::Unreadable("expected an object".to_owned())),
+    if member.is_none_or(|raw| raw.get().starts_with('{')) {
+        return Ok(member);
     }
+    Err(Broken::Unreadable("expected an object".to_owned()))
 }
 
 impl Items {
@@ -53,38 +30,33 @@ impl Items {
         data: &str,
         listener: &mut Listener<'_>,
     ) -> Result<(), Broken> {
-        let event: ResponsesEvent<'_> = serde_json::from_str(data)?;
-        let kind = event
-            .r#type
-            .unwrap_or_else(|| String::from_utf8_lossy(name));
-        match &*kind {
+        let event: Fields<'_> = serde_json::from_str(data)?;
+        let kind: Option<String> = event.read("type")?;
+        match &*kind.unwrap_or_else(|| String::from_utf8_lossy(name).into_owned()) {
             "response.output_text.delta" | "response.refusal.delta" => {
-                listener(Heard::Text(&read::<String>(event.delta)?));
+                listener(Heard::Text(&event.read::<String>("delta")?));
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                listener(Heard::Reasoning(&read::<String>(event.delta)?));
+                listener(Heard::Reasoning(&event.read::<String>("delta")?));
             }
             "response.output_item.added" => {
-                let item = json::small(object(event.item)?);
+                let item = json::small(object(event.raw("item"))?);
                 if item["type"] == "function_call" {
-                    listener(Heard::Call(item["name"].as_str().unwrap_or_default()));
+                    listener(Heard::Call(item["name"].as_str().unwrap_or("")));
                 }
             }
             "response.output_item.done" => {
-                let item = object(event.item)?;
-                let place = read(event.output_index)?;
+                let item = object(event.raw("item"))?;
+                let place = event.read("output_index")?;
                 self.done.extend(item.map(|item| (place, item.to_owned())));
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
-                self.response = object(event.response)?.map(ToOwned::to_owned);
+                self.response = object(event.raw("response"))?.map(ToOwned::to_owned);
             }
             "error" => {
-                let mut out = Vec::new();
-                let mut object = Object::begin(&mut out);
-                let error = event.error.map_or(data, RawValue::get);
-                object.raw("error", error.as_bytes());
-                object.end();
-                return Err(Broken::Error(json::unmarked(out)));
+                let error = event.raw("error").map_or(data, RawValue::get);
+                let body = format!("{{\"error\":{error}}}");
+                return Err(Broken::Error(json::unmarked(body.into_bytes())));
             }
             _ => {}
         }
@@ -104,29 +76,27 @@ impl Items {
 
     /// The response, if it came. Servers that leave its items out have sent them before.
     pub(super) fn finish(mut self) -> Option<Vec<u8>> {
-        #[derive(Deserialize)]
-        struct WithOutput<'r> {
-            #[serde(borrow, default)]
-            output: Option<&'r RawValue>,
-        }
         let response = self.response?;
-        let whole: WithOutput<'_> = serde_json::from_str(response.get()).ok()?;
-        let output = whole.output.map_or("[]", RawValue::get);
-        let is_empty = output.trim_matches(['[', ']', ' ', '\n']).is_empty();
+        let members: Fields<'_> = serde_json::from_str(response.get()).ok()?;
+        let is_empty = members
+            .raw("output")
+            .map_or("[]", RawValue::get)
+            .trim_matches(['[', ']', ' ', '\n'])
+            .is_empty();
         if !is_empty || self.done.is_empty() || check_size(response.get()).is_err() {
             return Some(response.get().as_bytes().to_vec());
         }
-        let mut members: Members = serde_json::from_str(response.get()).ok()?;
-        self.done.sort_by_key(|(place, _)| *place);
-        members.0.retain(|(key, _)| key != "output");
-        let mut out = Vec::new();
-        let mut object = Object::begin(&mut out);
-        for (key, value) in &members.0 {
-            object.raw(key, value.get().as_bytes());
-        }
+        order::sort_by_key(&mut self.done, |(place, _)| *place);
+        let mut out = members.only(|key| key != "output");
+        out.pop();
+        out.extend_from_slice(if out.len() > 1 {
+            b",\"output\":"
+        } else {
+            b"\"output\":"
+        });
         let items: Vec<&RawValue> = self.done.iter().map(|(_, item)| &**item).collect();
-        object.put("output", &items);
-        object.end();
+        json::push(&mut out, &items);
+        out.push(b'}');
         Some(out)
     }
 }

@@ -5,6 +5,7 @@
 use super::super::{Broken, Heard, Listener, take};
 use super::add_member;
 use crate::text::json;
+use crate::text::order;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -42,8 +43,7 @@ impl StreamedCalls {
             _ => None,
         };
         let id: String = id.unwrap_or_default();
-        let function: Option<Map<String, Value>> = take(&mut piece, "function")?;
-        let mut function = function.unwrap_or_default();
+        let mut function: Map<String, Value> = take(&mut piece, "function")?.unwrap_or_default();
         let name: String = take(&mut function, "name")?.unwrap_or_default();
         let arguments = match take(&mut function, "arguments")? {
             Some(whole @ Value::Object(_)) => whole.to_string(),
@@ -78,8 +78,10 @@ impl StreamedCalls {
             listener(Heard::Call(&name));
             call.name = name;
         } else if !name.is_empty() && name != call.name {
-            let why = format!("one call has the names {} and {name}", call.name);
-            return Err(Broken::Unreadable(why));
+            return Err(Broken::Unreadable(format!(
+                "one call has the names {} and {name}",
+                call.name
+            )));
         }
         call.add_arguments(&arguments)?;
         for (key, value) in piece {
@@ -112,15 +114,18 @@ impl StreamedCalls {
         if self.list.iter().any(|call| !call.repeated.is_empty()) {
             return Err(contradiction());
         }
-        self.list.sort_by_key(|call| call.index);
-        let calls = self.list.into_iter().map(|call| {
-            let mut members = call.members;
-            members.entry("type").or_insert_with(|| "function".into());
-            let function = serde_json::json!({"name": call.name, "arguments": call.arguments});
-            members.insert("function".to_owned(), function);
-            Value::Object(members)
-        });
-        let calls: Vec<Value> = calls.collect();
+        order::sort_by_key(&mut self.list, |call| call.index);
+        let calls: Vec<Value> = self
+            .list
+            .into_iter()
+            .map(|call| {
+                let mut members = call.members;
+                members.entry("type").or_insert_with(|| "function".into());
+                let function = serde_json::json!({"name": call.name, "arguments": call.arguments});
+                members.insert("function".to_owned(), function);
+                Value::Object(members)
+            })
+            .collect();
         Ok((!calls.is_empty()).then(|| calls.into()))
     }
 }

@@ -1,0 +1,66 @@
+//! `delta undo`: files put back to what they were before an iteration of a run.
+
+use crate::error::{Error, Exit, Result};
+use crate::record::run_dir::RunDir;
+use crate::runs::find::{find_run, newest_conversation};
+use crate::runs::preflight::install_signals;
+use crate::runs::undo::{Target, UndoRequest, undo};
+use crate::text::disguise::printable_line;
+use crate::text::options::parse::ParsedCommand;
+use crate::unix::signals::Signals;
+use crate::unix::terminal::{Screen, Tone, print};
+use std::path::PathBuf;
+
+pub(crate) fn undo_iteration(given: &ParsedCommand) -> Result<Exit> {
+    let signals = install_signals()?;
+    let dir = given.work_dir();
+    let run = match given.operand_text(0) {
+        Some(name) => find_run(&dir, &name)?,
+        None => newest_conversation(&dir)?,
+    };
+    let to = given.text("--to");
+    let wanted = UndoRequest {
+        to: target("--to", to.as_deref())?,
+        force: given.has("--force"),
+        is_preview: given.has("--dry-run"),
+    };
+    put_back(&run, &wanted, &signals)
+}
+
+/// The state that a person names.
+pub(crate) fn target(option: &str, text: Option<&str>) -> Result<Target> {
+    let Some(text) = text else {
+        return Ok(Target::Before);
+    };
+    let not = || Error::usage(format!("{option} '{text}': not the number of an iteration"));
+    Target::parse(text).ok_or_else(not)
+}
+
+/// Puts files back and lists them.
+pub(crate) fn put_back(run: &RunDir, wanted: &UndoRequest, signals: &Signals) -> Result<Exit> {
+    let undone = undo(run, wanted, signals)?;
+    let line = |(path, is_there): (&PathBuf, &bool)| {
+        let what = if *is_there { "put back" } else { "removed" };
+        format!("{what} {}\n", printable_line(&path.to_string_lossy()))
+    };
+    print(undone.files.iter().map(line).collect::<String>())?;
+    let what = match (undone.files.is_empty(), wanted.is_preview) {
+        (true, _) => "they are so already",
+        (false, true) => "nothing has been changed",
+        (false, false) => "put back",
+    };
+    let (id, iteration) = (&run.id, undone.iteration);
+    let back = undone.before.filter(|_| !wanted.is_preview);
+    let back = back.map_or_else(String::new, |n| format!("; --to s{n} takes that back"));
+    if !undone.failed.is_empty() {
+        let each = undone.failed.values();
+        let each = each.map(|why| format!("\n  {}", printable_line(why)));
+        let named = each.collect::<Vec<_>>().concat();
+        let text =
+            format!("run {id}: not all files could be put back{back}; these were not:{named}");
+        return Err(Error::failure(text));
+    }
+    let text = format!("run {id}: the files after iteration {iteration}; {what}{back}");
+    Screen::default().progress(&[(Tone::Dim, &text)]);
+    Ok(Exit::Success)
+}

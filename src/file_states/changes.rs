@@ -1,0 +1,133 @@
+//! The differences between two states, in numbers.
+
+use super::git::Git;
+use super::store::Store;
+use crate::error::Result;
+use crate::record::event::{ChangedFile, FileChange};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// The most files of which lines are counted.
+const COUNTED: usize = 20;
+
+/// Of a large file, lines are not counted.
+const DIFF: [&str; 9] = [
+    "--literal-pathspecs",
+    "-c",
+    "core.bigFileThreshold=1m",
+    "diff-tree",
+    "-r",
+    "-z",
+    "--no-renames",
+    "--no-ext-diff",
+    "--no-textconv",
+];
+
+/// Numbers of files that differ, and the first of them.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Changes {
+    pub changed: u64,
+    pub added: u64,
+    pub removed: u64,
+    pub paths: Vec<ChangedFile>,
+}
+
+impl Changes {
+    /// The differences of a tree from another tree or a state.
+    ///
+    /// # Errors
+    /// The store does not have the state.
+    pub(super) fn between(git: &Git, dir: &Path, trees: [&str; 2]) -> Result<Self> {
+        let mut found = Self::default();
+        found.read(&git.run(dir, &[&DIFF[..], &["--raw"], &trees].concat(), b"")?);
+        if !found.paths.is_empty() {
+            let paths: Vec<String> = found.paths.iter().map(|it| it.path.clone()).collect();
+            let mut words = [&DIFF[..], &["--numstat"], &trees, &["--"]].concat();
+            words.extend(paths.iter().map(String::as_str));
+            found.read(&git.run(dir, &words, b"")?);
+        }
+        Ok(found)
+    }
+
+    /// True if there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.changed + self.added + self.removed == 0
+    }
+
+    /// Adds what git prints: first of each file how it differs, then of some how many lines.
+    fn read(&mut self, output: &[u8]) {
+        let all = texts(output);
+        let mut all = all.iter();
+        while let Some(text) = all.next() {
+            if text.starts_with(':') {
+                self.add(text.chars().next_back(), all.next());
+                continue;
+            }
+            let mut fields = text.splitn(3, '\t');
+            let lines = [fields.next(), fields.next()].map(|it| it?.parse().ok());
+            let path = fields.next().unwrap_or_default();
+            if let Some(file) = self.paths.iter_mut().find(|it| it.path == path) {
+                [file.added, file.removed] = lines;
+            }
+        }
+    }
+
+    fn add(&mut self, letter: Option<char>, path: Option<&String>) {
+        let (count, change) = match letter {
+            Some('A') => (&mut self.added, Some(FileChange::New)),
+            Some('D') => (&mut self.removed, Some(FileChange::Removed)),
+            _ => (&mut self.changed, None),
+        };
+        *count += 1;
+        if let Some(path) = path.filter(|_| self.paths.len() < COUNTED) {
+            self.paths.push(ChangedFile {
+                path: path.clone(),
+                change,
+                added: None,
+                removed: None,
+            });
+        }
+    }
+}
+
+/// Longer differences of a file are left out, in lines.
+const LONGEST: u64 = 5000;
+
+/// The differences of files between two states, as a person reads them. The states are commits.
+pub(crate) fn diff(store: &Store, states: [&str; 2], files: &[ChangedFile]) -> Result<String> {
+    let lines = |file: &ChangedFile| Some(file.added?.saturating_add(file.removed?));
+    let shown = files
+        .iter()
+        .filter(|file| lines(file).is_some_and(|it| it <= LONGEST));
+    let paths: Vec<&str> = shown.map(|file| &*file.path).collect();
+    if paths.is_empty() {
+        return Ok(String::new());
+    }
+    let words = [
+        "--literal-pathspecs",
+        "-c",
+        "core.bigFileThreshold=1m",
+        "diff-tree",
+        "-r",
+        "-p",
+    ];
+    let more = [
+        "--no-renames",
+        "--no-ext-diff",
+        "--no-textconv",
+        "--no-color",
+    ];
+    let words = [&words[..], &more, &states, &["--"], &paths].concat();
+    let output = store.git.run(&store.path, &words, b"")?;
+    Ok(String::from_utf8_lossy(&output).into_owned())
+}
+
+/// Texts that end with a NUL byte each.
+fn texts(output: &[u8]) -> Vec<String> {
+    let all = output.split(|byte| *byte == 0);
+    let mut all: Vec<String> = all
+        .map(|text| String::from_utf8_lossy(text).into_owned())
+        .collect();
+    all.pop();
+    all
+}

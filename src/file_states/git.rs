@@ -1,0 +1,137 @@
+//! git, as it works on the store.
+//!
+//! Architecture invariant: no configuration, attribute, hook or variable of the person, the system or the workspace counts.
+
+use crate::error::{At, Error, Result};
+use crate::unix::files;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The tree without files, which has every attribute of the workspace's files: none.
+pub(super) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+
+/// Variables of git, beside those that are paths.
+const VARIABLES: [(&str, &str); 10] = [
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("GIT_GRAFT_FILE", "/dev/null"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_CONFIG_SYSTEM", "/dev/null"),
+    ("GIT_AUTHOR_NAME", "delta"),
+    ("GIT_AUTHOR_EMAIL", "delta@localhost"),
+    ("GIT_COMMITTER_NAME", "delta"),
+    ("GIT_COMMITTER_EMAIL", "delta@localhost"),
+];
+
+/// Objects become visible together, after one sync of all of them.
+const SYNCED: [(&str, &str); 5] = [
+    ("GIT_CONFIG_COUNT", "2"),
+    ("GIT_CONFIG_KEY_0", "core.fsync"),
+    ("GIT_CONFIG_VALUE_0", "objects,reference"),
+    ("GIT_CONFIG_KEY_1", "core.fsyncMethod"),
+    ("GIT_CONFIG_VALUE_1", "batch"),
+];
+
+/// git for the files of a workspace and the store of their states.
+#[derive(Clone, Debug)]
+pub(crate) struct Git {
+    program: PathBuf,
+    root: PathBuf,
+    store: PathBuf,
+    /// What git writes is on the disk when it ends, or not at all.
+    pub(super) syncs: bool,
+}
+
+impl Git {
+    /// Finds git outside of the workspace, whose path is real.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(crate) fn find(root: &Path, store: &Path) -> Result<Self> {
+        let path = files::search_path();
+        let is_outside = |path: &PathBuf| {
+            let real = path.canonicalize();
+            path.is_absolute()
+                && !path.starts_with(root)
+                && real.is_ok_and(|it| !it.starts_with(root))
+        };
+        let dirs = std::env::split_paths(&path).filter(is_outside);
+        let mut programs = dirs.filter_map(|dir| files::find_program("git", dir.as_os_str()));
+        let program = programs.find(is_outside);
+        Ok(Self {
+            program: program.ok_or_else(|| {
+                Error::failure("git is not installed, which keeps the files of each step")
+            })?,
+            root: root.to_owned(),
+            store: store.to_owned(),
+            syncs: false,
+        })
+    }
+
+    /// git for the files of another directory.
+    pub(super) fn at(&self, root: &Path) -> Self {
+        Self {
+            root: root.to_owned(),
+            ..self.clone()
+        }
+    }
+
+    /// A command of git in the workspace, with all variables of this process but git's. `dir` is the store, or the directory
+    /// of a run in it.
+    pub(crate) fn command(&self, dir: &Path) -> Command {
+        let mut command = Command::new(&self.program);
+        for (name, _) in std::env::vars_os() {
+            if name.as_bytes().starts_with(b"GIT_") {
+                command.env_remove(name);
+            }
+        }
+        command
+            .envs(SYNCED.into_iter().filter(|_| self.syncs))
+            .arg(format!("--attr-source={EMPTY_TREE}"))
+            .current_dir(&self.root)
+            .envs([
+                ("GIT_DIR", dir),
+                ("GIT_COMMON_DIR", &self.store),
+                ("GIT_WORK_TREE", &self.root),
+            ])
+            .envs(VARIABLES);
+        command
+    }
+
+    /// The output of git, which reads `input`.
+    ///
+    /// # Errors
+    /// It fails, with its first line about that, or the signal that ended it.
+    pub(crate) fn run(
+        &self,
+        dir: &Path,
+        words: &[impl AsRef<OsStr>],
+        input: &[u8],
+    ) -> Result<Vec<u8>> {
+        let mut command = self.command(dir);
+        let input = files::in_memory(input).at("start", &self.program)?;
+        let done = command.args(words).env("LC_ALL", "C").stdin(input).output();
+        let done = done.at("start", &self.program)?;
+        if done.status.success() {
+            return Ok(done.stdout);
+        }
+        let said = String::from_utf8_lossy(&done.stderr);
+        if said.contains("--attr-source") {
+            return Err(Error::failure("git 2.41 or later is needed"));
+        }
+        let is_error = |line: &&str| line.starts_with("error: ") || line.starts_with("fatal: ");
+        let mut lines = said.lines().filter(is_error);
+        let first = lines.next().or(said.lines().next());
+        let why = first.map_or_else(|| done.status.to_string(), str::to_owned);
+        Err(Error::failure(format!("git: {why}")))
+    }
+
+    /// The output of git as one line.
+    pub(crate) fn line(&self, dir: &Path, words: &[&str]) -> Result<String> {
+        let output = self.run(dir, words, b"")?;
+        Ok(String::from_utf8_lossy(output.trim_ascii()).into_owned())
+    }
+}

@@ -1,0 +1,96 @@
+//! The suite that the options of `delta eval` describe in place of a file, as the file would say it.
+//!
+//! Reads nothing but the directory that it is in.
+
+use crate::error::{Error, Result};
+use crate::flow::eval::revision::split_revision;
+use crate::text::options::parse::ParsedCommand;
+use crate::unix::files;
+use serde_json::{Map, Value, json};
+use std::path::Path;
+
+/// The suite's name.
+const SUITE: &str = "eval";
+
+/// A word for an agent, of a file in any directory.
+fn absolute(word: &str) -> Result<String> {
+    if word.starts_with('@') {
+        return Ok(word.to_owned());
+    }
+    Ok(files::absolute(Path::new(word))?
+        .to_string_lossy()
+        .into_owned())
+}
+
+/// The agent that `--against` means beside the agent of a suite: a directory, or a revision of that agent. None: it is a
+/// file with a result.
+pub(super) fn baseline_agent(against: &str, agent: &str) -> Result<Option<String>> {
+    let path = Path::new(against);
+    if path.is_dir() {
+        return absolute(against).map(Some);
+    }
+    // An agent of a revision is compared with another one of the same agent.
+    let today = match split_revision(agent) {
+        Some((today, _)) if !Path::new(agent).exists() => today,
+        _ => agent,
+    };
+    Ok((!path.exists()).then(|| format!("{today}@{against}")))
+}
+
+/// The file that says the same as `-a` and `--cases`, with absolute paths; none without them.
+///
+/// # Errors
+/// One of them is missing.
+pub(super) fn suite_of(given: &ParsedCommand) -> Result<Option<Map<String, Value>>> {
+    let (agents, cases) = (given.texts("--agent"), given.text("--cases"));
+    let (Some(first), Some(cases)) = (agents.first(), &cases) else {
+        let is_odd = !agents.is_empty() || cases.is_some() || given.has("--grade");
+        let message = "-a, --cases and --grade stand in place of a file: an agent (-a) and its cases (--cases) are needed";
+        return if is_odd {
+            Err(Error::usage(message))
+        } else {
+            Ok(None)
+        };
+    };
+    if !given.operands.is_empty() {
+        return Err(Error::usage(
+            "-a and --cases stand in place of a file; remove the directory",
+        ));
+    }
+    let mut settings = Vec::new();
+    if let Some(against) = given.text("--against")
+        && let Some(agent) = baseline_agent(&against, &absolute(first)?)?
+    {
+        settings.push(json!({"name": against, "agent": agent}));
+    }
+    for agent in &agents {
+        settings.push(json!({"name": agent, "agent": absolute(agent)?}));
+    }
+    let mut suite = json!({
+        "name": SUITE,
+        "settings": settings,
+        "cases": absolute(cases)?,
+    });
+    if let Some(trials) = given.number::<u64>("--trials") {
+        suite["trials"] = trials.into();
+    }
+    if let Some(command) = given.text("--grade") {
+        let words = shlex::split(&command).filter(|words| !words.is_empty());
+        let words =
+            words.ok_or_else(|| Error::usage(format!("--grade: '{command}' is not a command")))?;
+        // A trial works elsewhere, and a grader is never a file of its own.
+        let found = |word: String| match Path::new(&word).is_file() {
+            true => absolute(&word),
+            false => Ok(word),
+        };
+        let words = words
+            .into_iter()
+            .map(found)
+            .collect::<Result<Vec<String>>>()?;
+        suite["assert"] = json!([{"type": "exec", "value": words}]);
+    }
+    Ok(Some(Map::from_iter([(
+        "suites".to_owned(),
+        json!([suite]),
+    )])))
+}

@@ -1,0 +1,216 @@
+//! git, asked about the repository around an agent.
+//!
+//! Architecture invariant: git is asked for names, ids and bytes only. Nothing of the repository is executed and nothing
+//! fetched; no filter, attribute, replacement or variable changes the bytes. Neither what git says nor what it waits for
+//! is without a limit.
+
+use crate::engine::run_context::RunContext;
+use crate::error::{At, Error, Result, reason};
+use crate::text::disguise::printable_line;
+use crate::text::shorten::first_line;
+use crate::unix::files;
+use crate::unix::process::{Children, Command, Ended, GRACE, SpawnError, Variable, Woken};
+use crate::unix::signals::Signals;
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions};
+use std::io::Seek;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// The most bytes of a list of names.
+const LARGEST_LIST: u64 = 64 << 20;
+
+/// The time limit of a question.
+const TIME: Duration = Duration::from_secs(120);
+
+/// The time between two looks at how much git has said.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// The most pipes that are held open.
+const MOST_HELD: usize = 200;
+
+/// Before every question.
+const SAFE: [&str; 6] = [
+    "git",
+    "--no-replace-objects",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    "core.excludesFile=/dev/null",
+];
+
+/// The name of the files that say what git ignores.
+const IGNORE: &str = ".gitignore";
+
+/// Git, in a directory.
+pub(super) struct Git<'g> {
+    pub signals: &'g Signals,
+    pub dir: &'g Path,
+}
+
+impl Git<'_> {
+    /// The answer of git, of at most `limit` bytes, as a file at its beginning; if it fails, the first line of its reason.
+    ///
+    /// # Errors
+    /// There is no git, or a signal, its size or the time has ended it.
+    pub(super) fn ask(
+        &self,
+        words: &[&str],
+        stdin: &[u8],
+        limit: u64,
+    ) -> Result<std::result::Result<File, String>> {
+        let argv = SAFE.iter().chain(words).map(|it| (*it).to_owned());
+        let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let of_git = inherited.filter(|name| name.starts_with("GIT_"));
+        let mut env: Vec<Variable> = of_git.map(|name| (name, None)).collect();
+        let own = [("GIT_NO_LAZY_FETCH", "1"), ("LC_ALL", "C")];
+        env.extend(own.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))));
+        let scratch = std::env::temp_dir();
+        let mut answer = files::create_without_name(&scratch)?;
+        let mut said = files::create_without_name(&scratch)?;
+        let command = Command {
+            argv: &argv.collect::<Vec<String>>(),
+            dir: self.dir,
+            env: &env,
+            call_id: &RunContext::new_call_id(),
+            stdin: Some(files::in_memory(stdin).at("create", &scratch)?),
+            stdout: answer.try_clone().at("open", &scratch)?,
+            stderr: said.try_clone().at("open", &scratch)?,
+            timeout: Some(TIME),
+        };
+        let how = self.run(command, &answer, limit)?;
+        answer.rewind().at("read", &scratch)?;
+        if matches!(how, Ended::Exited(0)) {
+            return Ok(Ok(answer));
+        }
+        said.rewind().at("read", &scratch)?;
+        let said = files::read_head(&said, 4096).at("read", &scratch)?;
+        Ok(Err(printable_line(first_line(said.trim()))))
+    }
+
+    fn run(&self, command: Command<'_>, answer: &File, limit: u64) -> Result<Ended> {
+        let cannot = |why: &str| Error::config(format!("git: {why}"));
+        let mut children = Children::new(self.signals);
+        let token = children.spawn(command).map_err(|error| match error {
+            SpawnError::NotFound => cannot("it is not installed"),
+            _ => cannot("it cannot be run"),
+        })?;
+        let mut fault = None;
+        loop {
+            let woken = children.wait(Some(Instant::now() + PERIOD));
+            match woken.map_err(|e| cannot(&reason(&e)))? {
+                Woken::Ended(_, outcome) => {
+                    return match (fault, outcome.how) {
+                        (Some(fault), _) => Err(fault),
+                        (None, Ended::TimedOut) => Err(cannot("it has not answered in time")),
+                        (None, how) => Ok(how),
+                    };
+                }
+                Woken::Stopped(stop) => {
+                    fault = Some(stop.into());
+                    children.interrupt(token, GRACE);
+                }
+                Woken::Deadline if answer.metadata().map_or(0, |it| it.len()) > limit => {
+                    fault.get_or_insert_with(|| cannot("its answer is too long"));
+                    children.interrupt(token, GRACE);
+                }
+                Woken::Suspended | Woken::Deadline => {}
+            }
+        }
+    }
+
+    pub(super) fn ask_for_bytes(
+        &self,
+        words: &[&str],
+    ) -> Result<std::result::Result<Vec<u8>, String>> {
+        match self.ask(words, b"", LARGEST_LIST)? {
+            Ok(answer) => files::read_limited(answer, LARGEST_LIST)
+                .at("read", self.dir)
+                .map(Ok),
+            Err(why) => Ok(Err(why)),
+        }
+    }
+
+    /// What git ignores of these paths and below them, without what only this user's own settings ignore. Nothing where
+    /// there is no repository, or where the directory is ignored itself.
+    ///
+    /// # Errors
+    /// The reason why git does not say it: 78; a signal.
+    pub(super) fn ignored_paths(&self, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+        const LIST: &str =
+            "ls-files -z --others --ignored --exclude-standard --directory --full-name --";
+        let Some(top) = top_of(self.dir) else {
+            return Ok(Vec::new());
+        };
+        let below = |path: &PathBuf| Some(path.strip_prefix(top).ok()?.to_str()?.to_owned());
+        let specs: Vec<String> = paths
+            .iter()
+            .filter_map(below)
+            .map(|path| format!(":(top,literal){path}"))
+            .collect();
+        let words: Vec<&str> = LIST
+            .split(' ')
+            .chain(specs.iter().map(String::as_str))
+            .collect();
+        let held = hold_pipes(top, paths)?;
+        let listed = self.ask_for_bytes(&words)?.map_err(Error::config)?;
+        drop(held);
+        let ignored = parts(&listed).map(|name| top.join(OsStr::from_bytes(name)));
+        let mut ignored: Vec<PathBuf> = ignored.map(|path| path.components().collect()).collect();
+        ignored.retain(|it| !self.dir.starts_with(it));
+        Ok(ignored)
+    }
+}
+
+/// The top of the work tree around a directory.
+pub(super) fn top_of(dir: &Path) -> Option<&Path> {
+    dir.ancestors().find(|dir| dir.join(".git").exists())
+}
+
+/// The parts of an answer that end with a zero byte.
+pub(super) fn parts(answer: &[u8]) -> impl Iterator<Item = &[u8]> {
+    answer
+        .split(|byte| *byte == 0)
+        .filter(|part| !part.is_empty())
+}
+
+/// Opens the pipes in whose places git looks for what it ignores: it would wait for them.
+fn hold_pipes(top: &Path, paths: &[PathBuf]) -> Result<Vec<File>> {
+    let mut held = Vec::new();
+    let mut pending = Vec::new();
+    for path in paths {
+        let above = path.ancestors().skip(1);
+        let above = above.take_while(|dir| dir.starts_with(top));
+        above.for_each(|dir| hold(&dir.join(IGNORE), &mut held));
+        pending.push(path.clone());
+    }
+    hold(&top.join(".git/info/exclude"), &mut held);
+    while let Some(dir) = pending.pop() {
+        hold(&dir.join(IGNORE), &mut held);
+        if held.len() > MOST_HELD {
+            let what = format!("more than {MOST_HELD} of the files {IGNORE} are pipes");
+            return Err(Error::config(format!("{}: {what}", dir.display())));
+        }
+        let is_dir = |entry: &fs::DirEntry| {
+            entry.file_name() != ".git" && entry.file_type().is_ok_and(|it| it.is_dir())
+        };
+        let entries = fs::read_dir(&dir).into_iter().flatten().flatten();
+        pending.extend(entries.filter(is_dir).map(|entry| entry.path()));
+    }
+    Ok(held)
+}
+
+fn hold(path: &Path, held: &mut Vec<File>) {
+    let is_pipe = |it: fs::Metadata| it.file_type().is_fifo();
+    if path.symlink_metadata().is_ok_and(is_pipe) {
+        let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits();
+        let mut options = OpenOptions::new();
+        let opened = options
+            .read(true)
+            .write(true)
+            .custom_flags(flags.cast_signed());
+        held.extend(opened.open(path));
+    }
+}

@@ -1,0 +1,343 @@
+//! Files of a workspace put back to what they were before an iteration of a run, or after one.
+//!
+//! Architecture invariant: what is there is in a state before anything changes. Killed at any point, the same command goes on.
+
+use super::inspect::{inspect_run, is_live};
+use super::open::take_over;
+use super::origin::require_own_run;
+use crate::engine::inbox;
+use crate::error::{Error, Exit, Result};
+use crate::file_states::put_back::{Plan, States};
+use crate::file_states::snapshot::{Order, Taken, take};
+use crate::file_states::store::{Store, Use, locked};
+use crate::record::event::{FilesEvent, FilesReason};
+use crate::record::journal::Journal;
+use crate::record::reader::tail;
+use crate::record::recording::unreadable;
+use crate::record::run_dir::RunDir;
+use crate::record::state::{self, FileState, FileStates, Reading, Run};
+use crate::record::workspace::Workspace;
+use crate::text::disguise::printable_line;
+use crate::text::json;
+use crate::text::shorten::list_names;
+use crate::text::timestamp::Timestamp;
+use crate::unix::files;
+use crate::unix::signals::Signals;
+use crate::unix::trees::remove_all;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// A state to return to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    /// The one before the last iteration that changed files.
+    Before,
+    /// The one after an iteration.
+    After(u64),
+    /// The one of this number, of any kind.
+    Numbered(u64),
+}
+
+impl Target {
+    /// Reads `N`, an iteration, or `sN`, the number of a state.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        match text.strip_prefix('s') {
+            Some(number) => number.parse().ok().map(Self::Numbered),
+            None => text.parse().ok().map(Self::After),
+        }
+    }
+}
+
+/// What is wanted.
+#[derive(Debug)]
+pub(crate) struct UndoRequest {
+    pub to: Target,
+    pub force: bool,
+    /// Nothing is changed.
+    pub is_preview: bool,
+}
+
+/// What was done, or is to be done.
+pub(crate) struct Undone {
+    /// The files; false: they are removed.
+    pub files: BTreeMap<PathBuf, bool>,
+    /// Those that could not be changed, with the reasons.
+    pub failed: BTreeMap<PathBuf, String>,
+    /// The iteration after which they were so.
+    pub iteration: u64,
+    /// The number of the state that takes back what the last command has done; none: there was none.
+    pub before: Option<u64>,
+}
+
+/// Puts files back.
+///
+/// # Errors
+/// A run is live in the workspace, or the run has no such state, or files are in the way: then nothing has been changed.
+pub(crate) fn undo(run: &RunDir, wanted: &UndoRequest, signals: &Signals) -> Result<Undone> {
+    let workspace = &Workspace::at(run.workspace().unwrap_or(&run.path))?;
+    require_own_run(run, false)?;
+    let _lock = workspace.lock(signals, None)?;
+    let mut keeper = Keeper::of(run, workspace, signals)?;
+    let opened = Store::open(workspace, Use::Shared)?;
+    let Some(store) = opened.filter(|_| !keeper.states.all.is_empty()) else {
+        let id = &run.id;
+        return Err(Error::failure(format!(
+            "run {id} has kept no files; those of an agent with `files: git` in agent.yaml do"
+        )));
+    };
+    if let Some(iteration) = keeper.states.unstated {
+        // The engine has died.
+        keeper.take(FilesReason::Iteration, iteration)?;
+    }
+    let (from, to) = choose(&keeper.states, wanted.to)?;
+    let (last, before) = (keeper.last(), keeper.states.before_undo());
+    keeper.take(FilesReason::Undo, keeper.iteration)?;
+    let now = keeper.last();
+    let states = States {
+        from: &from,
+        to: &to.commit,
+        last: &last,
+        now: &now,
+        own: &keeper.states.own().collect::<Vec<_>>(),
+        since: to
+            .at
+            .map(|at| UNIX_EPOCH + at.minus(TICK).since(Timestamp::from_millis(0))),
+    };
+    let plan = Plan::make(&store, &workspace.root, &states, wanted.force)?;
+    if !plan.in_the_way.is_empty() {
+        return Err(in_the_way(&plan));
+    }
+    let mut undone = Undone {
+        files: plan.files.clone(),
+        failed: BTreeMap::new(),
+        iteration: to.iteration,
+        before,
+    };
+    if !wanted.is_preview && !undone.files.is_empty() {
+        workspace.raise_layout()?;
+        // What a killed command has put back is told before the journal says that it is as it is.
+        undone
+            .files
+            .retain(|path, _| !plan.changes.contains_key(path));
+        undone.tell(run, keeper.number())?;
+        keeper.journal.flush()?;
+        undone.files.clone_from(&plan.files);
+    }
+    if !wanted.is_preview && !plan.changes.is_empty() {
+        undone.failed = keeper.carry_out(&plan, &store, &to.commit)?;
+        undone
+            .files
+            .retain(|path, _| !undone.failed.contains_key(path));
+        let mut told = plan.changes;
+        told.retain(|path, _| undone.files.contains_key(path));
+        let told = Undone {
+            files: told,
+            failed: BTreeMap::new(),
+            ..undone
+        };
+        // The same name again if this process is killed before it has recorded the state.
+        told.tell(run, keeper.number() + 1)?;
+        keeper.take(FilesReason::Undo, keeper.iteration)?;
+        keeper.journal.flush()?;
+        undone.before = keeper.states.before_undo();
+    }
+    Ok(undone)
+}
+
+/// How much the clock of a file system may lag behind.
+const TICK: Duration = Duration::from_millis(20);
+
+/// The commit of the state from which files are put back, and the state to return to.
+fn choose(states: &FileStates, to: Target) -> Result<(String, FileState)> {
+    let all = &states.all;
+    let last = |to| all.last().zip(to);
+    let pair = match to {
+        Target::After(iteration) => last(states.after(iteration)),
+        Target::Numbered(n) => last(all.iter().rfind(|state| state.n == n)),
+        Target::Before => {
+            let mut pairs = all.windows(2).rev();
+            let found = pairs.find(|pair| pair[1].why == FilesReason::Iteration);
+            found.map(|pair| (&pair[1], &pair[0]))
+        }
+    };
+    let (from, to) =
+        pair.ok_or_else(|| Error::failure("the run has no such state of its files"))?;
+    Ok((from.commit.clone(), to.clone()))
+}
+
+/// Takes states of a run that this process owns.
+struct Keeper<'k> {
+    signals: &'k Signals,
+    journal: Journal,
+    states: FileStates,
+    order: Order,
+    iteration: u64,
+    workspace: &'k Workspace,
+}
+
+impl<'k> Keeper<'k> {
+    /// For a run of a workspace in which none can begin.
+    fn of(run: &RunDir, workspace: &'k Workspace, signals: &'k Signals) -> Result<Self> {
+        for id in workspace.runs()? {
+            if is_live(&RunDir::of(workspace, &id)) {
+                let text = format!("run {id} is live; files are put back when it has ended");
+                return Err(Error::new(Exit::TempFail, text));
+            }
+        }
+        let (mut journal, mut record) = take_over(&mut inspect_run(run)?)?;
+        journal.mend_tail(&tail(&record))?;
+        journal.read_into(&mut record)?;
+        let mut state = state::read(&record, Reading::all(false))
+            .map_err(|error| unreadable(&error, &run.journal()))?;
+        journal.continue_after(state.seq);
+        Ok(Self {
+            signals,
+            journal,
+            order: order(run, &state, &workspace.root),
+            iteration: state.iterations,
+            states: std::mem::take(&mut state.file_states),
+            workspace,
+        })
+    }
+
+    fn number(&self) -> u64 {
+        self.states.all.last().map_or(0, |last| last.n)
+    }
+
+    /// The commit of the last state.
+    fn last(&self) -> String {
+        self.order.last.clone().unwrap_or_default()
+    }
+
+    /// Takes a state; if it differs from the last one, it waits to be recorded.
+    fn take(&mut self, why: FilesReason, iteration: u64) -> Result<()> {
+        let Taken {
+            commit: Some(commit),
+            changes,
+            ..
+        } = taken(&self.order, self.signals)?
+        else {
+            return Ok(());
+        };
+        let n = self.number() + 1;
+        let event = FilesEvent {
+            n,
+            why,
+            commit: &commit,
+            changed: changes.changed,
+            added: changes.added,
+            removed: changes.removed,
+            paths: &changes.paths,
+        };
+        self.journal.add(iteration, &event);
+        self.order.last = Some(commit.clone());
+        self.states.all.push(FileState {
+            n,
+            why,
+            iteration,
+            commit,
+            at: None,
+        });
+        Ok(())
+    }
+
+    /// Changes the files, and returns those that could not be.
+    fn carry_out(
+        &mut self,
+        plan: &Plan,
+        store: &Store,
+        to: &str,
+    ) -> Result<BTreeMap<PathBuf, String>> {
+        // The git of a killed command has it, too.
+        let _lock = locked(&store.path.join("undo.lock"), Use::Alone)?;
+        let (now, new) = (self.last(), self.workspace.control.join(".undo"));
+        remove_all(&new)?;
+        files::make_dir(&new)?;
+        store.bring(&new, Some(&now), to)?;
+        // What is written after this is not in the state, or seen.
+        let stamps = plan.stamps(&self.workspace.root);
+        self.take(FilesReason::Undo, self.iteration)?;
+        if self.last() != now {
+            remove_all(&new)?;
+            return Err(Error::failure("files are changing; repeat the command"));
+        }
+        let failed = plan.carry_out(&self.workspace.root, &new, &stamps);
+        remove_all(&new)?;
+        Ok(failed)
+    }
+}
+
+/// The state that is ordered.
+pub(super) fn taken(order: &Order, signals: &Signals) -> Result<Taken> {
+    take(signals, order)?.ok_or_else(|| match signals.stop() {
+        Some(stop) => Error::new(stop.into(), stop.name()),
+        None => Error::failure("the process that keeps the files was ended"),
+    })
+}
+
+/// An order for the next state of a run, from its record.
+pub(super) fn order(run: &RunDir, state: &Run<'_>, root: &Path) -> Order {
+    #[derive(Deserialize)]
+    struct Wrapped {
+        wrapper: Option<Vec<String>>,
+    }
+    let config = state.start.config();
+    let tools: Vec<Wrapped> = config.get("tools").read().unwrap_or_default();
+    let wrappers = tools.into_iter().map(|tool| tool.wrapper);
+    let wrappers = wrappers.chain([config.get("wrapper").read()]);
+    let words: Vec<String> = wrappers.flatten().flatten().collect();
+    let hidden = words.windows(2).filter_map(|pair| match &*pair[0] {
+        "--hide" => Some(&*pair[1]),
+        word => word.strip_prefix("--hide="),
+    });
+    let place = |path: &str| path.replace("${CWD}", &root.to_string_lossy());
+    let places = hidden.map(|path| place(path).replace("${AGENT_HOME}", &state.start.agent_home));
+    Order {
+        root: root.to_owned(),
+        run_id: run.id.to_string(),
+        last: state.file_states.all.last().map(|last| last.commit.clone()),
+        subject: format!("[{}] undo", state.iterations),
+        hidden: places.map(PathBuf::from).collect(),
+        ..Order::default()
+    }
+}
+
+fn in_the_way(plan: &Plan) -> Error {
+    let each = plan.in_the_way.iter();
+    let each =
+        each.map(|(path, why)| format!("\n  {}: {why}", printable_line(&path.to_string_lossy())));
+    let named: String = each.collect();
+    Error::failure(format!(
+        "nothing was put back, because of these files:{named}"
+    ))
+}
+
+impl Undone {
+    /// Tells the model which files were put back, if any were.
+    fn tell(&self, run: &RunDir, number: u64) -> Result<()> {
+        if self.files.is_empty() {
+            return Ok(());
+        }
+        inbox::put(run, &format!("undo_{number}"), &self.as_message()).map(drop)
+    }
+
+    /// The message to the model. Names are JSON strings, so that none is read as words of the person.
+    fn as_message(&self) -> String {
+        let listed = |what: &str, is_there: bool| {
+            let files = self.files.iter().filter(|(_, there)| **there == is_there);
+            let names: Vec<_> = files
+                .map(|(path, _)| json::text(&path.to_string_lossy()))
+                .collect();
+            let is_any = !names.is_empty();
+            is_any.then(|| format!(" {what}: {}.", list_names(names.into_iter())))
+        };
+        let lists = [listed("As they were then", true), listed("Removed", false)];
+        let (iteration, lists) = (
+            self.iteration,
+            lists.into_iter().flatten().collect::<String>(),
+        );
+        format!("I have put files back to their state after iteration {iteration}.{lists}")
+    }
+}

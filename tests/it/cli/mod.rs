@@ -1,0 +1,15 @@
+mod acp;
+mod agent_files;
+mod chat;
+mod check;
+mod check_advice;
+mod command_line;
+pub mod completion;
+mod expand;
+mod init;
+mod named_agents;
+mod next_command;
+mod run;
+mod schema;
+mod setup;
+mod tell;

@@ -1,0 +1,10 @@
+mod api_choice;
+mod argument_values;
+mod bad_input;
+mod broken_agents;
+mod context;
+mod environment;
+mod imports;
+mod legacy;
+mod skills;
+mod workspace_env;

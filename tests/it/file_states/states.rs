@@ -1,0 +1,269 @@
+//! When states of the files are taken, and what they are called.
+
+use super::*;
+use std::os::unix::fs::symlink;
+
+#[test]
+fn each_iteration_that_changes_files_is_a_state() {
+    let world = world();
+    world.write("ws/a", "1\n2\n");
+    world.write("ws/d/b", "b\n");
+    world.model_says([
+        sh("c1", "echo 3 >> a; rm d/b; echo new > e"),
+        sh("c2", "true"),
+        call("c3", "look", &json!({"command": "echo 4 >> a"})),
+        sh("c4", "echo 5 >> a"),
+        text("done"),
+    ]);
+    world.run("go").exits(0).prints("done\n");
+    let wanted = [
+        state(1, "start", 0, [0, 2, 0]),
+        state(2, "iteration", 1, [1, 1, 1]),
+        state(3, "iteration", 4, [1, 0, 0]),
+    ];
+    assert_eq!(states(&world), wanted);
+    let events = world.latest().events("FILES");
+    let paths = json!([
+        {"path": "a", "added": 1, "removed": 0},
+        {"path": "d/b", "change": "removed", "added": 0, "removed": 1},
+        {"path": "e", "change": "new", "added": 1, "removed": 0},
+    ]);
+    assert_eq!(events[1]["paths"], paths);
+    assert_eq!(names(&world, 1), ["a", "d/b"]);
+    assert_eq!(names(&world, 3), ["a", "e"]);
+    let log = git(&world, &["log", "--all", "--format=%s"]);
+    assert_eq!(log, "[4] sh\n[1] sh\n[0] start\n");
+    assert_eq!(world.read("ws/.delta/VERSION"), "1.3\n");
+}
+
+#[test]
+fn the_first_state_is_taken_while_the_model_answers_and_before_the_first_call() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    let heads = world.path("ws/.delta/files.git/refs/heads");
+    let answers = Reply::of(move |_| {
+        let is_taken = || fs::read_dir(&heads).is_ok_and(|mut dir| dir.next().is_some());
+        eventually("a state beside the request", is_taken);
+        sh("c1", "test -e .delta/files.git/refs/heads/* && echo 2 > a")
+    });
+    world.model_says([answers, text("done")]);
+    world.run("go").exits(0);
+    assert_eq!(content(&world, 1, "a"), "1\n");
+    assert_eq!(content(&world, 2, "a"), "2\n");
+    // Its event is placed by its iteration.
+    let types = world.latest().types();
+    let at = |kind: &str| types.iter().position(|it| it == kind).unwrap();
+    assert!(
+        at("THOUGHT") < at("FILES") && at("FILES") < at("ACTION_REQUEST"),
+        "{types:?}"
+    );
+}
+
+#[test]
+fn an_answer_without_calls_has_the_first_state_too() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
+    assert_eq!(states(&world), [state(1, "start", 0, [0, 1, 0])]);
+}
+
+#[test]
+fn what_differs_at_a_later_start_comes_from_outside() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    run_once(&world, "echo 2 >> a");
+    world.write("ws/a", "mine\n");
+    world.model_says([sh("c2", "echo 3 >> a"), text("done")]);
+    world.go_on().args(["-m", "more"]).exits(0);
+    let wanted = [
+        state(1, "start", 0, [0, 1, 0]),
+        state(2, "iteration", 1, [1, 0, 0]),
+        state(3, "outside", 2, [1, 0, 0]),
+        state(4, "iteration", 3, [1, 0, 0]),
+    ];
+    assert_eq!(states(&world), wanted);
+    assert_eq!(content(&world, 3, "a"), "mine\n");
+}
+
+#[test]
+fn what_a_person_changes_before_answering_comes_from_outside() {
+    let tools = format!("{TOOLS}\n- {{name: risky, confirm: true, exec: 'sh -c ${{command}}'}}");
+    let world = World::with_tools(&tools).top("files: git");
+    let risky = json!({"command": "echo risky > b"});
+    let both = [
+        ("c1", "sh", json!({"command": "echo 1 > a"})),
+        ("c2", "risky", risky),
+    ];
+    world.model_says([calls(&both)]);
+    world.run("go").exits(101);
+    // What the tools have done before the question is in a state before the person is asked.
+    let before = [
+        state(1, "start", 0, [0, 0, 0]),
+        state(2, "iteration", 1, [0, 1, 0]),
+    ];
+    assert_eq!(states(&world), before);
+    world.write("ws/person", "p\n");
+    world.model_says([call("c3", "ask_human", &json!({"prompt": "Go on?"}))]);
+    world.go_on().args(["-m", "yes"]).exits(101);
+    world.write("ws/person", "again\n");
+    world.model_says([sh("c4", "echo 4 > a"), text("done")]);
+    world.go_on().args(["-m", "yes"]).exits(0);
+    let wanted = [
+        state(3, "outside", 1, [0, 1, 0]),
+        state(4, "iteration", 1, [0, 1, 0]),
+        state(5, "outside", 2, [1, 0, 0]),
+        state(6, "iteration", 3, [1, 0, 0]),
+    ];
+    assert_eq!(states(&world)[2..], wanted);
+}
+
+#[test]
+fn what_a_stopped_tool_has_done_is_in_a_state_of_its_iteration() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    let mut begun = world.fifo("begun");
+    let script = format!(
+        "echo 2 > a; echo $$ > {}; exec sleep 60",
+        shell_word(&world.path("begun"))
+    );
+    world.model_says([sh("c1", &script)]);
+    let running = world.run("go").spawn();
+    begun.line();
+    running.signal(rustix::process::Signal::INT);
+    running.wait().exits(130);
+    let wanted = [
+        state(1, "start", 0, [0, 1, 0]),
+        state(2, "iteration", 1, [1, 0, 0]),
+    ];
+    assert_eq!(states(&world), wanted);
+    assert_eq!(content(&world, 2, "a"), "2\n");
+}
+
+#[test]
+fn log_stats_and_the_feed_show_the_states() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    world.write("ws/b\u{1b}[1m\n", "1\n");
+    let script = "echo 2 >> a; rm b*; echo new > 'e f'; printf '\\0' > bin";
+    world.model_says([sh("c1", script), text("done")]);
+    let fed = world.run("go").args(["--format", "jsonl"]).exits(0);
+    let printed = |outcome: Outcome| String::from_utf8(outcome.stdout).unwrap();
+    let fed = printed(fed);
+    assert_eq!(fed.matches("\"type\":\"FILES\"").count(), 2, "{fed}");
+    let log = printed(world.delta(["log", "-w", "ws"]).exits(0));
+    let lines = log.lines().filter_map(|line| line.split_once("files  "));
+    let lines: Vec<&str> = lines.map(|it| it.1).collect();
+    let shown = "a +1 -0, b\u{fffd}[1m\u{fffd} removed, bin new, e f new";
+    assert_eq!(lines, ["2 files", shown], "{log}");
+    let stats = printed(
+        world
+            .delta(["stats", "-w", "ws", "--format", "json"])
+            .exits(0),
+    );
+    assert!(stats.contains("\"file_states\":2"), "{stats}");
+}
+
+#[test]
+fn log_says_that_a_first_state_has_no_files() {
+    let world = world();
+    world.model_says([text("done")]);
+    world.run("go").exits(0);
+    let shown = printed(&world.delta(["log", "-w", "ws"]).exits(0));
+    let line = shown.lines().find(|line| line.contains("files"));
+    assert!(line.is_some_and(|line| line.ends_with("none")), "{shown}");
+}
+
+#[test]
+fn nothing_changed_takes_one_process_of_git() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    let bin = world.path("bin");
+    world.script(
+        "bin/git",
+        &format!(
+            "#!/bin/sh\necho \"$*\" >> {}/git.log\nPATH=${{PATH#*:}} exec git \"$@\"\n",
+            world.home().display()
+        ),
+    );
+    world.model_says([
+        sh("c1", "true"),
+        sh("c2", "true"),
+        sh("c3", "touch a"),
+        text("done"),
+    ]);
+    let path = format!("{}:{}", bin.display(), system_path());
+    world.run("go").env("PATH", path).exits(0);
+    let ran = world.lines("git.log");
+    let after_first = ran
+        .iter()
+        .rposition(|line| line.contains("update-ref"))
+        .unwrap();
+    let words: Vec<&str> = ran[after_first + 1..]
+        .iter()
+        .map(|line| line.split(' ').nth(1).unwrap())
+        .collect();
+    assert_eq!(words, ["status"; 3], "{ran:#?}");
+    assert_eq!(states(&world).len(), 1);
+}
+
+/// None are taken, without a word.
+#[test]
+fn none_are_taken_without_the_key_and_in_steps_of_flows_and_trials() {
+    let without = World::with_tools(TOOLS);
+    run_once(&without, "echo 1 > a");
+    for world in [&without, &world()] {
+        for name in ["FLOW_RUN_ID", "DELTA_LASTING_LIMITS"] {
+            world.model_says([sh("c1", "echo 1 > a"), text("done")]);
+            world.run("go").args(["--new"]).env(name, "1").exits(0);
+        }
+        assert!(!world.exists("ws/.delta/files.git"));
+        assert_eq!(states(world), []);
+        assert_eq!(warnings(world), [""; 0]);
+    }
+}
+
+#[test]
+fn none_are_taken_where_they_cannot_be_and_one_warning_says_why() {
+    let no_git = world();
+    no_git.model_says([sh("c1", "echo 1 > a"), sh("c2", "echo 2 > a"), text("done")]);
+    let bin = no_git.path("bin");
+    no_git.script("bin/sh", "#!/bin/sh\nexec /bin/sh \"$@\"\n");
+    no_git.run("go").env("PATH", bin.to_str().unwrap()).exits(0);
+    let old_git = world();
+    old_git.model_says([sh("c1", "echo 1 > a"), sh("c2", "echo 2 > a"), text("done")]);
+    old_git.script(
+        "bin/git",
+        "#!/bin/sh\necho 'unknown option: --attr-source=x' >&2; exit 129\n",
+    );
+    let path = format!("{}:{}", old_git.path("bin").display(), system_path());
+    old_git.run("go").env("PATH", path).exits(0);
+    let home = world();
+    home.model_says([sh("c1", "echo 1 > a"), sh("c2", "echo 2 > a"), text("done")]);
+    home.run("go").env("HOME", home.path("ws/home")).exits(0);
+    let all = [
+        (no_git, "git is not installed"),
+        (old_git, "git 2.41 or later"),
+        (home, "home directory"),
+    ];
+    for (world, why) in all {
+        let warned = warnings(&world);
+        assert!(warned.len() == 1 && warned[0].contains(why), "{warned:?}");
+        assert_eq!(states(&world), []);
+    }
+}
+
+#[test]
+fn a_git_of_the_workspace_is_not_executed() {
+    let world = world();
+    world.script("ws/bin/git", "#!/bin/sh\ntouch ../pwned\nexit 1\n");
+    world.model_says([sh("c1", "echo 1 > a"), text("done")]);
+    fs::create_dir(world.path("linked")).unwrap();
+    symlink(world.path("ws/bin"), world.path("alias")).unwrap();
+    symlink(world.path("ws/bin/git"), world.path("linked/git")).unwrap();
+    let dirs = ["ws/bin", "alias", "linked"].map(|dir| world.path(dir).display().to_string());
+    let path = format!("./bin:bin:{}:{}", dirs.join(":"), system_path());
+    world.run("go").env("PATH", path).exits(0);
+    assert_eq!(states(&world).len(), 2);
+    assert!(!world.exists("pwned"));
+}

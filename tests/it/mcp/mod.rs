@@ -1,0 +1,3 @@
+mod odd_servers;
+pub mod servers;
+mod tasks;

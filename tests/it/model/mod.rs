@@ -1,0 +1,15 @@
+mod background_answers;
+mod echoed_blocks;
+mod fallback;
+mod large_answers;
+mod odd_services;
+mod pauses;
+mod prices;
+mod proxies;
+mod rate;
+mod remedies;
+mod servers;
+mod stream_events;
+mod streams;
+mod strict_services;
+mod wires;

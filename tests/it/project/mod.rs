@@ -1,0 +1,16 @@
+mod architecture;
+mod docs;
+mod example_approval;
+mod example_batch;
+mod example_cron;
+mod example_drivers;
+mod example_hooks;
+mod example_improve;
+mod example_sub_agents;
+mod examples;
+mod install;
+mod install_script;
+mod manual;
+mod page_files;
+mod pages;
+mod release;

@@ -1,0 +1,11 @@
+mod doors;
+mod fork;
+mod many_workspaces;
+mod replay;
+mod resume;
+mod same_command;
+pub mod subagents;
+mod suspended;
+mod trust;
+mod workspace;
+mod wrappers;

@@ -1,0 +1,3 @@
+mod commands;
+mod safety;
+mod traps;

@@ -1,0 +1,11 @@
+mod doors;
+mod line_editor;
+mod links;
+mod locks;
+mod no_terminal;
+mod sandbox;
+mod sandbox_escapes;
+mod sandbox_protected;
+mod sandbox_session;
+mod signals;
+mod typed_ahead;
