@@ -4,7 +4,7 @@
 
 use crate::config::tool::bind::BoundCall;
 use crate::config::tool::definition::{Confirm, Tool};
-use crate::text::call_line::asked_for;
+use crate::text::call_line::{asked_for, is_reason};
 use crate::text::digest::PartsDigest;
 use crate::text::disguise::{is_unseen, mixed_words, visible};
 use crate::text::shell::shell_quoted_where;
@@ -25,7 +25,7 @@ pub(crate) struct PlannedCall<'c> {
 
 impl PlannedCall<'_> {
     /// Identifies a call, because a yes to one call must not confirm another. Inherited variables are left out:
-    /// they differ from one start of the engine to the next.
+    /// they differ from one start of the engine to the next. So is the model's reason, which nothing executes.
     pub(crate) fn fingerprint(&self) -> String {
         let Self {
             tool,
@@ -42,7 +42,11 @@ impl PlannedCall<'_> {
         let mut digest = PartsDigest::default();
         add_list(&mut digest, [tool.name.as_str()]);
         add_list(&mut digest, wrapper.iter().map(String::as_str));
-        add_list(&mut digest, bound.argv.iter().map(String::as_str));
+        let executed = bound.argv.iter().map(String::as_str);
+        add_list(
+            &mut digest,
+            executed.filter(|word| !is_reason(&bound.argv, word)),
+        );
         add_list(&mut digest, env);
         digest.add(&[u8::from(bound.stdin.is_some())]);
         digest.add(bound.stdin.as_deref().unwrap_or_default());

@@ -22,23 +22,30 @@ pub(crate) struct AskedFor {
 
 /// The request of a command without a wrapper.
 pub(crate) fn asked_for(argv: &[String]) -> AskedFor {
-    let is_own_tool =
-        argv.len() > OWN_TOOLS.len() && OWN_TOOLS.iter().zip(argv).all(|(a, b)| a == b);
+    let is_own_tool = is_own_tool(argv);
     let words = &argv[if is_own_tool { OWN_TOOLS.len() } else { 0 }..];
-    let of_reason =
-        |word: &&String| is_own_tool && words[0] == "bash" && word.starts_with("--reason=");
-    let reason = words.iter().find(of_reason);
     AskedFor {
         words: words
             .iter()
-            .filter(|word| !of_reason(word))
+            .filter(|word| !is_reason(argv, word))
             .cloned()
             .collect(),
-        reason: reason
+        reason: words
+            .iter()
+            .find(|word| is_reason(argv, word))
             .and_then(|word| word.split_once('='))
             .map(|(_, text)| text.to_owned()),
         is_own_tool,
     }
+}
+
+fn is_own_tool(argv: &[String]) -> bool {
+    argv.len() > OWN_TOOLS.len() && OWN_TOOLS.iter().zip(argv).all(|(a, b)| a == b)
+}
+
+/// True for the word of a command in which the model says why it wants it: no part of what is executed.
+pub(crate) fn is_reason(argv: &[String], word: &str) -> bool {
+    is_own_tool(argv) && argv[OWN_TOOLS.len()] == "bash" && word.starts_with("--reason=")
 }
 
 /// A recorded command without the wrapper that its configuration has, variables and all.

@@ -719,6 +719,39 @@ fn always_lets_the_same_call_run_for_the_rest_of_the_run_and_no_other() {
 }
 
 #[test]
+fn another_reason_for_the_same_command_is_no_other_call() {
+    let tool = |exec: &str| {
+        format!(
+            "- {{name: net, confirm: true, exec: '{exec}', stdin: command, parameters: [{{name: command}}, \
+             {{name: why}}]}}\n"
+        )
+    };
+    let ask = |id: &str, command: &str, why: &str| {
+        call(id, "net", &json!({"command": command, "why": why}))
+    };
+    let world = World::with_tools(&tool("delta coder-tool bash --reason=${why}"));
+    world.model_says([ask("a", "echo x >> ../log", "first")]);
+    world.run("go").exits(101);
+    let other = ask("c", "echo y >> ../log", "first");
+    world.model_says([ask("b", "echo x >> ../log", "second"), other]);
+    world.go_on().args(["-m", "always"]).exits(101);
+    assert_eq!(world.lines("log"), ["x", "x"]);
+    assert!(
+        request(&world)["prompt"]
+            .as_str()
+            .unwrap()
+            .contains("echo y")
+    );
+    // A program of one's own may use it.
+    let world = World::with_tools(&tool("sh -s -- --reason=${why}"));
+    world.model_says([ask("a", "echo x >> ../log", "first")]);
+    world.run("go").exits(101);
+    world.model_says([ask("b", "echo x >> ../log", "second")]);
+    world.go_on().args(["-m", "always"]).exits(101);
+    assert_eq!(world.lines("log"), ["x"]);
+}
+
+#[test]
 fn an_always_that_answers_no_question_of_the_call_lets_nothing_run() {
     let world = waiting();
     let run = world.latest();
