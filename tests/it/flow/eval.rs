@@ -544,6 +544,45 @@ fn a_grader_with_a_json_verdict_must_print_one_and_nothing_else() {
 }
 
 #[test]
+fn an_object_with_pass_is_a_verdict_of_any_grader() {
+    let cases = [
+        (
+            r#"{"pass": false, "reason": "too late"}"#,
+            0,
+            "failed",
+            "too late",
+        ),
+        (r#"{"pass": true, "reason": "well"}"#, 0, "passed", "well"),
+        (r#"{"pass": true}"#, 1, "failed", "says no"),
+        (
+            r#"{"pass": false, "score": 0.5, "own": 1}"#,
+            0,
+            "failed",
+            "says no",
+        ),
+        (r#"{"pass": "no"}"#, 0, "not_measured", "verdict: "),
+        (r#"{"pass": false}"#, 2, "not_measured", "ended with 2"),
+        (r#"{"score": 0.5}"#, 0, "passed", r#"{"score": 0.5}"#),
+        (r#"ok {"pass": false}"#, 0, "passed", "ok "),
+    ];
+    let mut yaml = "  cases:\n".to_owned();
+    for (at, (printed, code, ..)) in cases.iter().enumerate() {
+        let program = json!(["sh", "-c", format!("printf '%s' '{printed}'; exit {code}")]);
+        yaml +=
+            &format!("  - {{id: c{at}, input: a, assert: [{{type: exec, value: {program}}}]}}\n");
+    }
+    let outcome = eval(&upper(&yaml)).args(["--format", "jsonl"]).exits(1);
+    let lines = String::from_utf8(outcome.stdout).unwrap();
+    assert_eq!(lines.lines().count(), cases.len());
+    for (line, (printed, _, status, why)) in lines.lines().zip(cases) {
+        let trial: Value = serde_json::from_str(line).unwrap();
+        let reason = trial["reason"].as_str().unwrap_or_default();
+        assert_eq!(trial["status"], status, "{printed}: {line}");
+        assert!(reason.contains(why), "{printed}: {reason}");
+    }
+}
+
+#[test]
 fn expected_null_means_null_and_numbers_are_compared_digit_by_digit() {
     let world = suites("- {name: s, target: {command: [cat]}, cases: c.jsonl}\n");
     let cases = [
