@@ -51,18 +51,8 @@ impl Git {
     /// # Errors
     /// There is none.
     pub(crate) fn find(root: &Path, store: &Path) -> Result<Self> {
-        let path = files::search_path();
-        let is_outside = |path: &PathBuf| {
-            let real = path.canonicalize();
-            path.is_absolute()
-                && !path.starts_with(root)
-                && real.is_ok_and(|it| !it.starts_with(root))
-        };
-        let dirs = std::env::split_paths(&path).filter(is_outside);
-        let mut programs = dirs.filter_map(|dir| files::find_program("git", dir.as_os_str()));
-        let program = programs.find(is_outside);
         Ok(Self {
-            program: program.ok_or_else(|| {
+            program: files::program_outside(root, "git").ok_or_else(|| {
                 Error::failure("git is not installed, which keeps the files of each step")
             })?,
             root: root.to_owned(),

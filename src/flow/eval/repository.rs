@@ -1,7 +1,7 @@
 //! git, asked about the repository around an agent.
 //!
-//! Architecture invariant: git is asked for names, ids and bytes only. Nothing of the repository is executed and nothing
-//! fetched; no filter, attribute, replacement or variable changes the bytes. Neither what git says nor what it waits for
+//! Architecture invariant: git is asked for names, ids and bytes only. Nothing of the repository is executed, not even
+//! a git in it, and nothing fetched; no filter, attribute, replacement or variable changes the bytes. Neither what git says nor what it waits for
 //! is without a limit.
 
 use crate::engine::run_context::RunContext;
@@ -9,7 +9,7 @@ use crate::error::{At, Error, Result, reason};
 use crate::text::disguise::printable_line;
 use crate::text::shorten::first_line;
 use crate::unix::files;
-use crate::unix::process::{Children, Command, Ended, GRACE, SpawnError, Variable, Woken};
+use crate::unix::process::{Children, Command, Ended, GRACE, Variable, Woken};
 use crate::unix::signals::Signals;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -32,8 +32,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 const MOST_HELD: usize = 200;
 
 /// Before every question.
-const SAFE: [&str; 6] = [
-    "git",
+const SAFE: [&str; 5] = [
     "--no-replace-objects",
     "-c",
     "core.fsmonitor=false",
@@ -61,7 +60,11 @@ impl Git<'_> {
         stdin: &[u8],
         limit: u64,
     ) -> Result<std::result::Result<File, String>> {
-        let argv = SAFE.iter().chain(words).map(|it| (*it).to_owned());
+        let missing = || Error::config("git: it is not installed outside of the repository");
+        let program = files::program_outside(top_of(self.dir).unwrap_or(self.dir), "git");
+        let program = program.and_then(|it| it.into_os_string().into_string().ok());
+        let words = SAFE.iter().chain(words).map(|it| (*it).to_owned());
+        let argv = [program.ok_or_else(missing)?].into_iter().chain(words);
         let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let of_git = inherited.filter(|name| name.starts_with("GIT_"));
         let mut env: Vec<Variable> = of_git.map(|name| (name, None)).collect();
@@ -93,10 +96,8 @@ impl Git<'_> {
     fn run(&self, command: Command<'_>, answer: &File, limit: u64) -> Result<Ended> {
         let cannot = |why: &str| Error::config(format!("git: {why}"));
         let mut children = Children::new(self.signals);
-        let token = children.spawn(command).map_err(|error| match error {
-            SpawnError::NotFound => cannot("it is not installed"),
-            _ => cannot("it cannot be run"),
-        })?;
+        let spawned = children.spawn(command);
+        let token = spawned.map_err(|_| cannot("it cannot be run"))?;
         let mut fault = None;
         loop {
             let woken = children.wait(Some(Instant::now() + PERIOD));

@@ -77,6 +77,24 @@ fn sizes_of_objects_and_what_git_says_have_limits() {
 }
 
 #[test]
+fn a_git_in_the_repository_is_not_executed() {
+    let Some(world) = repository() else { return };
+    let real = std::env::var("PATH").unwrap();
+    for dir in ["r", "r/a", "r/bin"] {
+        let script = "#!/bin/sh\necho \"$0\" >>\"$ASKED.trap\"\nexit 1\n";
+        world.script(&format!("{dir}/git"), script);
+    }
+    let inside = world.path("r/bin").display().to_string();
+    symlink(&inside, world.path("link")).unwrap();
+    let link = world.path("link").display().to_string();
+    for first in [".", "", "a", &inside, &link] {
+        let found = eval(&world, &[&AGAINST[..], &["--dry-run"]].concat());
+        found.env("PATH", format!("{first}:{real}")).exits(0);
+        assert!(!world.exists("asked.trap"), "{first:?}");
+    }
+}
+
+#[test]
 fn nothing_in_a_repository_keeps_git_waiting() {
     let Some(world) = repository() else { return };
     world.write("r/a/sub/x", "x");
@@ -223,7 +241,9 @@ fn without_git_what_is_ignored_counts_and_this_is_said() {
         .unwrap();
     }
     let without = || eval(&world, &COMMAND).env("PATH", world.path("bin"));
-    without().exits(1).says("git: it is not installed");
+    without()
+        .exits(1)
+        .says("git: it is not installed outside of the repository");
     eval(&world, &COMMAND).exits(1);
     assert_eq!(asked(&world), 2);
     // No repository, nothing to ignore.
