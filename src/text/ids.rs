@@ -2,6 +2,7 @@
 
 use crate::text::timestamp::Timestamp;
 use std::fmt::{self, Display};
+use std::hash::{BuildHasher, RandomState};
 
 /// A run's name: 1 to 64 of `A-Z a-z 0-9 . _ -`, not starting with a dot, and not one of the names
 /// beside runs in the control plane.
@@ -68,11 +69,11 @@ impl Display for RunId {
     }
 }
 
-/// Random lower-case hexadecimal digits, for names that must not meet by chance.
+/// Random lower-case hexadecimal digits, at most 16, for names that must not meet by chance: from the system's random
+/// numbers, as a generator seeded by the clock gives two processes that start at the same instant the same names.
 pub(crate) fn hex(digits: usize) -> String {
-    (0..digits)
-        .map(|_| char::from_digit(fastrand::u32(0..16), 16).unwrap_or('0'))
-        .collect()
+    let random = RandomState::new().hash_one(0u8);
+    format!("{random:016x}")[..digits].to_owned()
 }
 
 #[cfg(test)]

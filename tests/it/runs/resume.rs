@@ -465,10 +465,27 @@ fn of_two_starts_of_a_run_id_at_the_same_instant_one_runs() {
             both.iter().filter(|delta| alive(delta.pid())).count() == 1
         });
         world.server.release();
-        let mut codes: Vec<_> = both.into_iter().map(|delta| delta.wait().code()).collect();
-        codes.sort_unstable();
-        assert_eq!(codes, [Some(0), Some(75)]);
+        let mut ends = both.map(Running::wait);
+        ends.sort_by_key(Outcome::code);
+        let [first, second] = ends;
+        first.exits(0);
+        second.exits(75).says("already running");
     }
+}
+
+/// With a clock that stands still, every start is at the same instant.
+#[test]
+fn runs_that_begin_at_the_same_instant_have_names_of_their_own() {
+    if !installed(&["faketime"]) {
+        return;
+    }
+    let frozen = ["faketime", "-f", "2026-01-01 00:00:00"];
+    let [one, other] = [World::new(), World::new()].map(|world| {
+        world.model_says([text("done")]);
+        world.run("go").under(&frozen).exits(0);
+        world.latest().id()
+    });
+    assert_ne!(one, other);
 }
 
 #[test]
