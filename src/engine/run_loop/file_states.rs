@@ -9,7 +9,7 @@ use super::Engine;
 use super::changed_files::ChangedFiles;
 use crate::config::agent::FilesKept;
 use crate::config::tool::definition::Tool;
-use crate::engine::run_context::{LASTING_LIMITS, RunContext};
+use crate::engine::run_context::{FLOW_RUN, LASTING_LIMITS, RunContext};
 use crate::error::{Error, Result, reason};
 use crate::file_states::snapshot::{Order, Taken, Taking};
 use crate::record::engine_log::Level;
@@ -19,9 +19,6 @@ use crate::text::disguise::printable_line;
 use crate::unix::process::{Children, Outcome, Token, Woken};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// Set in the programs of a flow's steps.
-const FLOW_RUN: &str = "FLOW_RUN_ID";
 
 /// The states of one start.
 pub(super) struct FileStates<'a> {

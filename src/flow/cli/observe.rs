@@ -5,7 +5,7 @@
 //!
 //! Also starts the observers of `plugins.yaml`. Unaware of what they do with the events.
 
-use crate::engine::run_context::{ENGINE_PID, RunContext};
+use crate::engine::run_context::{ENGINE_PID, FLOW_RUN, RunContext};
 use crate::error::{At, Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::engine::credentials::Credentials;
@@ -182,7 +182,7 @@ impl<'o> Observer<'o> {
         let [root_text, path] = [root, &run.path].map(|it| it.to_string_lossy().into_owned());
         let id = run.id.to_string();
         let env = [
-            ("FLOW_RUN_ID", id.clone()),
+            (FLOW_RUN, id.clone()),
             ("FLOW_WORKSPACE", root_text),
             ("DELTA_RUN_ID", id),
             ("DELTA_RUN_DIR", path),

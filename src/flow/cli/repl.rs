@@ -9,7 +9,7 @@ use super::check;
 use super::run::run_typed;
 use super::show;
 use crate::engine::line_reader::{LineReader, Typed};
-use crate::engine::run_context::RunContext;
+use crate::engine::run_context::{FLOW_RUN, RunContext};
 use crate::error::{At, Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::manifest::cli_profile::{COMMANDS, CliProfile, LineMode, ProfileCommand};
@@ -318,7 +318,7 @@ impl Repl<'_> {
             ("FLOW_HOME", text(&self.flow.home)),
             ("FLOW_WORKSPACE", text(root)),
             ("CWD", text(root)),
-            ("FLOW_RUN_ID", self.run.as_ref().map(ToString::to_string)),
+            (FLOW_RUN, self.run.as_ref().map(ToString::to_string)),
         ];
         let [stdout, stderr] = process::own_output().at("open", root)?;
         let command = Command {

@@ -7,7 +7,7 @@ use crate::config::environment::Environment;
 use crate::config::tool::bind::{BaseDirs, BoundCall, bind_arguments};
 use crate::config::tool::definition::{CWD, ParameterType};
 use crate::engine::later::NOT_YET;
-use crate::engine::run_context::{self, RunContext};
+use crate::engine::run_context::{self, FLOW_RUN, RunContext};
 use crate::error::{At, Error, Exit, Result, ignore};
 use crate::flow::PROGRAM;
 use crate::flow::graph::Failure;
@@ -86,7 +86,7 @@ impl CallPlace {
             })
         };
         let context = PathBuf::from(get("FLOW_CONTEXT")?);
-        let run_id = get("FLOW_RUN_ID")?;
+        let run_id = get(FLOW_RUN)?;
         let io = context.parent().unwrap_or(&context).to_owned();
         // RUN/io/nodes/TASK/NODE
         let run = io.ancestors().nth(4).filter(|run| run.ends_with(&run_id));

@@ -6,6 +6,7 @@ use super::programs::{ActiveProgram, BeginningStep, WaitingProgram, run_variable
 use super::{FlowEngine, Need, RunPlace, StepResult, SuspendedStep};
 use crate::engine::later::{self, LookInput};
 use crate::engine::outbox;
+use crate::engine::run_context::FLOW_RUN;
 use crate::error::Result;
 use crate::flow::context::select::AssembledContext;
 use crate::flow::graph::{Failure, FailureCode, StepRef};
@@ -325,7 +326,7 @@ fn environment(place: &RunPlace<'_>, waiting: &WaitingProgram) -> Vec<Variable> 
     let step = &waiting.active.step;
     let context = waiting.active.io.join("context.json");
     let own = [
-        ("FLOW_RUN_ID", place.run.id.as_str().into()),
+        (FLOW_RUN, place.run.id.as_str().into()),
         ("FLOW_TASK_ID", (&*step.task).into()),
         ("FLOW_NODE_ID", place.node_id(step).into()),
         ("FLOW_CONTEXT", context.to_string_lossy()),
