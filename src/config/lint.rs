@@ -6,7 +6,7 @@
 mod programs;
 mod commands;
 
-pub(crate) use commands::is_sandbox;
+pub(crate) use commands::{is_sandbox, values_of};
 
 use super::agent::{Problem, Severity};
 use super::document::Document;

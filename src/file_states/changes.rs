@@ -5,19 +5,17 @@ use super::store::Store;
 use crate::error::Result;
 use crate::record::event::{ChangedFile, FileChange};
 use serde::{Deserialize, Serialize};
-use std::path::Path;
 
 /// The most files of which lines are counted.
 const COUNTED: usize = 20;
 
-/// Of a large file, lines are not counted.
-const DIFF: [&str; 9] = [
+/// The words for differences. Of a large file, lines are not counted.
+pub(super) const DIFF: [&str; 8] = [
     "--literal-pathspecs",
     "-c",
     "core.bigFileThreshold=1m",
     "diff-tree",
     "-r",
-    "-z",
     "--no-renames",
     "--no-ext-diff",
     "--no-textconv",
@@ -33,20 +31,23 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// The differences of a tree from another tree or a state.
+    /// The differences of a tree from another tree or a state, without numbers of lines.
     ///
     /// # Errors
     /// The store does not have the state.
-    pub(super) fn between(git: &Git, dir: &Path, trees: [&str; 2]) -> Result<Self> {
+    pub(super) fn between(git: &Git, trees: [&str; 2]) -> Result<Self> {
         let mut found = Self::default();
-        found.read(&git.run(dir, &[&DIFF[..], &["--raw"], &trees].concat(), b"")?);
-        if !found.paths.is_empty() {
-            let paths: Vec<String> = found.paths.iter().map(|it| it.path.clone()).collect();
-            let mut words = [&DIFF[..], &["--numstat"], &trees, &["--"]].concat();
-            words.extend(paths.iter().map(String::as_str));
-            found.read(&git.run(dir, &words, b"")?);
-        }
+        found.read(&git.run(&[&DIFF[..], &["-z", "--raw"], &trees].concat(), b"")?);
         Ok(found)
+    }
+
+    /// Counts the lines that differ.
+    pub(super) fn count_lines(&mut self, git: &Git, trees: [&str; 2]) -> Result<()> {
+        let paths: Vec<String> = self.paths.iter().map(|it| it.path.clone()).collect();
+        let mut words = [&DIFF[..], &["-z", "--numstat"], &trees, &["--"]].concat();
+        words.extend(paths.iter().map(String::as_str));
+        self.read(&git.run(&words, b"")?);
+        Ok(())
     }
 
     /// True if there are none.
@@ -103,22 +104,8 @@ pub(crate) fn diff(store: &Store, states: [&str; 2], files: &[ChangedFile]) -> R
     if paths.is_empty() {
         return Ok(String::new());
     }
-    let words = [
-        "--literal-pathspecs",
-        "-c",
-        "core.bigFileThreshold=1m",
-        "diff-tree",
-        "-r",
-        "-p",
-    ];
-    let more = [
-        "--no-renames",
-        "--no-ext-diff",
-        "--no-textconv",
-        "--no-color",
-    ];
-    let words = [&words[..], &more, &states, &["--"], &paths].concat();
-    let output = store.git.run(&store.path, &words, b"")?;
+    let words = [&DIFF[..], &["-p", "--no-color"], &states, &["--"], &paths].concat();
+    let output = store.git.run(&words, b"")?;
     Ok(String::from_utf8_lossy(&output).into_owned())
 }
 

@@ -7,10 +7,13 @@ use crate::unix::files;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-/// The tree without files, which has every attribute of the workspace's files: none.
+/// The tree without files, which has every attribute of the workspace's files: none. git knows it without reading anything.
 pub(super) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+
+/// The way out where git cannot keep the files.
+const REMEDY: &str = "install git 2.41 or later, or set `files: off` in agent.yaml";
 
 /// Variables of git, beside those that are paths.
 const VARIABLES: [(&str, &str); 10] = [
@@ -35,12 +38,15 @@ const SYNCED: [(&str, &str); 5] = [
     ("GIT_CONFIG_VALUE_1", "batch"),
 ];
 
-/// git for the files of a workspace and the store of their states.
+/// git for the files of a directory and the store of their states.
 #[derive(Clone, Debug)]
 pub(crate) struct Git {
     program: PathBuf,
-    root: PathBuf,
+    /// The directory of the files.
+    pub(super) root: PathBuf,
     store: PathBuf,
+    /// The directory with HEAD and the index: the store, or that of a run in it.
+    dir: PathBuf,
     /// What git writes is on the disk when it ends, or not at all.
     pub(super) syncs: bool,
 }
@@ -51,27 +57,26 @@ impl Git {
     /// # Errors
     /// There is none.
     pub(crate) fn find(root: &Path, store: &Path) -> Result<Self> {
+        let missing = || Error::failure(format!("git is not installed; {REMEDY}"));
         Ok(Self {
-            program: files::program_outside(root, "git").ok_or_else(|| {
-                Error::failure("git is not installed, which keeps the files of each step")
-            })?,
+            program: files::program_outside(root, "git").ok_or_else(missing)?,
             root: root.to_owned(),
             store: store.to_owned(),
+            dir: store.to_owned(),
             syncs: false,
         })
     }
 
-    /// git for the files of another directory.
-    pub(super) fn at(&self, root: &Path) -> Self {
+    /// git with HEAD and the index in this directory.
+    pub(super) fn with_index(&self, dir: &Path) -> Self {
         Self {
-            root: root.to_owned(),
+            dir: dir.to_owned(),
             ..self.clone()
         }
     }
 
-    /// A command of git in the workspace, with all variables of this process but git's. `dir` is the store, or the directory
-    /// of a run in it.
-    pub(crate) fn command(&self, dir: &Path) -> Command {
+    /// A command of git in the directory of the files, with all variables of this process but git's.
+    pub(crate) fn command(&self, words: &[impl AsRef<OsStr>]) -> Command {
         let mut command = Command::new(&self.program);
         for (name, _) in std::env::vars_os() {
             if name.as_bytes().starts_with(b"GIT_") {
@@ -79,11 +84,12 @@ impl Git {
             }
         }
         command
-            .envs(SYNCED.into_iter().filter(|_| self.syncs))
             .arg(format!("--attr-source={EMPTY_TREE}"))
+            .args(words)
             .current_dir(&self.root)
+            .envs(SYNCED.into_iter().filter(|_| self.syncs))
             .envs([
-                ("GIT_DIR", dir),
+                ("GIT_DIR", &self.dir),
                 ("GIT_COMMON_DIR", &self.store),
                 ("GIT_WORK_TREE", &self.root),
             ])
@@ -95,22 +101,22 @@ impl Git {
     ///
     /// # Errors
     /// It fails, with its first line about that, or the signal that ended it.
-    pub(crate) fn run(
-        &self,
-        dir: &Path,
-        words: &[impl AsRef<OsStr>],
-        input: &[u8],
-    ) -> Result<Vec<u8>> {
-        let mut command = self.command(dir);
+    pub(crate) fn run(&self, words: &[impl AsRef<OsStr>], input: &[u8]) -> Result<Vec<u8>> {
         let input = files::in_memory(input).at("start", &self.program)?;
-        let done = command.args(words).env("LC_ALL", "C").stdin(input).output();
+        self.run_from(words, input.into())
+    }
+
+    /// The same, with input from a file or another program.
+    pub(super) fn run_from(&self, words: &[impl AsRef<OsStr>], input: Stdio) -> Result<Vec<u8>> {
+        let mut command = self.command(words);
+        let done = command.env("LC_ALL", "C").stdin(input).output();
         let done = done.at("start", &self.program)?;
         if done.status.success() {
             return Ok(done.stdout);
         }
         let said = String::from_utf8_lossy(&done.stderr);
         if said.contains("--attr-source") {
-            return Err(Error::failure("git 2.41 or later is needed"));
+            return Err(Error::failure(format!("git is too old; {REMEDY}")));
         }
         let is_error = |line: &&str| line.starts_with("error: ") || line.starts_with("fatal: ");
         let mut lines = said.lines().filter(is_error);
@@ -120,8 +126,8 @@ impl Git {
     }
 
     /// The output of git as one line.
-    pub(crate) fn line(&self, dir: &Path, words: &[&str]) -> Result<String> {
-        let output = self.run(dir, words, b"")?;
+    pub(crate) fn line(&self, words: &[&str]) -> Result<String> {
+        let output = self.run(words, b"")?;
         Ok(String::from_utf8_lossy(output.trim_ascii()).into_owned())
     }
 }

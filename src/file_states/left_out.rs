@@ -28,6 +28,9 @@ const MOST_UNREAD: usize = 10;
 /// The most paths that git is told not to look at, and the most pipes that are held open.
 const MOST: usize = 500;
 
+/// Names at the top at which git never looks.
+const OWN: [&str; 3] = [".delta", ".git", ".tmp"];
+
 /// What a state leaves out. Paths are relative to the workspace, which is the current directory.
 #[derive(Default)]
 pub(super) struct LeftOut {
@@ -46,12 +49,12 @@ impl LeftOut {
     ///
     /// # Errors
     /// There is too much of it.
-    pub(super) fn find(root: &Path, hidden: &[PathBuf]) -> Result<Self> {
+    pub(super) fn find<'h>(root: &Path, hidden: impl Iterator<Item = &'h str>) -> Result<Self> {
         let mut found = Self::default();
-        for name in [".delta", ".git", ".tmp"] {
+        for name in OWN {
             found.excluded.insert(name.into(), None);
         }
-        for path in hidden.iter().map(|path| person::at_home(path)) {
+        for path in hidden.map(|path| person::at_home(Path::new(path))) {
             // As the sandbox finds it. What is not there yet may be made later.
             let real = path.canonicalize().unwrap_or_else(|_| root.join(path));
             if let Ok(below) = real.strip_prefix(root) {
@@ -63,7 +66,8 @@ impl LeftOut {
         let mut pending = vec![PathBuf::new()];
         while let Some(dir) = pending.pop() {
             found.look(&dir, &mut pending);
-            if found.excluded.len().max(found.held.len()) > MOST {
+            let many = found.excluded.len() - OWN.len();
+            if many.max(found.held.len()) > MOST {
                 let what = "repositories, mounts, hidden paths and pipes";
                 return Err(Error::failure(format!(
                     "the workspace has more than {MOST} {what}"
@@ -74,42 +78,42 @@ impl LeftOut {
     }
 
     fn look(&mut self, dir: &Path, pending: &mut Vec<PathBuf>) {
-        let shown = if dir == Path::new("") {
-            Path::new(".")
-        } else {
-            dir
-        };
+        let is_top = dir == Path::new("");
+        let shown = if is_top { Path::new(".") } else { dir };
         let before = pending.len();
         for entry in fs::read_dir(shown).into_iter().flatten().flatten() {
-            let (name, path) = (entry.file_name(), dir.join(entry.file_name()));
-            let Ok(kind) = entry.file_type() else {
-                continue;
-            };
-            if name == ".git" && shown == dir {
-                pending.truncate(before);
-                self.excluded.insert(dir.to_owned(), Some("a repository"));
-                return;
-            }
-            if name == ".gitignore" && kind.is_fifo() {
+            let (name, kind) = (entry.file_name(), entry.file_type());
+            let Ok(kind) = kind else { continue };
+            let mut is_closed = None;
+            if name == ".git" && !is_top {
+                is_closed = Some("a repository");
+            } else if name == ".gitignore" && kind.is_fifo() {
                 let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                self.held.extend(openat(CWD, &path, flags, Mode::empty()));
+                let pipe = openat(CWD, &dir.join(name), flags, Mode::empty());
+                self.held.extend(pipe);
             } else if name == ".gitignore" && is_too_large(&entry) {
-                if shown != dir {
+                if is_top {
                     self.has_no_new = true;
-                    self.named
-                        .insert(path, "larger than 1 MiB, and with it new files");
+                    let why = "larger than 1 MiB, and with it new files";
+                    self.named.insert(name.into(), why);
+                } else {
+                    is_closed = Some("its .gitignore is larger than 1 MiB");
+                }
+            } else if kind.is_dir() {
+                let path = dir.join(&name);
+                let other = || is_mounted(&path).then_some("another file system");
+                if self.excluded.contains_key(&path) {
                     continue;
                 }
-                pending.truncate(before);
-                let why = "its .gitignore is larger than 1 MiB";
-                self.excluded.insert(dir.to_owned(), Some(why));
-                return;
-            } else if kind.is_dir() && !self.excluded.contains_key(&path) {
-                let other = is_mounted(&path).then_some("another file system");
-                match objection_to(&name).or(other) {
+                match objection_to(&name).or_else(other) {
                     None if name != ".delta" => pending.push(path),
                     why => drop(self.excluded.insert(path, why)),
                 }
+            }
+            if is_closed.is_some() {
+                pending.truncate(before);
+                self.excluded.insert(dir.to_owned(), is_closed);
+                return;
             }
         }
     }

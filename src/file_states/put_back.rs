@@ -3,12 +3,11 @@
 //! Architecture invariant: nothing is overwritten or removed that is in no state, and nothing at all if anything is in the way.
 //! Without force, nothing either that no iteration of the run has left: a state that is taken to keep it does not make it so.
 
+use super::changes::DIFF;
 use super::store::Store;
 use crate::error::{Error, Result, ignore};
-use crate::text::ids::{RunId, hex};
 use crate::unix::files::{is_dir_below, open_below};
 use crate::unix::replaced::{place, remove_below};
-use crate::unix::trees::remove_all;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use rustix::process::geteuid;
 use std::collections::{BTreeMap, HashSet};
@@ -32,6 +31,10 @@ pub(crate) struct States<'s> {
     /// When that to return to was taken; none: the record does not say.
     pub since: Option<SystemTime>,
 }
+
+/// The reasons that force overrides.
+const CHANGED: &str = "it has changed since";
+const OLDER: &str = "it is older than the state";
 
 /// What is to be done.
 #[derive(Debug, Default)]
@@ -88,9 +91,9 @@ impl Plan {
             plan.changes.insert(path.clone(), wanted.is_some());
             let is_only = there.is_some_and(|it| !contents.contains(&content(it)));
             let why = if there != from.get(path) {
-                "it has changed since"
+                CHANGED
             } else if wanted.is_none() && is_only && is_older(&root.join(path), plan.since) {
-                "it is older than the state"
+                OLDER
             } else {
                 doubtful.extend(there.map(|_| path));
                 continue;
@@ -108,8 +111,7 @@ impl Plan {
             doubtful.retain(|path| tree.get(*path) != now.get(*path));
         }
         let edited = doubtful.into_iter().cloned();
-        plan.in_the_way
-            .extend(edited.map(|path| (path, "it has changed since")));
+        plan.in_the_way.extend(edited.map(|path| (path, CHANGED)));
         plan.find_obstacles(root, &now);
         plan.check_access(root);
         Ok(plan)
@@ -196,17 +198,13 @@ impl Plan {
 /// Gives a copy of a workspace, which is as in one state, the files of another one. A file that only the first one has
 /// stays if it is ignored in the other: that does not know it.
 pub(crate) fn return_to(store: &Store, dir: &Path, from: &str, to: &str) -> Result<()> {
-    let scratch = store.run(&RunId::parse(&hex(12)).map_err(Error::failure)?)?;
-    let git = store.git.at(dir);
-    let git = |words: &[&str], input: &[u8]| git.run(&scratch.path, words, input);
-    let words = ["diff-tree", "-r", "-z", "--name-only", "--no-renames"];
-    let gone = git(&[&words[..], &["--diff-filter=D", from, to]].concat(), b"")?;
-    git(&["read-tree", from], b"")?;
-    git(&["update-index", "-z", "--force-remove", "--stdin"], &gone)?;
-    git(&["read-tree", "--reset", "-u", to], b"")?;
-    let words = ["ls-files", "-z", "--others", "--exclude-standard"];
-    let others = git(&words, b"")?;
-    remove_all(&scratch.path)?;
+    let git = &store.scratch(dir)?.git;
+    let words = ["-z", "--name-only", "--diff-filter=D", from, to];
+    let gone = git.run(&[&DIFF[..], &words].concat(), b"")?;
+    git.line(&["read-tree", from])?;
+    git.run(&["update-index", "-z", "--force-remove", "--stdin"], &gone)?;
+    git.line(&["read-tree", "--reset", "-u", to])?;
+    let others = git.run(&["ls-files", "-z", "--others", "--exclude-standard"], b"")?;
     let others: HashSet<&[u8]> = others.split(|byte| *byte == 0).collect();
     let gone = gone.split(|byte| *byte == 0);
     for name in gone.filter(|name| !name.is_empty() && others.contains(name)) {
@@ -238,11 +236,8 @@ fn refusal(root: &Path, path: &Path, is_there: bool) -> Option<&'static str> {
 }
 
 fn tree_of(store: &Store, commit: &str) -> Result<Tree> {
-    let listed = store.git.run(
-        &store.path,
-        &["ls-tree", "-r", "-z", "--full-tree", commit],
-        b"",
-    )?;
+    let words = ["ls-tree", "-r", "-z", "--full-tree", commit];
+    let listed = store.git.run(&words, b"")?;
     let entry = |line: &[u8]| {
         let tab = line.iter().position(|byte| *byte == b'\t')?;
         let about = String::from_utf8_lossy(&line[..tab]).into_owned();

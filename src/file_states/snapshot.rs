@@ -6,10 +6,11 @@ use super::changes::Changes;
 use super::git::EMPTY_TREE;
 use super::left_out::LeftOut;
 use super::store::{RunStore, Store};
+use crate::config::lint::{is_sandbox, values_of};
 use crate::config::person;
 use crate::error::{At, Error, Exit, Result, ignore};
 use crate::record::workspace::Workspace;
-use crate::text::ids::{RunId, hex};
+use crate::text::ids::{RunId, hex, is_hash};
 use crate::text::json;
 use crate::text::shorten::in_short;
 use crate::unix::files;
@@ -23,7 +24,7 @@ use rustix::fs::{Mode, syncfs};
 use rustix::process::umask;
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -53,12 +54,10 @@ pub(crate) struct Order {
     /// The commit of the run's last state.
     pub last: Option<String>,
     pub subject: String,
-    /// Paths that the agent's wrappers hide.
-    pub hidden: Vec<PathBuf>,
+    /// Those of the agent and its tools.
+    pub wrappers: Vec<Vec<String>>,
     /// The first of a start, for which the size of the store is looked at.
     pub is_first: bool,
-    /// The store must be hidden from tools by a sandbox.
-    pub needs_sandbox: bool,
     /// The state need not be on the disk.
     pub is_unsynced: bool,
 }
@@ -109,7 +108,11 @@ impl Taking {
     pub(crate) fn end(&self, outcome: &Outcome) -> Result<Option<Taken>> {
         match outcome.how {
             Ended::Interrupted(_) => return Ok(None),
-            Ended::TimedOut => return Err(Error::failure("it takes longer than 10 s")),
+            Ended::TimedOut => {
+                return Err(Error::failure(
+                    "it takes longer than 10 s; what was read makes the next attempt shorter",
+                ));
+            }
             Ended::Exited(_) => {}
         }
         let printed = files::read_head(&self.0, MOST_PRINTED).unwrap_or_default();
@@ -149,36 +152,31 @@ pub(crate) fn take_files(words: &[OsString]) -> Result<Exit> {
 fn take_in(order: &Order) -> Result<Taken> {
     std::env::set_current_dir(&order.root).at("enter", &order.root)?;
     check_place(&order.root)?;
-    if order.is_first && order.needs_sandbox {
+    // It must hide the store from tools.
+    if order.is_first && order.wrappers.iter().any(|it| is_sandbox(it)) {
         check_sandbox()?;
     }
     let run = RunId::parse(&order.run_id).map_err(Error::usage)?;
-    let (mut store, put_aside) = Store::make(&Workspace::at(&order.root)?, order.is_first)?;
+    let (store, put_aside) = Store::make(&Workspace::at(&order.root)?, order.is_first)?;
     if order.is_first && room_of(&store.path) > LARGEST_STORE {
         let path = store.path.display();
         return Err(Error::failure(format!(
             "{path} takes more than 1 GiB; remove old runs with delta prune"
         )));
     }
-    let run = store.run(&run)?;
+    let mut run = store.run(&run)?;
     // What is new at once would be nothing after a kill: a large workspace is first read in several attempts.
     let heads = store.path.join("refs/heads");
     let is_new = heads.read_dir().at("read", &heads)?.next().is_none();
-    store.git.syncs = !order.is_unsynced && !is_new;
-    let mut left_out = LeftOut::find(&order.root, &order.hidden)?;
-    let mut taken = commit(&store, &run, order, &mut left_out);
-    // Something may have been at work on the files.
-    for may_be_damaged in [false, true] {
-        if taken.is_ok() {
-            break;
-        }
-        if may_be_damaged {
-            // Or the index or the branch names what is gone. The journal knows the last state.
-            remove_all(&run.path.join("index"))?;
-            remove_all(&store.path.join(&run.branch))?;
-        }
-        taken = commit(&store, &run, order, &mut left_out);
-    }
+    run.git.syncs = !order.is_unsynced && !is_new;
+    let hidden = order.wrappers.iter().flat_map(|it| values_of(it, "--hide"));
+    let mut left_out = LeftOut::find(&order.root, hidden)?;
+    let mut take = || commit(&run, order, &mut left_out);
+    // Something may have been at work on the files; or the index or the branch names what is gone.
+    let taken = take().or_else(|_| take()).or_else(|error| {
+        repair(&store, &run, order.last.as_deref()).map_err(|_| error)?;
+        take()
+    });
     let (commit, changes) = taken?.unzip();
     if is_new && !order.is_unsynced {
         let synced = File::open(&store.path).and_then(|dir| Ok(syncfs(&dir)?));
@@ -190,6 +188,27 @@ fn take_in(order: &Order) -> Result<Taken> {
         left_out: left_out.in_words(),
         put_aside,
     })
+}
+
+/// Makes the index anew, and sets a branch that git cannot read to the last state, which the journal knows. Where git cannot
+/// read that either, the branch becomes another ref, so that prune removes nothing that could be read again.
+///
+/// # Errors
+/// git itself fails, which says nothing of either.
+fn repair(store: &Store, run: &RunStore, last: Option<&str>) -> Result<()> {
+    run.git.line(&["cat-file", "-e", EMPTY_TREE])?;
+    remove_all(&run.path.join("index"))?;
+    if is_commit(run, &run.branch) {
+        return Ok(());
+    }
+    let branch = store.path.join(&run.branch);
+    if let Some(last) = last.filter(|last| is_commit(run, last)) {
+        return files::replace(&branch, format!("{last}\n").as_bytes());
+    }
+    let aside = run.branch.replace("heads", "damaged");
+    let aside = files::make_dirs_below(&store.path, Path::new(&aside))?;
+    let moved = fs::rename(&branch, aside.join(hex(12))).if_there();
+    moved.at("put aside", &branch).map(drop)
 }
 
 /// Fails where the sandbox cannot hide the store. What is tried leaves its process in namespaces of its own.
@@ -227,7 +246,6 @@ struct Found {
 
 /// Commits the files if they are not as in the last state.
 fn commit(
-    store: &Store,
     run: &RunStore,
     order: &Order,
     left_out: &mut LeftOut,
@@ -236,54 +254,56 @@ fn commit(
     let last = order.last.as_deref().filter(|last| is_hash(last));
     if let Some(last) = last.filter(|_| !index.exists()) {
         // What is ignored by now stays recorded. A store that was made anew does not have it.
-        ignore(store.git.line(&run.path, &["read-tree", last]));
+        ignore(run.git.line(&["read-tree", last]));
     }
     let once_recorded = left_out.once_recorded();
     let mut unrecorded = Vec::new();
     if !once_recorded.is_empty() && index.exists() {
         let words = ["rm", "-r", "--cached", "--ignore-unmatch", "--"].map(OsString::from);
         let words = [&words[..], &once_recorded].concat();
-        unrecorded = store.git.run(&run.path, &words, b"")?;
+        unrecorded = run.git.run(&words, b"")?;
     }
-    let mut found = find(store, run, left_out)?;
+    let mut found = find(run, left_out)?;
     // git does not look there.
     found.is_clean &= unrecorded.is_empty();
     if found.is_clean && found.tip.is_some() && found.tip == order.last {
         return Ok(None);
     }
-    add(store, run, &mut found, left_out)?;
+    add(run, &mut found, left_out)?;
     if !found.removed.is_empty() {
         let words = ["update-index", "-z", "--force-remove", "--stdin"];
-        store.git.run(&run.path, &words, &found.removed)?;
+        run.git.run(&words, &found.removed)?;
     }
-    let line = |words: &[&str]| store.git.line(&run.path, words);
+    let line = |words: &[&str]| run.git.line(words);
     let tree = line(&["write-tree"])?;
-    let since = last.and_then(|last| {
-        let changes = Changes::between(&store.git, &run.path, [last, &tree]).ok()?;
-        Some((last, changes))
-    });
+    // A store that was made anew or is damaged does not have the last one. What the branch has stays its own all the same.
+    let tip = found.tip.as_deref();
+    let known = last.filter(|last| tip == Some(*last) || is_commit(run, last));
+    let trees = [known.unwrap_or(EMPTY_TREE), &tree];
+    let mut changes = Changes::between(&run.git, trees)?;
+    if let Some(last) = known.filter(|_| changes.is_empty()) {
+        line(&["update-ref", &run.branch, last])?;
+        return Ok(None);
+    }
+    match known {
+        Some(_) => changes.count_lines(&run.git, trees)?,
+        None => changes.paths.clear(),
+    }
     let mut words = vec!["commit-tree", "-m", &order.subject, &tree];
-    let changes = match since {
-        Some((last, changes)) if changes.is_empty() => {
-            line(&["update-ref", &run.branch, last])?;
-            return Ok(None);
-        }
-        Some((last, changes)) => {
-            words.extend(["-p", last]);
-            changes
-        }
-        None => Changes {
-            paths: Vec::new(),
-            ..Changes::between(&store.git, &run.path, [EMPTY_TREE, &tree])?
-        },
-    };
+    words.extend(known.or(tip).iter().flat_map(|parent| ["-p", parent]));
     let commit = line(&words)?;
     line(&["update-ref", &run.branch, &commit])?;
     Ok(Some((commit, changes)))
 }
 
+/// True if the store has a commit, or that of a branch.
+fn is_commit(run: &RunStore, name: &str) -> bool {
+    let name = format!("{name}^{{commit}}");
+    run.git.line(&["cat-file", "-e", &name]).is_ok()
+}
+
 /// Adds to the index what git has found. What it fails to read is left out, and removed.
-fn add(store: &Store, run: &RunStore, found: &mut Found, left_out: &mut LeftOut) -> Result<()> {
+fn add(run: &RunStore, found: &mut Found, left_out: &mut LeftOut) -> Result<()> {
     let words = [
         "update-index",
         "-z",
@@ -294,7 +314,7 @@ fn add(store: &Store, run: &RunStore, found: &mut Found, left_out: &mut LeftOut)
     ];
     let mut pending = vec![&*found.added];
     while let Some(paths) = pending.pop().filter(|paths| !paths.is_empty()) {
-        let Err(error) = store.git.run(&run.path, &words, paths) else {
+        let Err(error) = run.git.run(&words, paths) else {
             continue;
         };
         let ends = paths.iter().enumerate().filter(|(_, byte)| **byte == 0);
@@ -312,7 +332,7 @@ fn add(store: &Store, run: &RunStore, found: &mut Found, left_out: &mut LeftOut)
 }
 
 /// Looks for what differs from the index, and for what the index differs in from the branch.
-fn find(store: &Store, run: &RunStore, left_out: &mut LeftOut) -> Result<Found> {
+fn find(run: &RunStore, left_out: &mut LeftOut) -> Result<Found> {
     let words = ["status", "--porcelain=v2", "--branch", "-z", "--no-renames"];
     let new = if left_out.has_no_new { "no" } else { "all" };
     let new = format!("--untracked-files={new}");
@@ -323,11 +343,7 @@ fn find(store: &Store, run: &RunStore, left_out: &mut LeftOut) -> Result<Found> 
         is_clean: true,
         ..Found::default()
     };
-    for entry in store
-        .git
-        .run(&run.path, &words, b"")?
-        .split(|byte| *byte == 0)
-    {
+    for entry in run.git.run(&words, b"")?.split(|byte| *byte == 0) {
         if let Some(tip) = entry.strip_prefix(b"# branch.oid ") {
             found.tip = String::from_utf8(tip.to_vec())
                 .ok()
@@ -359,10 +375,4 @@ fn find(store: &Store, run: &RunStore, left_out: &mut LeftOut) -> Result<Found> 
         }
     }
     Ok(found)
-}
-
-/// True for the name of a commit.
-pub(crate) fn is_hash(text: &str) -> bool {
-    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    text.len() == 40 && text.bytes().all(is_digit)
 }

@@ -6,7 +6,7 @@
 //! or reads elsewhere has been made sure of. One that came with a workspace is never used, nor one that holds a link.
 
 use super::git::Git;
-use crate::error::{At, Error, Result};
+use crate::error::{At, Error, Result, ignore};
 use crate::record::workspace::Workspace;
 use crate::text::ids::{RunId, hex};
 use crate::unix::files;
@@ -14,9 +14,11 @@ use crate::unix::locks::{held_error, try_lock_for};
 use crate::unix::origin::{ForeignReason, Origin, check_origin, make_stamped_dir};
 use crate::unix::trees::{is_plain, remove_all};
 use rustix::io::{FdFlags, fcntl_setfd};
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::Duration;
 
 /// The name of the store in the control plane.
@@ -48,6 +50,9 @@ const REMOVED: [&str; 8] = [
     "info/sparse-checkout",
 ];
 
+/// Locks that a killed git has left, which keep others from changing branches. They are removed by who uses the store alone.
+const LEFT: [&str; 2] = ["packed-refs.lock", "packed-refs.new"];
+
 /// The time in which a lock is free again.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -72,7 +77,19 @@ pub(crate) struct Store {
 pub(super) struct RunStore {
     pub path: PathBuf,
     pub branch: String,
+    /// git with this index.
+    pub git: Git,
     _lock: File,
+    /// It goes when it is dropped.
+    is_scratch: bool,
+}
+
+impl Drop for RunStore {
+    fn drop(&mut self) {
+        if self.is_scratch {
+            ignore(remove_all(&self.path));
+        }
+    }
 }
 
 impl Store {
@@ -81,21 +98,15 @@ impl Store {
     /// # Errors
     /// It is not to be used, or git is not installed.
     pub(crate) fn open(workspace: &Workspace, how: Use) -> Result<Option<Self>> {
-        let (origin, store) = Self::find(workspace, how)?;
-        if let Origin::Foreign(reason) = origin {
-            let path = workspace.control.join(STORE);
-            let path = path.display();
-            return Err(Error::failure(format!("{path} {reason}; it is not used")));
+        let path = workspace.control.join(STORE);
+        match origin_of(&path, true)? {
+            Origin::Own => Self::lock(workspace, how).map(Some),
+            Origin::Missing => Ok(None),
+            Origin::Foreign(reason) => Err(Error::failure(format!(
+                "{} {reason}; it is not used: move it away, and the next run makes a new one",
+                path.display()
+            ))),
         }
-        Ok(store)
-    }
-
-    /// Opens the store if it is this user's own.
-    pub(crate) fn find(workspace: &Workspace, how: Use) -> Result<(Origin, Option<Self>)> {
-        let origin = origin_of(&workspace.control.join(STORE), true)?;
-        let is_own = origin == Origin::Own;
-        let store = is_own.then(|| Self::lock(workspace, how)).transpose()?;
-        Ok((origin, store))
     }
 
     /// Opens the store, which is made unless it is there. Returns also where something else was put that had its name.
@@ -127,7 +138,8 @@ impl Store {
         for dir in ["objects/info", "objects/pack", "refs/heads", "info", "runs"] {
             files::make_dirs_below(&path, Path::new(dir))?;
         }
-        make_sure(&path, &FILES, &REMOVED)?;
+        let left = LEFT.iter().filter(|_| how == Use::Alone);
+        make_sure(&path, &FILES, REMOVED.iter().chain(left))?;
         Ok(Self {
             path,
             git,
@@ -137,13 +149,14 @@ impl Store {
 
     /// The branch of a run, as git names it.
     pub(crate) fn branch(run: &RunId) -> String {
-        format!("refs/heads/{}", run_name(run))
+        format!("refs/heads/{}", run_name(run.as_str()))
     }
 
     /// The directory in which states of a run are taken, free of what a killed process has left.
     pub(super) fn run(&self, run: &RunId) -> Result<RunStore> {
         let branch = Self::branch(run);
-        let path = files::make_dirs_below(&self.path, &Path::new("runs").join(run_name(run)))?;
+        let below = Path::new("runs").join(run_name(run.as_str()));
+        let path = files::make_dirs_below(&self.path, &below)?;
         let lock = locked(&path.join(LOCK), Use::Alone)?;
         remove_all(&self.path.join(format!("{branch}.lock")))?;
         let head = format!("ref: {branch}\n");
@@ -151,19 +164,27 @@ impl Store {
         let left = ["index.lock", "HEAD.lock", "config.worktree", "shallow"];
         make_sure(&path, &own, &left)?;
         Ok(RunStore {
+            git: self.git.with_index(&path),
             path,
             branch,
             _lock: lock,
+            is_scratch: false,
         })
+    }
+
+    /// An index for the files of a directory, for one command.
+    pub(super) fn scratch(&self, dir: &Path) -> Result<RunStore> {
+        let mut made = self.run(&RunId::parse(&hex(12)).map_err(Error::failure)?)?;
+        made.is_scratch = true;
+        made.git.root = dir.to_owned();
+        Ok(made)
     }
 
     /// Changes what differs between two states in a directory, whatever is there; what is in neither stays.
     pub(crate) fn bring(&self, dir: &Path, from: Option<&str>, to: &str) -> Result<()> {
-        let scratch = self.run(&RunId::parse(&hex(12)).map_err(Error::failure)?)?;
-        let git = |words: &[&str]| self.git.at(dir).run(&scratch.path, words, b"");
-        git(&["read-tree", from.unwrap_or("--empty")])?;
-        git(&["read-tree", "--reset", "-u", to])?;
-        remove_all(&scratch.path)
+        let git = &self.scratch(dir)?.git;
+        git.line(&["read-tree", from.unwrap_or("--empty")])?;
+        git.line(&["read-tree", "--reset", "-u", to]).map(drop)
     }
 
     /// Copies a state, and those before it, into the store of another workspace.
@@ -171,39 +192,42 @@ impl Store {
         let (mut other, _) = Self::make(workspace, true)?;
         other.git.syncs = true;
         let words = ["pack-objects", "-q", "--revs", "--stdout"];
-        let pack = self.git.run(&self.path, &words, commit.as_bytes())?;
-        let words = ["unpack-objects", "-q"];
-        other.git.run(&other.path, &words, &pack).map(drop)
+        let commits = files::in_memory(commit.as_bytes()).at("read", &self.path)?;
+        let mut packing = self.git.command(&words);
+        let packing = packing.stdin(commits).stdout(Stdio::piped()).spawn();
+        let mut packing = packing.at("read", &self.path)?;
+        let pack = packing.stdout.take().map_or(Stdio::null(), Stdio::from);
+        // It fails, too, if the pack is not whole.
+        let copied = other.git.run_from(&["unpack-objects", "-q"], pack);
+        packing.wait().at("read", &self.path)?;
+        copied.map(drop)
     }
 
-    /// Removes the states of a run. What no other state has stays until [`Self::sweep`].
-    pub(crate) fn forget(&self, run: &RunId) -> Result<()> {
-        remove_all(&self.path.join("runs").join(run_name(run)))?;
-        let branch = Self::branch(run);
-        remove_all(&self.path.join(format!("{branch}.lock")))?;
-        self.git
-            .run(&self.path, &["update-ref", "-d", &branch], b"")
-            .map(drop)
-    }
-
-    /// Removes what no branch leads to. The store is used alone.
-    pub(crate) fn sweep(&self) -> Result<()> {
-        let words = ["for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads"];
-        let (kept, runs) = (self.git.line(&self.path, &words)?, self.path.join("runs"));
-        for name in files::names(&runs)? {
-            if !kept.lines().any(|run| run == name) {
-                remove_all(&runs.join(name))?;
+    /// Removes the states of these runs and of those that are gone, and what no branch leads to then. The store is used alone.
+    pub(crate) fn sweep(&self, workspace: &Workspace, removed: &[RunId]) -> Result<()> {
+        let there = files::names(&workspace.control)?;
+        let there: BTreeSet<String> = there.iter().map(|name| run_name(name)).collect();
+        let known = files::names(&self.path.join("runs"))?.into_iter();
+        let mut gone: BTreeSet<String> = known.filter(|name| !there.contains(name)).collect();
+        gone.extend(removed.iter().map(|run| run_name(run.as_str())));
+        let mut deleted = String::new();
+        for name in gone {
+            for dir in ["runs", "refs/damaged", "refs/heads"] {
+                for end in ["", ".lock"] {
+                    remove_all(&self.path.join(format!("{dir}/{name}{end}")))?;
+                }
             }
+            deleted += &format!("delete refs/heads/{name}\n");
         }
-        let words = ["prune", "--expire=now"];
-        self.git.run(&self.path, &words, b"").map(drop)
+        self.git
+            .run(&["update-ref", "--stdin"], deleted.as_bytes())?;
+        self.git.line(&["prune", "--expire=now"]).map(drop)
     }
 }
 
-fn run_name(run: &RunId) -> String {
-    let bytes = run.as_str().bytes();
-    let digits: Vec<String> = bytes.map(|byte| format!("{byte:02x}")).collect();
-    digits.concat()
+/// The name of a run in the store.
+fn run_name(run: &str) -> String {
+    run.bytes().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The origin of a store. A foreign one is never used, nor one with anything in it that could lead git elsewhere, or keep
@@ -234,7 +258,11 @@ pub(crate) fn locked(path: &Path, how: Use) -> Result<File> {
 }
 
 /// Gives files below a directory their contents, each in one step, where they differ, and removes others.
-fn make_sure(dir: &Path, contents: &[(&str, &str)], removed: &[&str]) -> Result<()> {
+fn make_sure<'n>(
+    dir: &Path,
+    contents: &[(&str, &str)],
+    removed: impl IntoIterator<Item = &'n &'n str>,
+) -> Result<()> {
     for (name, text) in contents {
         let path = Path::new(name);
         let most = text.len() as u64;

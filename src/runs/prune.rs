@@ -17,6 +17,7 @@ use crate::record::run_dir::RunDir;
 use crate::record::spending;
 use crate::record::state::{self, Reading};
 use crate::record::workspace::Workspace;
+use crate::text::ids::RunId;
 use crate::text::order::sort_by;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -306,9 +307,6 @@ impl PruneRules {
         check_removable(&run.path)?;
         let removed = workspace.control.join(format!("{REMOVED}{}", run.id));
         check_removable(&removed)?;
-        if let Some(store) = Store::find(&workspace, Use::Shared)?.1 {
-            store.forget(&run.id)?;
-        }
         for name in files::names(&run.path)? {
             if !KEPT.contains(&name.as_str()) {
                 remove_all(&run.path.join(name))?;
@@ -339,17 +337,18 @@ impl PrunePlan {
     }
 }
 
-/// Removes the files of steps that no run of a workspace has any more. Returns how many bytes that gives back.
+/// Removes the files of the steps of these runs, and of those that a killed process has removed. Returns how many bytes that
+/// gives back.
 ///
 /// # Errors
 /// States are being taken all the time, git fails, or the store is not to be used.
-pub(crate) fn sweep_states(root: &Path) -> Result<u64> {
+pub(crate) fn sweep_states(root: &Path, removed: &[RunId]) -> Result<u64> {
     let workspace = Workspace::at(root)?;
     let Some(store) = Store::open(&workspace, Use::Alone)? else {
         return Ok(0);
     };
     let before = room_of(&store.path);
-    store.sweep()?;
+    store.sweep(&workspace, removed)?;
     Ok(before.saturating_sub(room_of(&store.path)))
 }
 

@@ -81,5 +81,5 @@ pub(crate) fn keep(run: &RunDir, workspace: &Workspace, shared: &FileStates) -> 
         return Ok(());
     };
     let words = ["update-ref", &Store::branch(&run.id), &last.commit];
-    store.git.run(&store.path, &words, b"").map(drop)
+    store.git.line(&words).map(drop)
 }

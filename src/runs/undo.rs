@@ -286,20 +286,20 @@ pub(super) fn order(run: &RunDir, state: &Run<'_>, root: &Path) -> Order {
     let config = state.start.config();
     let tools: Vec<Wrapped> = config.get("tools").read().unwrap_or_default();
     let wrappers = tools.into_iter().map(|tool| tool.wrapper);
-    let wrappers = wrappers.chain([config.get("wrapper").read()]);
-    let words: Vec<String> = wrappers.flatten().flatten().collect();
-    let hidden = words.windows(2).filter_map(|pair| match &*pair[0] {
-        "--hide" => Some(&*pair[1]),
-        word => word.strip_prefix("--hide="),
-    });
-    let place = |path: &str| path.replace("${CWD}", &root.to_string_lossy());
-    let places = hidden.map(|path| place(path).replace("${AGENT_HOME}", &state.start.agent_home));
+    let wrappers = wrappers.chain([config.get("wrapper").read()]).flatten();
+    let root_text = root.to_string_lossy();
+    let place = |word: String| {
+        word.replace("${CWD}", &root_text)
+            .replace("${AGENT_HOME}", &state.start.agent_home)
+    };
     Order {
         root: root.to_owned(),
         run_id: run.id.to_string(),
         last: state.file_states.all.last().map(|last| last.commit.clone()),
         subject: format!("[{}] undo", state.iterations),
-        hidden: places.map(PathBuf::from).collect(),
+        wrappers: wrappers
+            .map(|words: Vec<String>| words.into_iter().map(place).collect())
+            .collect(),
         ..Order::default()
     }
 }

@@ -76,6 +76,12 @@ pub(crate) fn hex(digits: usize) -> String {
     format!("{random:016x}")[..digits].to_owned()
 }
 
+/// True for the name of a commit of git: a SHA-1 in lower-case hexadecimal digits.
+pub(crate) fn is_hash(text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == 40 && text.bytes().all(is_digit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

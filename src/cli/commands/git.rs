@@ -29,9 +29,8 @@ pub(crate) fn run_git(given: &ParsedCommand) -> Result<u8> {
             "no run has kept its files in {root}; those of an agent with `files: git` in agent.yaml do"
         )));
     };
-    let mut git = store.git.command(&store.path);
-    git.arg("--bare").env_remove("GIT_WORK_TREE");
-    git.arg(&name);
+    let mut git = store.git.command(&["--bare", &name]);
+    git.env_remove("GIT_WORK_TREE");
     let mut are_paths = false;
     for word in given.operands.iter().skip(1) {
         are_paths |= word == "--";

@@ -7,11 +7,12 @@ use crate::runs::find::find_run;
 use crate::runs::preflight::install_signals;
 use crate::runs::prune::{KeptRuns, PruneRules, plan, sweep_states, workspace_of_remains};
 use crate::text::amounts::counted;
+use crate::text::ids::RunId;
 use crate::text::options::parse::ParsedCommand;
 use crate::text::timestamp::{Timestamp, parse_span};
 use crate::unix::terminal::{Screen, Tone, print};
 use crate::unix::trees::check_removable;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 pub(crate) fn prune_runs(given: &ParsedCommand) -> Result<Exit> {
@@ -21,7 +22,7 @@ pub(crate) fn prune_runs(given: &ParsedCommand) -> Result<Exit> {
     let plan = plan(&dirs, &rules)?;
     let screen = Screen::new(false, false);
     let (mut runs, mut bytes, mut failures) = (0, 0, 0);
-    let mut roots = BTreeSet::new();
+    let mut swept = BTreeMap::<_, Vec<RunId>>::new();
     if !is_dry {
         plan.remove_remains();
     }
@@ -43,7 +44,9 @@ pub(crate) fn prune_runs(given: &ParsedCommand) -> Result<Exit> {
         match removed {
             Ok(true) => {
                 (runs, bytes) = (runs + 1, bytes + room);
-                roots.extend(run.workspace().filter(|_| !is_dry));
+                if let Some(root) = run.workspace().filter(|_| !is_dry) {
+                    swept.entry(root).or_default().push(run.id.clone());
+                }
                 print(format!("{}\n", run.path.display()))?;
             }
             Ok(false) if !rules.named.is_empty() => {
@@ -58,10 +61,12 @@ pub(crate) fn prune_runs(given: &ParsedCommand) -> Result<Exit> {
             }
         }
     }
-    for root in roots {
-        match sweep_states(root) {
+    for (root, runs) in swept {
+        match sweep_states(root, &runs) {
             Ok(room) => bytes += room,
-            Err(error) => screen.warn(&format!("warning: {error}")),
+            Err(error) => screen.warn(&format!(
+                "warning: the files of the steps of removed runs stay until the next prune: {error}"
+            )),
         }
     }
     let verb = match (is_dry, rules.keep_journal) {

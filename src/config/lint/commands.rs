@@ -153,20 +153,26 @@ pub(crate) fn is_sandbox(wrapper: &[String]) -> bool {
     pairs.any(|pair| base_name(&pair[0]) == "delta" && pair[1] == "sandbox")
 }
 
+/// The values of an option in a wrapper, each a word of its own or after an equals sign.
+pub(crate) fn values_of<'w>(
+    wrapper: &'w [String],
+    option: &'w str,
+) -> impl Iterator<Item = &'w str> {
+    let words = wrapper.iter().enumerate();
+    words.filter_map(move |(at, word)| match word.strip_prefix(option)? {
+        "" => wrapper.get(at + 1).map(String::as_str),
+        more => more.strip_prefix('='),
+    })
+}
+
 /// Advice about the hosts that a wrapper opens.
 pub(super) fn advise_on_doors(wrapper: &[String]) -> Vec<String> {
-    let pairs = wrapper.windows(2).filter(|pair| pair[0] == "--allow-host");
-    let values = pairs.map(|pair| pair[1].as_str());
-    let joined = wrapper
-        .iter()
-        .filter_map(|it| it.strip_prefix("--allow-host="));
-    let advice = values
-        .chain(joined)
-        .filter_map(|text| match Door::parse(text) {
-            Ok(door) => shared_warning(&door),
-            Err(why) => Some(format!("--allow-host '{text}': {why}")),
-        });
-    advice.filter(|_| is_sandbox(wrapper)).collect()
+    let values = values_of(wrapper, "--allow-host").filter(|_| is_sandbox(wrapper));
+    let advice = values.filter_map(|text| match Door::parse(text) {
+        Ok(door) => shared_warning(&door),
+        Err(why) => Some(format!("--allow-host '{text}': {why}")),
+    });
+    advice.collect()
 }
 
 /// The key of a tool's command.

@@ -17,7 +17,6 @@ use crate::record::event::{FilesEvent, FilesReason, NoteEvent};
 use crate::record::state::Run;
 use crate::text::disguise::printable_line;
 use crate::unix::process::{Children, Outcome, Token, Woken};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// The states of one start.
@@ -53,11 +52,10 @@ struct Place {
 
 impl<'a> FileStates<'a> {
     pub(super) fn new(ctx: &'a RunContext<'_>, is_replay: bool) -> Self {
-        let is_step = [FLOW_RUN, LASTING_LIMITS]
-            .iter()
-            .any(|name| std::env::var_os(name).is_some());
+        let is_set = |name| std::env::var_os(name).is_some();
+        let is_step = || is_set(FLOW_RUN) || is_set(LASTING_LIMITS);
         Self {
-            is_on: ctx.agent.files == FilesKept::Git && !is_step && !is_replay,
+            is_on: ctx.agent.files == FilesKept::Git && !is_replay && !is_step(),
             children: Children::new(&ctx.signals),
             under_way: None,
             due: None,
@@ -104,11 +102,12 @@ pub(super) fn before_tools<'t>(
     engine: &mut Engine<'_>,
     tools: impl Iterator<Item = &'t Tool>,
 ) -> Result<()> {
-    let names: Vec<String> = tools
-        .filter(|tool| tool.has_effect)
-        .map(|tool| tool.name.clone())
-        .collect();
-    if names.is_empty() || !engine.files.is_on {
+    if !engine.files.is_on {
+        return Ok(());
+    }
+    let tools = tools.filter(|tool| tool.has_effect);
+    let names: Vec<String> = tools.map(|tool| tool.name.clone()).collect();
+    if names.is_empty() {
         return Ok(());
     }
     begin_due_state(engine)?;
@@ -191,26 +190,15 @@ fn order(engine: &Engine<'_>, place: Place) -> Order {
     };
     let of_tools = ctx.agent.tools.iter();
     let wrappers = of_tools.filter_map(|tool| tool.wrapper.as_ref());
-    let words = wrappers.chain([&ctx.agent.wrapper]);
-    let words: Vec<String> = words.flat_map(|words| ctx.argv(words)).collect();
-    let pairs = || {
-        words
-            .windows(2)
-            .map(|pair| (pair[0].as_str(), pair[1].as_str()))
-    };
-    let hidden = pairs().filter_map(|(word, next)| match word {
-        "--hide" => Some(next),
-        word => word.strip_prefix("--hide="),
-    });
+    let wrappers = wrappers.chain([&ctx.agent.wrapper]);
     Order {
         root: ctx.workspace.root.clone(),
         run_id: ctx.run.id.to_string(),
         last: files.last.1.clone(),
         subject: format!("[{}] {what}", place.iteration),
-        hidden: hidden.map(PathBuf::from).collect(),
+        wrappers: wrappers.map(|words| ctx.argv(words)).collect(),
         is_first: files.is_first,
         is_unsynced: !ctx.agent.sync,
-        needs_sandbox: pairs().any(|(word, next)| word.ends_with("delta") && next == "sandbox"),
     }
 }
 

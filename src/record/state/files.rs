@@ -4,6 +4,7 @@
 
 use crate::record::event::FilesReason;
 use crate::record::event::recorded::Files;
+use crate::text::ids::is_hash;
 use crate::text::timestamp::Timestamp;
 
 /// A state of the files, as the journal has it.
@@ -40,14 +41,12 @@ impl FilesReason {
 impl FileStates {
     /// Adds an event of an iteration. One that another program has written in another form counts for nothing.
     pub(super) fn add(&mut self, event: &Files<'_>, iteration: u64, at: Option<Timestamp>) {
-        let is_hash =
-            |text: &&str| text.len() == 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let state = || {
             Some(FileState {
                 n: event.n?,
                 why: FilesReason::parse(&event.why)?,
                 iteration,
-                commit: event.commit.get().filter(is_hash)?.to_owned(),
+                commit: event.commit.get().filter(|it| is_hash(it))?.to_owned(),
                 at,
             })
         };

@@ -2,11 +2,11 @@
 
 use crate::config::environment::Environment;
 use crate::file_states::changes::diff;
-use crate::file_states::snapshot::is_hash;
 use crate::file_states::store::{Store, Use};
 use crate::record::event::recorded::{EngineStart, Files};
 use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
+use crate::text::ids::is_hash;
 use crate::unix::secret::Secret;
 use std::path::Path;
 

@@ -367,6 +367,30 @@ fn what_the_wrappers_of_tools_hide_is_left_out() {
 }
 
 #[test]
+fn what_the_last_word_of_a_wrapper_hides_is_left_out_also_by_undo() {
+    let tools = "- {name: sh, exec: 'sh -c ${command}', wrapper: [delta, sandbox, --rw, '${CWD}', --ro, /, \
+                 '--hide=${CWD}/secret']}";
+    let world = World::on_disk().tools(tools).top("files: git");
+    world.write("ws/a", "1\n");
+    world.write("ws/secret", "key\n");
+    run_once(&world, "echo 2 > a");
+    if warnings(&world)
+        .iter()
+        .any(|it| it.contains("no user namespace"))
+    {
+        eprintln!("skipped: {:?}", warnings(&world));
+        return;
+    }
+    world.write("ws/b", "1\n");
+    world
+        .delta(["undo", "-w", "ws"])
+        .exits(0)
+        .prints("put back a\n");
+    assert_eq!(names(&world, 2), ["a"]);
+    assert_eq!(names(&world, 4), ["a", "b"]);
+}
+
+#[test]
 fn what_is_mounted_in_the_workspace_is_left_out() {
     let world = world();
     world.write("ws/a", "1\n");

@@ -113,3 +113,31 @@ fn shell(dir: &Path, script: &str) {
 fn printed(outcome: &Outcome) -> String {
     String::from_utf8_lossy(&outcome.stdout).into_owned()
 }
+
+/// A `PATH` with a git that runs this script first, which can end it.
+fn path_with_git(world: &World, script: &str) -> String {
+    let path = system_path();
+    let script = format!("#!/bin/sh\nPATH='{path}'\n{script}\nexec git \"$@\"\n");
+    world.script("bin/git", &script);
+    format!("{}:{path}", world.path("bin").display())
+}
+
+/// A `PATH` with a git that notes its words in `git.log`.
+fn path_with_noting_git(world: &World) -> String {
+    let log = shell_word(&world.path("git.log"));
+    path_with_git(world, &format!("echo \"$*\" >> {log}"))
+}
+
+/// The commits of the newest run's events, the first first, and those that its branch leads to.
+fn recorded_and_reachable(world: &World) -> [Vec<String>; 2] {
+    let events = world.latest().events("FILES").into_iter();
+    let recorded = events.map(|it| it["commit"].as_str().unwrap().to_owned());
+    let name: String = world
+        .latest()
+        .id()
+        .bytes()
+        .map(|it| format!("{it:02x}"))
+        .collect();
+    let log = git(world, &["log", "--reverse", "--format=%H", &name]);
+    [recorded.collect(), log.lines().map(str::to_owned).collect()]
+}

@@ -178,21 +178,13 @@ fn log_says_that_a_first_state_has_no_files() {
 fn nothing_changed_takes_one_process_of_git() {
     let world = world();
     world.write("ws/a", "1\n");
-    let bin = world.path("bin");
-    world.script(
-        "bin/git",
-        &format!(
-            "#!/bin/sh\necho \"$*\" >> {}/git.log\nPATH=${{PATH#*:}} exec git \"$@\"\n",
-            world.home().display()
-        ),
-    );
+    let path = path_with_noting_git(&world);
     world.model_says([
         sh("c1", "true"),
         sh("c2", "true"),
         sh("c3", "touch a"),
         text("done"),
     ]);
-    let path = format!("{}:{}", bin.display(), system_path());
     world.run("go").env("PATH", path).exits(0);
     let ran = world.lines("git.log");
     let after_first = ran
@@ -205,6 +197,19 @@ fn nothing_changed_takes_one_process_of_git() {
         .collect();
     assert_eq!(words, ["status"; 3], "{ran:#?}");
     assert_eq!(states(&world).len(), 1);
+}
+
+#[test]
+fn lines_are_counted_of_a_difference_that_is_recorded_and_not_of_a_first_state() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    let path = path_with_noting_git(&world);
+    world.model_says([sh("c1", "echo 2 > a"), text("done")]);
+    world.run("go").env("PATH", path).exits(0);
+    assert_eq!(states(&world).len(), 2);
+    let ran = world.lines("git.log");
+    let counts = ran.iter().filter(|it| it.contains("--numstat"));
+    assert_eq!(counts.count(), 1, "{ran:#?}");
 }
 
 /// None are taken, without a word.
@@ -223,34 +228,119 @@ fn none_are_taken_without_the_key_and_in_steps_of_flows_and_trials() {
     }
 }
 
+/// Runs two calls in a world with files, and checks that one warning has these words and no state was taken.
+#[track_caller]
+fn takes_none(world: &World, run: Delta, why: &str) {
+    world.model_says([sh("c1", "echo 1 > a"), sh("c2", "echo 2 > a"), text("done")]);
+    run.exits(0).prints("done\n");
+    let warned = warnings(world);
+    assert!(warned.len() == 1 && warned[0].contains(why), "{warned:?}");
+    assert_eq!(states(world), []);
+}
+
 #[test]
 fn none_are_taken_where_they_cannot_be_and_one_warning_says_why() {
-    let no_git = world();
-    no_git.model_says([sh("c1", "echo 1 > a"), sh("c2", "echo 2 > a"), text("done")]);
-    let bin = no_git.path("bin");
+    let (no_git, old_git) = (world(), world());
     no_git.script("bin/sh", "#!/bin/sh\nexec /bin/sh \"$@\"\n");
-    no_git.run("go").env("PATH", bin.to_str().unwrap()).exits(0);
-    let old_git = world();
-    old_git.model_says([sh("c1", "echo 1 > a"), sh("c2", "echo 2 > a"), text("done")]);
-    old_git.script(
-        "bin/git",
-        "#!/bin/sh\necho 'unknown option: --attr-source=x' >&2; exit 129\n",
+    let run = no_git.run("go").env("PATH", no_git.path("bin"));
+    takes_none(
+        &no_git,
+        run,
+        "git is not installed; install git 2.41 or later, or set `files: off`",
     );
-    let path = format!("{}:{}", old_git.path("bin").display(), system_path());
-    old_git.run("go").env("PATH", path).exits(0);
-    let home = world();
-    home.model_says([sh("c1", "echo 1 > a"), sh("c2", "echo 2 > a"), text("done")]);
-    home.run("go").env("HOME", home.path("ws/home")).exits(0);
-    let all = [
-        (no_git, "git is not installed"),
-        (old_git, "git 2.41 or later"),
-        (home, "home directory"),
-    ];
-    for (world, why) in all {
-        let warned = warnings(&world);
-        assert!(warned.len() == 1 && warned[0].contains(why), "{warned:?}");
-        assert_eq!(states(&world), []);
+    let path = path_with_git(
+        &old_git,
+        "echo 'unknown option: --attr-source=x' >&2; exit 129",
+    );
+    let run = old_git.run("go").env("PATH", path);
+    takes_none(
+        &old_git,
+        run,
+        "git is too old; install git 2.41 or later, or set `files: off`",
+    );
+    for dir in ["ws", "ws/home"] {
+        let home = world();
+        let run = home.run("go").env("HOME", home.path(dir));
+        takes_none(&home, run, "the workspace is / or a home directory");
     }
+}
+
+#[test]
+fn none_are_taken_of_the_whole_system() {
+    let world = world();
+    let script = "mkdir root; for dir in /*; do if [ -d $dir ]; then mkdir root$dir; mount --rbind $dir root$dir; fi; done; \
+                  exec chroot root \"$0\" \"$@\"";
+    let words = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-ec",
+        script,
+    ];
+    let tried = Delta::of("true", world.home()).under(&words).end();
+    fs::rename(world.path("root"), world.path("tried")).ok();
+    if tried.code() != Some(0) {
+        eprintln!("skipped: there can be no other root: {}", tried.stderr);
+        return;
+    }
+    world.model_says([sh("c1", "echo 1 > a"), text("done")]);
+    let agent = world.path("agent");
+    let run = world.delta(["run", "-w", "/", "-m", "go", "-a"]).arg(agent);
+    run.under(&words).exits(0);
+    let run = Run::latest(&world.path("root"));
+    let notes = run.events("SYSTEM_MESSAGE");
+    let why = "the workspace is / or a home directory";
+    let is_said = notes
+        .iter()
+        .any(|it| it["content"].as_str().unwrap().contains(why));
+    assert!(is_said, "{notes:?}");
+    assert!(run.events("FILES").is_empty() && world.exists("root/a"));
+}
+
+#[test]
+fn none_are_taken_once_one_takes_longer_than_ten_seconds() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    // It waits until the engine ends it.
+    let _never = world.fifo("never");
+    let script = format!("read line < {}", shell_word(&world.path("never")));
+    let path = path_with_git(&world, &script);
+    let run = world.run("go").env("PATH", path);
+    takes_none(&world, run, "it takes longer than 10 s");
+    assert_eq!(world.read("ws/a"), "2\n");
+}
+
+#[test]
+fn none_are_taken_into_a_store_above_one_gibibyte() {
+    let world = World::on_disk().tools(TOOLS).top("files: git");
+    run_once(&world, "echo 1 > a");
+    let large = fs::File::create(world.path("ws/.delta/files.git/objects/pack/large")).unwrap();
+    let flags = rustix::fs::FallocateFlags::empty();
+    if let Err(error) = rustix::fs::fallocate(&large, flags, 0, 1 << 30) {
+        eprintln!("skipped: there is no room for a large file: {error}");
+        return;
+    }
+    let run = world.run("go").args(["--new"]);
+    takes_none(
+        &world,
+        run,
+        "takes more than 1 GiB; remove old runs with delta prune",
+    );
+}
+
+#[test]
+fn none_are_taken_of_a_workspace_with_more_than_five_hundred_repositories() {
+    let world = world();
+    for number in 0..500 {
+        world.write(&format!("ws/{number}/.git"), "");
+    }
+    run_once(&world, "echo 1 > a");
+    assert_eq!(states(&world).len(), 2);
+    world.write("ws/more/.git", "");
+    let run = world.run("go").args(["--new"]);
+    takes_none(&world, run, "the workspace has more than 500 repositories");
 }
 
 #[test]

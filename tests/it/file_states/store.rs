@@ -135,7 +135,7 @@ fn a_store_that_holds_a_link_or_a_pipe_is_put_aside_and_nothing_follows_it() {
         let plant = plant.replace("$OTHER", other.to_str().unwrap());
         shell(&world.path("ws/.delta/files.git"), &plant);
         let shown = world.delta(["git", "-w", "ws", "log", "--all"]);
-        shown.refuses(1, "it is not used");
+        shown.refuses(1, "it is not used: move it away");
         let pruned = world.delta(["prune", "-w", "ws", &first]).exits(0);
         pruned.says("removed 1 run");
         run_once(&world, "echo 3 > a");
@@ -402,13 +402,8 @@ fn what_a_state_has_is_on_the_disk_unless_the_agent_says_otherwise() {
     ] {
         let world = World::with_tools(TOOLS).top(top);
         world.write("ws/a", "1\n");
-        let log = world.path("git.log");
-        let script = format!(
-            "#!/bin/sh\necho \"$2:$GIT_CONFIG_VALUE_0\" >> {}\nPATH=${{PATH#*:}} exec git \"$@\"\n",
-            log.display()
-        );
-        world.script("bin/git", &script);
-        let path = format!("{}:{}", world.path("bin").display(), system_path());
+        let log = shell_word(&world.path("git.log"));
+        let path = path_with_git(&world, &format!("echo \"$2:$GIT_CONFIG_VALUE_0\" >> {log}"));
         world.model_says([sh("c1", "echo 2 > a"), text("done")]);
         world.run("go").env("PATH", path).exits(0);
         assert_eq!(states(&world).len(), 2);
@@ -431,22 +426,18 @@ fn prune_waits_for_a_state_that_is_being_taken() {
     let mut begun = world.fifo("begun");
     let go = world.path("go");
     let script = format!(
-        "#!/bin/sh\ncase \"$*\" in *write-tree*) if [ ! -e {go} ]; then echo $$ > {begun}; while [ ! -e {go} ]; do sleep 0.01; done; fi;; esac\n\
-         PATH=${{PATH#*:}} exec git \"$@\"\n",
+        "case \"$*\" in *write-tree*) if [ ! -e {go} ]; then echo $$ > {begun}; while [ ! -e {go} ]; do sleep 0.01; done; fi;; esac",
         begun = world.path("begun").display(),
         go = go.display()
     );
-    world.script("bin/git", &script);
-    let path = format!("{}:{}", world.path("bin").display(), system_path());
+    let path = path_with_git(&world, &script);
     world.model_says([sh("c1", "echo new > b"), text("done")]);
     let running = world.run("go").args(["--new"]).env("PATH", path).spawn();
     begun.line();
     // What is in no commit yet would be gone.
     let pruning = world.delta(["prune", "-w", "ws", &first]).spawn();
-    let branch = world.path("ws/.delta/files.git/refs/heads");
-    eventually("the branch is gone", || {
-        fs::read_dir(&branch).unwrap().next().is_none()
-    });
+    let removed = world.path("ws/.delta").join(&first);
+    eventually("the run is gone", || !removed.exists());
     fs::write(&go, "").unwrap();
     drop(begun);
     running.wait().exits(0);
@@ -454,6 +445,143 @@ fn prune_waits_for_a_state_that_is_being_taken() {
     assert_eq!(states(&world).len(), 2);
     assert_eq!(git(&world, &["fsck", "--full"]), "");
     assert_eq!(content(&world, 2, "b"), "new\n");
+}
+
+#[test]
+fn no_failure_of_git_makes_a_state_unreachable() {
+    for failing in [
+        "*",
+        "*write-tree*",
+        "*diff-tree*",
+        "*update-index*",
+        "*status*",
+        "*cat-file*|*status*",
+    ] {
+        let world = world();
+        world.write("ws/a", "1\n");
+        run_once(&world, "echo other > a");
+        let other = world.latest().id();
+        run_once(&world, "echo 2 > a");
+        world.model_says([sh("c2", "echo 3 > a"), text("done")]);
+        let script =
+            format!("case \"$*\" in {failing}) echo 'fatal: no room' >&2; exit 128;; esac");
+        let path = path_with_git(&world, &script);
+        world
+            .go_on()
+            .args(["-m", "more"])
+            .env("PATH", path)
+            .exits(0);
+        assert_eq!(warnings(&world).len(), 1, "{failing}");
+        world
+            .delta(["prune", "-w", "ws", &other])
+            .exits(0)
+            .does_not_say("warning");
+        let [recorded, reachable] = recorded_and_reachable(&world);
+        assert_eq!((recorded.len(), recorded), (2, reachable), "{failing}");
+        assert_eq!(content(&world, 1, "a"), "other\n");
+        world.model_says([sh("c3", "echo 4 > a"), text("done")]);
+        world.go_on().args(["-m", "more"]).exits(0);
+        let [recorded, reachable] = recorded_and_reachable(&world);
+        assert_eq!((recorded.len(), recorded), (4, reachable), "{failing}");
+        assert_eq!(git(&world, &["fsck", "--full", "--strict"]), "");
+    }
+}
+
+#[test]
+fn a_branch_that_git_cannot_read_leads_to_the_last_state_again() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    run_once(&world, "echo 2 > a");
+    let name: String = world
+        .latest()
+        .id()
+        .bytes()
+        .map(|it| format!("{it:02x}"))
+        .collect();
+    let branch = format!("ws/.delta/files.git/refs/heads/{name}");
+    let damages = ["".to_owned(), "nonsense".to_owned(), "1".repeat(40) + "\n"];
+    for (at, damage) in damages.iter().enumerate() {
+        world.write(&branch, damage);
+        let command = format!("echo again {at} > a");
+        world.model_says([sh(&format!("d{at}"), &command), text("done")]);
+        world.go_on().args(["-m", "more"]).exits(0);
+        let [recorded, reachable] = recorded_and_reachable(&world);
+        assert_eq!((recorded.len(), recorded), (3 + at, reachable), "{damage}");
+    }
+    // If the last state is gone, too, what the branch was stays until the run goes.
+    let last = commit(&world, 5);
+    let object = format!("ws/.delta/files.git/objects/{}/{}", &last[..2], &last[2..]);
+    fs::remove_file(world.path(&object)).unwrap();
+    world.write(&branch, "nonsense");
+    world.model_says([sh("e", "echo 5 > a"), text("done")]);
+    world.go_on().args(["-m", "more"]).exits(0);
+    assert_eq!(warnings(&world), [""; 0]);
+    assert_eq!(content(&world, 7, "a"), "5\n");
+    let damaged = world.path("ws/.delta/files.git/refs/damaged");
+    assert_eq!(files_below(&damaged).len(), 1);
+    let run = world.latest().id();
+    world
+        .delta(["prune", "-w", "ws", &run])
+        .exits(0)
+        .does_not_say("warning");
+    assert_eq!(files_below(&damaged), [""; 0].map(std::path::PathBuf::from));
+    assert_eq!(git(&world, &["for-each-ref"]), "");
+}
+
+#[test]
+fn prune_uses_the_store_once_however_many_runs_go_and_removes_locks_of_killed_gits() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    for run in ["r1", "r2", "r3"] {
+        world.model_says([sh("c1", &format!("echo {run} > a")), text("done")]);
+        world.run("go").args(["--run-id", run]).exits(0);
+    }
+    world
+        .delta(["git", "-w", "ws", "pack-refs", "--all"])
+        .exits(0);
+    for name in [
+        "packed-refs.lock",
+        "packed-refs.new",
+        "refs/heads/7231.lock",
+    ] {
+        world.write(&format!("ws/.delta/files.git/{name}"), "");
+    }
+    let path = path_with_noting_git(&world);
+    let pruning = world
+        .delta(["prune", "-w", "ws", "r1", "r2"])
+        .env("PATH", path);
+    pruning
+        .exits(0)
+        .does_not_say("warning")
+        .says("removed 2 runs");
+    assert_eq!(
+        world.lines("git.log").len(),
+        2,
+        "{:?}",
+        world.lines("git.log")
+    );
+    assert_eq!(
+        git(&world, &["branch", "--format=%(refname:short)"]),
+        "7233\n"
+    );
+    let known = fs::read_dir(world.path("ws/.delta/files.git/runs")).unwrap();
+    assert_eq!(known.count(), 1);
+    assert_eq!(git(&world, &["fsck", "--full", "--strict"]), "");
+}
+
+#[test]
+fn prune_removes_the_states_of_a_run_that_a_killed_prune_has_removed() {
+    let world = world();
+    for run in ["r1", "r2", "r3"] {
+        world.model_says([sh("c1", &format!("echo {run} > a")), text("done")]);
+        world.run("go").args(["--run-id", run]).exits(0);
+    }
+    fs::remove_dir_all(world.path("ws/.delta/r1")).unwrap();
+    world.delta(["prune", "-w", "ws", "r2"]).exits(0);
+    assert_eq!(
+        git(&world, &["branch", "--format=%(refname:short)"]),
+        "7233\n"
+    );
 }
 
 #[test]
