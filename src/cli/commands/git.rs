@@ -13,11 +13,23 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 /// Commands that remove what nothing leads to, which may be part of a state that is being taken.
-const CLEANERS: [&str; 5] = ["gc", "maintenance", "prune", "prune-packed", "repack"];
+const CLEANERS: [&str; 6] = [
+    "gc",
+    "maintenance",
+    "multi-pack-index",
+    "prune",
+    "prune-packed",
+    "repack",
+];
 
 pub(crate) fn run_git(given: &ParsedCommand) -> Result<u8> {
     let workspace = open_workspace(&given.work_dir())?;
     let name = given.operand_text(0).unwrap_or_default();
+    if name.starts_with('-') {
+        // Which lock is needed would not be known.
+        let text = format!("git: '{name}': a command of git comes first, as in `delta git log -p`");
+        return Err(Error::usage(text));
+    }
     let how = if CLEANERS.contains(&&*name) {
         Use::Alone
     } else {

@@ -125,6 +125,17 @@ fn git_changes_no_file_of_the_workspace_and_heeds_no_settings() {
 }
 
 #[test]
+fn an_option_before_the_command_is_refused() {
+    let world = three();
+    for words in [
+        &["--", "-c", "gc.auto=1", "gc"][..],
+        &["--", "--no-pager", "log"],
+    ] {
+        git_of(&world, words).refuses(2, "a command of git comes first");
+    }
+}
+
+#[test]
 fn bisect_finds_the_step_that_broke_it() {
     let world = three();
     git_of(
