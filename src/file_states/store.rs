@@ -24,6 +24,9 @@ use std::time::Duration;
 /// The name of the store in the control plane.
 pub(crate) const STORE: &str = "files.git";
 
+/// The name of the directory beside it with files that are being put back.
+pub(crate) const TAKEN_OUT: &str = ".undo";
+
 /// The name of the lock in the store, and in the directory of a run.
 const LOCK: &str = "delta.lock";
 

@@ -9,7 +9,7 @@ use crate::engine::inbox;
 use crate::error::{Error, Exit, Result};
 use crate::file_states::put_back::{Plan, States};
 use crate::file_states::snapshot::{Order, Taken, take};
-use crate::file_states::store::{Store, Use, locked};
+use crate::file_states::store::{Store, TAKEN_OUT, Use, locked};
 use crate::record::event::{FilesEvent, FilesReason};
 use crate::record::journal::Journal;
 use crate::record::reader::tail;
@@ -252,7 +252,7 @@ impl<'k> Keeper<'k> {
     ) -> Result<BTreeMap<PathBuf, String>> {
         // The git of a killed command has it, too.
         let _lock = locked(&store.path.join("undo.lock"), Use::Alone)?;
-        let (now, new) = (self.last(), self.workspace.control.join(".undo"));
+        let (now, new) = (self.last(), self.workspace.control.join(TAKEN_OUT));
         remove_all(&new)?;
         files::make_dir(&new)?;
         store.bring(&new, Some(&now), to)?;

@@ -8,7 +8,7 @@ use crate::config::person;
 use crate::engine::due;
 use crate::engine::outbox;
 use crate::error::{At, Error, Exit, Result, ignore, reason};
-use crate::file_states::store::STORE;
+use crate::file_states::store::{STORE, TAKEN_OUT};
 use crate::record::run_dir::{NOTE, NOTE_BYTES, OPEN_HERE};
 use crate::record::workspace::Workspace;
 use crate::runs::overrides::workspace_around;
@@ -25,7 +25,7 @@ use crate::unix::{files, seccomp, supervisor};
 use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
 use rustix::process::Pid;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -148,27 +148,33 @@ fn plan_view(wanted: &SandboxArgs, network: Network) -> (View, Vec<AbsentFile>) 
     (view, all_absent)
 }
 
-/// The stores of workspaces around the current directory, and in others: the nearest that few entries show.
+/// The files of steps of workspaces around the current directory, and of others: the nearest that few entries show.
 fn stores(dirs: &[PathBuf]) -> Vec<PathBuf> {
     let here = std::env::current_dir().unwrap_or_default();
     let around = here.ancestors().chain(dirs.iter().map(PathBuf::as_path));
-    let mut found: Vec<PathBuf> = around.map(|dir| dir.join(".delta").join(STORE)).collect();
-    let searched = dirs
-        .iter()
-        .filter(|dir| dir.parent().is_some() && !is_system_path(dir));
-    let (mut pending, mut left): (VecDeque<PathBuf>, _) =
-        (searched.cloned().collect(), MOST_SEARCHED);
+    let mut controls: BTreeSet<PathBuf> = around.map(|dir| dir.join(".delta")).collect();
+    let is_searched = |dir: &&PathBuf| dir.parent().is_some() && !is_system_path(dir);
+    let mut pending: VecDeque<PathBuf> = dirs.iter().filter(is_searched).cloned().collect();
+    let (mut seen, mut left) = (BTreeSet::new(), MOST_SEARCHED);
     while let Some(dir) = pending.pop_front().filter(|_| left > 0) {
+        if !seen.insert(dir.clone()) {
+            continue;
+        }
         for entry in dir.read_dir().into_iter().flatten().flatten().take(left) {
             left -= 1;
             if entry.file_name() == ".delta" {
-                found.push(entry.path().join(STORE));
-            } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                controls.insert(entry.path());
+            } else if entry.file_name() != ".git"
+                && entry.file_type().is_ok_and(|kind| kind.is_dir())
+            {
                 pending.push_back(entry.path());
             }
         }
     }
-    found
+    let parts = controls
+        .iter()
+        .flat_map(|it| [STORE, TAKEN_OUT].map(|name| it.join(name)));
+    parts.collect()
 }
 
 /// The directory in which the command attaches pictures: a real, empty one of an execution, and no other.

@@ -284,6 +284,54 @@ fn tools_in_the_sandbox_cannot_touch_the_stores_of_workspaces_further_down() {
     assert_eq!(content(&world, 2, "sub/deep/a"), "2\n");
 }
 
+/// The lines that a tool in a sandbox that may write the workspace prints first; none if there can be no such sandbox.
+fn seen_in_sandbox(options: &str, script: &str, prepare: impl FnOnce(&World)) -> Option<String> {
+    let tools = format!(
+        "- {{name: sh, exec: 'sh -c ${{command}}', wrapper: [delta, sandbox, {options}, --]}}"
+    );
+    let world = World::on_disk().tools(&tools).top("files: git");
+    world.write("ws/a", "1\n");
+    run_once(&world, "true");
+    prepare(&world);
+    run_once(&world, script);
+    let warned = warnings(&world);
+    if warned.iter().any(|it| it.contains("no user namespace")) {
+        eprintln!("skipped: {warned:?}");
+        return None;
+    }
+    Some(world.latest().result(1)["observation_content"].to_string())
+}
+
+#[test]
+fn tools_in_the_sandbox_cannot_read_what_a_killed_undo_has_left() {
+    let script = "ls -A .delta/.undo | wc -l; cat .delta/.undo/old 2>&1";
+    let prepare = |world: &World| drop(world.write("ws/.delta/.undo/old", "an earlier secret\n"));
+    if let Some(seen) = seen_in_sandbox("--rw, '${CWD}', --ro, /", script, prepare) {
+        assert!(
+            seen.starts_with("\"0\\n") && !seen.contains("secret"),
+            "{seen}"
+        );
+    }
+}
+
+#[test]
+fn a_store_is_hidden_however_often_its_directory_is_granted_and_however_large_git_is() {
+    let script = "ls -A sub/deep/.delta/files.git | wc -l";
+    let prepare = |world: &World| {
+        world.write("ws/sub/deep/.delta/files.git/objects/kept", "1\n");
+        for number in 0..1100 {
+            world.write(&format!("ws/.git/{number}"), "");
+        }
+        for number in 0..600 {
+            world.write(&format!("ws/f{number}"), "");
+        }
+    };
+    let options = "--rw, '${CWD}', --ro, '${CWD}', --ro, /";
+    if let Some(seen) = seen_in_sandbox(options, script, prepare) {
+        assert!(seen.starts_with("\"0\\n"), "{seen}");
+    }
+}
+
 #[test]
 fn two_runs_at_once_in_a_workspace_have_states_of_their_own() {
     let world = world();
