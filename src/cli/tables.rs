@@ -311,8 +311,8 @@ const COMMAND_TABLES: [CommandTable; 33] = [
         ..command("fork", "start a run from the first iterations of another")
     },
     CommandTable {
-        text: "Put files back to what they were before the last iteration of a run (default: the newest) that changed \
-               any, and print which. What is there is kept first. The agent needs files: git in agent.yaml.\n\n\
+        text: "Put files back to what they were before the last iteration of a run that changed any (default: of \
+               the newest run with such an iteration), and print which. What is there is kept first. The agent needs files: git in agent.yaml.\n\n\
                A file that has changed since is in the way: then nothing is put back. RUN is an id, the beginning of \
                one, LATEST, or the path of a run's directory.",
         operands: &[operand("RUN", Run).optional()],

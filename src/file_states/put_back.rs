@@ -117,6 +117,12 @@ impl Plan {
         Ok(plan)
     }
 
+    /// True if force overwrites some of what is in the way.
+    pub(crate) fn yields_to_force(&self) -> bool {
+        let mut reasons = self.in_the_way.values();
+        reasons.any(|why| [CHANGED, OLDER].contains(why))
+    }
+
     /// Looks for what this user may not change.
     fn check_access(&mut self, root: &Path) {
         for (path, is_there) in &self.changes {

@@ -2,16 +2,19 @@
 //!
 //! Architecture invariant: what is there is in a state before anything changes. Killed at any point, the same command goes on.
 
+use super::find::{newest_conversation, open_workspace};
 use super::inspect::{inspect_run, is_live};
 use super::open::take_over;
 use super::origin::require_own_run;
 use crate::engine::inbox;
-use crate::error::{Error, Exit, Result};
+use crate::error::{Error, Exit, Result, ignore};
 use crate::file_states::put_back::{Plan, States};
 use crate::file_states::snapshot::{Order, Taken, take};
+use crate::file_states::step::states_of;
 use crate::file_states::store::{Store, TAKEN_OUT, Use, locked};
 use crate::record::event::{FilesEvent, FilesReason};
 use crate::record::journal::Journal;
+use crate::record::metadata;
 use crate::record::reader::tail;
 use crate::record::recording::unreadable;
 use crate::record::run_dir::RunDir;
@@ -19,6 +22,7 @@ use crate::record::state::{self, FileState, FileStates, Reading, Run};
 use crate::record::workspace::Workspace;
 use crate::text::disguise::printable_line;
 use crate::text::json;
+use crate::text::order;
 use crate::text::shorten::list_names;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
@@ -65,10 +69,29 @@ pub(crate) struct Undone {
     pub files: BTreeMap<PathBuf, bool>,
     /// Those that could not be changed, with the reasons.
     pub failed: BTreeMap<PathBuf, String>,
+    /// The reason why it is not recorded that files have changed.
+    pub unrecorded: Option<Error>,
     /// The iteration after which they were so.
     pub iteration: u64,
     /// The number of the state that takes back what the last command has done; none: there was none.
     pub before: Option<u64>,
+}
+
+/// The newest run of an agent that is no part of another one, of those of which an iteration has changed files.
+pub(crate) fn newest_with_changes(work_dir: &Path) -> Result<RunDir> {
+    let workspace = open_workspace(work_dir)?;
+    let runs = workspace.runs()?;
+    let mut all = runs.iter().map(|id| workspace.created_at(id)).collect();
+    order::sort(&mut all);
+    let mut newest = all.iter().rev().map(|(_, id)| RunDir::of(&workspace, id));
+    let is_meant = |run: &RunDir| {
+        metadata::read(&run.path).is_some_and(|it| it.is_conversation())
+            && states_of(run).is_ok_and(|states| states.has_changes())
+    };
+    // Of another one, it is said what it lacks.
+    newest
+        .find(is_meant)
+        .map_or_else(|| newest_conversation(work_dir), Ok)
 }
 
 /// Puts files back.
@@ -91,7 +114,7 @@ pub(crate) fn undo(run: &RunDir, wanted: &UndoRequest, signals: &Signals) -> Res
         // The engine has died.
         keeper.take(FilesReason::Iteration, iteration)?;
     }
-    let (from, to) = choose(&keeper.states, wanted.to)?;
+    let (from, to) = keeper.choose(wanted.to)?;
     let (last, before) = (keeper.last(), keeper.states.before_undo());
     keeper.take(FilesReason::Undo, keeper.iteration)?;
     let now = keeper.last();
@@ -112,35 +135,30 @@ pub(crate) fn undo(run: &RunDir, wanted: &UndoRequest, signals: &Signals) -> Res
     let mut undone = Undone {
         files: plan.files.clone(),
         failed: BTreeMap::new(),
+        unrecorded: None,
         iteration: to.iteration,
         before,
     };
-    if !wanted.is_preview && !undone.files.is_empty() {
-        workspace.raise_layout()?;
-        // What a killed command has put back is told before the journal says that it is as it is.
-        undone
-            .files
-            .retain(|path, _| !plan.changes.contains_key(path));
-        undone.tell(run, keeper.number())?;
-        keeper.journal.flush()?;
-        undone.files.clone_from(&plan.files);
+    if wanted.is_preview || undone.files.is_empty() {
+        return Ok(undone);
     }
-    if !wanted.is_preview && !plan.changes.is_empty() {
+    workspace.raise_layout()?;
+    let Some(_held) = inbox::hold(run)? else {
+        let text = format!("another process writes to run {}; try again", run.id);
+        return Err(Error::new(Exit::TempFail, text));
+    };
+    // What a killed command has put back is told before the journal says that it is as it is.
+    let changes = |path: &PathBuf| plan.changes.contains_key(path);
+    keeper.tell(keeper.number(), &undone, |path| !changes(path))?;
+    keeper.journal.sync()?;
+    if !plan.changes.is_empty() {
         undone.failed = keeper.carry_out(&plan, &store, &to.commit)?;
-        undone
-            .files
-            .retain(|path, _| !undone.failed.contains_key(path));
-        let mut told = plan.changes;
-        told.retain(|path, _| undone.files.contains_key(path));
-        let told = Undone {
-            files: told,
-            failed: BTreeMap::new(),
-            ..undone
-        };
+        let failed = &undone.failed;
+        undone.files.retain(|path, _| !failed.contains_key(path));
         // The same name again if this process is killed before it has recorded the state.
-        told.tell(run, keeper.number() + 1)?;
-        keeper.take(FilesReason::Undo, keeper.iteration)?;
-        keeper.journal.flush()?;
+        let told = keeper.tell(keeper.number() + 1, &undone, changes);
+        let recorded = told.and_then(|()| keeper.take(FilesReason::Undo, keeper.iteration));
+        undone.unrecorded = recorded.and_then(|()| keeper.journal.sync()).err();
         undone.before = keeper.states.before_undo();
     }
     Ok(undone)
@@ -149,26 +167,9 @@ pub(crate) fn undo(run: &RunDir, wanted: &UndoRequest, signals: &Signals) -> Res
 /// How much the clock of a file system may lag behind.
 const TICK: Duration = Duration::from_millis(20);
 
-/// The commit of the state from which files are put back, and the state to return to.
-fn choose(states: &FileStates, to: Target) -> Result<(String, FileState)> {
-    let all = &states.all;
-    let last = |to| all.last().zip(to);
-    let pair = match to {
-        Target::After(iteration) => last(states.after(iteration)),
-        Target::Numbered(n) => last(all.iter().rfind(|state| state.n == n)),
-        Target::Before => {
-            let mut pairs = all.windows(2).rev();
-            let found = pairs.find(|pair| pair[1].why == FilesReason::Iteration);
-            found.map(|pair| (&pair[1], &pair[0]))
-        }
-    };
-    let (from, to) =
-        pair.ok_or_else(|| Error::failure("the run has no such state of its files"))?;
-    Ok((from.commit.clone(), to.clone()))
-}
-
 /// Takes states of a run that this process owns.
 struct Keeper<'k> {
+    run: &'k RunDir,
     signals: &'k Signals,
     journal: Journal,
     states: FileStates,
@@ -179,7 +180,7 @@ struct Keeper<'k> {
 
 impl<'k> Keeper<'k> {
     /// For a run of a workspace in which none can begin.
-    fn of(run: &RunDir, workspace: &'k Workspace, signals: &'k Signals) -> Result<Self> {
+    fn of(run: &'k RunDir, workspace: &'k Workspace, signals: &'k Signals) -> Result<Self> {
         for id in workspace.runs()? {
             if is_live(&RunDir::of(workspace, &id)) {
                 let text = format!("run {id} is live; files are put back when it has ended");
@@ -193,6 +194,7 @@ impl<'k> Keeper<'k> {
             .map_err(|error| unreadable(&error, &run.journal()))?;
         journal.continue_after(state.seq);
         Ok(Self {
+            run,
             signals,
             journal,
             order: order(run, &state, &workspace.root),
@@ -209,6 +211,44 @@ impl<'k> Keeper<'k> {
     /// The commit of the last state.
     fn last(&self) -> String {
         self.order.last.clone().unwrap_or_default()
+    }
+
+    /// The commit of the state from which files are put back, and the state to return to.
+    fn choose(&self, to: Target) -> Result<(String, FileState)> {
+        let all = &self.states.all;
+        let last = |to| all.last().zip(to);
+        let pair = match to {
+            Target::After(iteration) if iteration > self.iteration => None,
+            Target::After(iteration) => last(self.states.after(iteration)),
+            Target::Numbered(n) => last(all.iter().rfind(|state| state.n == n)),
+            Target::Before => {
+                let mut pairs = all.windows(2).rev();
+                let found = pairs.find(|pair| pair[1].why == FilesReason::Iteration);
+                found.map(|pair| (&pair[1], &pair[0]))
+            }
+        };
+        let lack = || {
+            let (id, first) = (&self.run.id, all.first().map_or(0, |it| it.iteration));
+            Error::failure(match to {
+                Target::After(n) => {
+                    let last = self.iteration;
+                    format!(
+                        "run {id} has no files after iteration {n}: it has kept those after {first} to {last}"
+                    )
+                }
+                Target::Numbered(n) => {
+                    let last = self.number();
+                    format!("run {id} has no state s{n} of its files: its states are s1 to s{last}")
+                }
+                Target::Before => {
+                    format!(
+                        "no iteration of run {id} has changed files; name a run of which one has"
+                    )
+                }
+            })
+        };
+        let (from, to) = pair.ok_or_else(lack)?;
+        Ok((from.commit.clone(), to.clone()))
     }
 
     /// Takes a state; if it differs from the last one, it waits to be recorded.
@@ -243,6 +283,33 @@ impl<'k> Keeper<'k> {
         Ok(())
     }
 
+    /// Tells the model which of the files were put back, if any were. Names are JSON strings, so that none is read as words
+    /// of the person.
+    fn tell(
+        &self,
+        number: u64,
+        undone: &Undone,
+        is_meant: impl Fn(&PathBuf) -> bool,
+    ) -> Result<()> {
+        let files = undone.files.iter().filter(|(path, _)| is_meant(path));
+        let (there, removed): (Vec<_>, Vec<_>) = files.partition(|(_, is_there)| **is_there);
+        let mut text = format!(
+            "I have put files back to their state after iteration {}.",
+            undone.iteration
+        );
+        for (what, files) in [("As they were then", &there), ("Removed", &removed)] {
+            let names = files.iter();
+            let names = names.map(|(path, _)| json::text(&path.to_string_lossy()));
+            if !files.is_empty() {
+                text += &format!(" {what}: {}.", list_names(names));
+            }
+        }
+        if there.len() + removed.len() == 0 {
+            return Ok(());
+        }
+        inbox::put(self.run, &format!("undo_{number}"), &text).map(drop)
+    }
+
     /// Changes the files, and returns those that could not be.
     fn carry_out(
         &mut self,
@@ -264,16 +331,26 @@ impl<'k> Keeper<'k> {
             return Err(Error::failure("files are changing; repeat the command"));
         }
         let failed = plan.carry_out(&self.workspace.root, &new, &stamps);
-        remove_all(&new)?;
+        // If it stays, the next command removes it.
+        ignore(remove_all(&new));
         Ok(failed)
     }
 }
 
 /// The state that is ordered.
 pub(super) fn taken(order: &Order, signals: &Signals) -> Result<Taken> {
-    take(signals, order)?.ok_or_else(|| match signals.stop() {
-        Some(stop) => Error::new(stop.into(), stop.name()),
-        None => Error::failure("the process that keeps the files was ended"),
+    let why = match (take(signals, order), signals.stop()) {
+        (Ok(Some(taken)), _) => return Ok(taken),
+        (_, Some(stop)) => return Err(Error::new(stop.into(), stop.name())),
+        (Ok(None), None) => Error::failure("its process was ended"),
+        (Err(why), None) => why,
+    };
+    Err(Error {
+        message: format!(
+            "run {}: the files as they are now cannot be kept: {}; mend that and repeat the command",
+            order.run_id, why.message
+        ),
+        ..why
     })
 }
 
@@ -306,38 +383,14 @@ pub(super) fn order(run: &RunDir, state: &Run<'_>, root: &Path) -> Order {
 
 fn in_the_way(plan: &Plan) -> Error {
     let each = plan.in_the_way.iter();
-    let each =
-        each.map(|(path, why)| format!("\n  {}: {why}", printable_line(&path.to_string_lossy())));
-    let named: String = each.collect();
+    let named: String = each
+        .map(|(path, why)| format!("\n  {}: {why}", printable_line(&path.to_string_lossy())))
+        .collect();
+    let way_out = match plan.yields_to_force() {
+        true => "; `delta undo --force` overwrites those that have changed or are older",
+        false => "; move them away",
+    };
     Error::failure(format!(
-        "nothing was put back, because of these files:{named}"
+        "nothing was put back, because of these files{way_out}:{named}"
     ))
-}
-
-impl Undone {
-    /// Tells the model which files were put back, if any were.
-    fn tell(&self, run: &RunDir, number: u64) -> Result<()> {
-        if self.files.is_empty() {
-            return Ok(());
-        }
-        inbox::put(run, &format!("undo_{number}"), &self.as_message()).map(drop)
-    }
-
-    /// The message to the model. Names are JSON strings, so that none is read as words of the person.
-    fn as_message(&self) -> String {
-        let listed = |what: &str, is_there: bool| {
-            let files = self.files.iter().filter(|(_, there)| **there == is_there);
-            let names: Vec<_> = files
-                .map(|(path, _)| json::text(&path.to_string_lossy()))
-                .collect();
-            let is_any = !names.is_empty();
-            is_any.then(|| format!(" {what}: {}.", list_names(names.into_iter())))
-        };
-        let lists = [listed("As they were then", true), listed("Removed", false)];
-        let (iteration, lists) = (
-            self.iteration,
-            lists.into_iter().flatten().collect::<String>(),
-        );
-        format!("I have put files back to their state after iteration {iteration}.{lists}")
-    }
 }

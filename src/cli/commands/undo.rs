@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Exit, Result};
 use crate::record::run_dir::RunDir;
-use crate::runs::find::{find_run, newest_conversation};
+use crate::runs::find::find_run;
 use crate::runs::preflight::install_signals;
-use crate::runs::undo::{Target, UndoRequest, undo};
+use crate::runs::undo::{Target, UndoRequest, newest_with_changes, undo};
 use crate::text::disguise::printable_line;
 use crate::text::options::parse::ParsedCommand;
 use crate::unix::signals::Signals;
@@ -16,7 +16,7 @@ pub(crate) fn undo_iteration(given: &ParsedCommand) -> Result<Exit> {
     let dir = given.work_dir();
     let run = match given.operand_text(0) {
         Some(name) => find_run(&dir, &name)?,
-        None => newest_conversation(&dir)?,
+        None => newest_with_changes(&dir)?,
     };
     let to = given.text("--to");
     let wanted = UndoRequest {
@@ -24,7 +24,7 @@ pub(crate) fn undo_iteration(given: &ParsedCommand) -> Result<Exit> {
         force: given.has("--force"),
         is_preview: given.has("--dry-run"),
     };
-    put_back(&run, &wanted, &signals)
+    put_back(&run, &wanted, &signals, "--to")
 }
 
 /// The state that a person names.
@@ -36,8 +36,13 @@ pub(crate) fn target(option: &str, text: Option<&str>) -> Result<Target> {
     Target::parse(text).ok_or_else(not)
 }
 
-/// Puts files back and lists them.
-pub(crate) fn put_back(run: &RunDir, wanted: &UndoRequest, signals: &Signals) -> Result<Exit> {
+/// Puts files back and lists them. `option`: by which a state is named.
+pub(crate) fn put_back(
+    run: &RunDir,
+    wanted: &UndoRequest,
+    signals: &Signals,
+    option: &str,
+) -> Result<Exit> {
     let undone = undo(run, wanted, signals)?;
     let line = |(path, is_there): (&PathBuf, &bool)| {
         let what = if *is_there { "put back" } else { "removed" };
@@ -51,14 +56,25 @@ pub(crate) fn put_back(run: &RunDir, wanted: &UndoRequest, signals: &Signals) ->
     };
     let (id, iteration) = (&run.id, undone.iteration);
     let back = undone.before.filter(|_| !wanted.is_preview);
-    let back = back.map_or_else(String::new, |n| format!("; --to s{n} takes that back"));
+    let back = back.map_or_else(String::new, |n| format!("; {option} s{n} takes that back"));
+    let mut faults = Vec::new();
+    if let Some(why) = &undone.unrecorded {
+        faults.push(format!(
+            "that files were put back could not be recorded; repeat the command: {}",
+            why.message
+        ));
+    }
     if !undone.failed.is_empty() {
         let each = undone.failed.values();
-        let each = each.map(|why| format!("\n  {}", printable_line(why)));
-        let named = each.collect::<Vec<_>>().concat();
-        let text =
-            format!("run {id}: not all files could be put back{back}; these were not:{named}");
-        return Err(Error::failure(text));
+        let named: String = each
+            .map(|why| format!("\n  {}", printable_line(why)))
+            .collect();
+        faults.push(format!(
+            "not all files could be put back{back}; these were not:{named}"
+        ));
+    }
+    if !faults.is_empty() {
+        return Err(Error::failure(format!("run {id}: {}", faults.join("\n"))));
     }
     let text = format!("run {id}: the files after iteration {iteration}; {what}{back}");
     Screen::default().progress(&[(Tone::Dim, &text)]);

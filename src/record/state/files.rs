@@ -86,6 +86,13 @@ impl FileStates {
         own.map(|state| &*state.commit)
     }
 
+    /// True if an iteration has changed files, or may have before its engine died.
+    pub(crate) fn has_changes(&self) -> bool {
+        let mut all = self.all.iter();
+        all.any(|state| state.why == FilesReason::Iteration)
+            || self.unstated.is_some() && !self.all.is_empty()
+    }
+
     /// The number of the state before the last one, if files were put back for the last one.
     pub(crate) fn before_undo(&self) -> Option<u64> {
         match &self.all[..] {

@@ -153,7 +153,7 @@ fn check_history(seed: u64) {
     let Some(last_change) = (1..model.len()).rev().find(changes) else {
         world
             .delta(["undo", "-w", "ws"])
-            .refuses(1, "has no such state");
+            .refuses(1, "no iteration of run r has changed files");
         return;
     };
     let mut last = model[model.len() - 1].clone();

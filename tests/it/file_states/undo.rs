@@ -2,6 +2,7 @@
 
 use super::histories::{files, kept, number};
 use super::*;
+use crate::engine::torture::strace_works;
 use fastrand::Rng;
 use rustix::process::Signal;
 use std::fs;
@@ -120,7 +121,7 @@ fn what_has_changed_since_is_in_the_way_and_overwritten_by_force_only() {
     world.write("ws/a", "mine\n");
     world.write("ws/beside", "mine\n");
     let outcome = undo(&world, [])
-        .refuses(1, "  a: it has changed since\n")
+        .refuses(1, "`delta undo --force` overwrites those that have changed or are older:\n  a: it has changed since\n")
         .does_not_say("other:");
     outcome.prints("");
     assert_eq!(world.read("ws/other"), "2\n");
@@ -153,7 +154,10 @@ fn nothing_is_overwritten_or_removed_that_no_state_has() {
     );
     // Made before the state that is returned to, which does not have it.
     undo(&world, ["--to", "0"]).refuses(1, "  big: it is older than the state\n");
-    undo(&world, ["--to", "1"]).refuses(1, "  d/k.o: it is in no state\n");
+    undo(&world, ["--to", "1"]).refuses(
+        1,
+        "these files; move them away:\n  d/k.o: it is in no state\n",
+    );
     undo(&world, ["--to", "1", "--force"]).refuses(1, "  d/k.o: it is in no state\n");
     assert_eq!(world.read("ws/d/k.o"), "key\n");
     fs::remove_dir_all(world.path("ws/d")).unwrap();
@@ -398,15 +402,13 @@ fn what_is_saved_while_files_are_put_back_is_kept() {
     world.write("ws/a", "1\n");
     world.write("ws/z", "1\n");
     after(&world, &["echo 2 > a; echo 2 > z"]);
-    let path = format!("{}:{}", world.path("bin").display(), system_path());
     // The second look at the files is the last one before they change.
     let script = format!(
-        "#!/bin/sh\nPATH='{}'\ncase \"$*\" in *status*) if ! mkdir '{}/first' 2>&-; then git \"$@\"; echo mine > '{}'; exit; fi;; esac\nexec git \"$@\"\n",
-        system_path(),
-        world.path("").display(),
+        "case \"$*\" in *status*) if ! mkdir '{}' 2>&-; then git \"$@\"; echo mine > '{}'; exit; fi;; esac",
+        world.path("first").display(),
         world.path("ws/z").display()
     );
-    world.script("bin/git", &script);
+    let path = path_with_git(&world, &script);
     let undone = undo(&world, []).env("PATH", &path).exits(1);
     undone
         .prints("put back a\n")
@@ -540,8 +542,160 @@ fn what_a_person_did_is_overwritten_by_force_only_and_comes_back_by_its_number()
         (world.read("ws/a").as_str(), world.read("ws/b").as_str()),
         ("3\n", "mine\n")
     );
-    undo(&world, ["--to", "s99"]).refuses(1, "no such state");
+    undo(&world, ["--to", "s99"]).refuses(
+        1,
+        "run r has no state s99 of its files: its states are s1 to s",
+    );
     undo(&world, ["--to", ""]).refuses(2, "--to ''");
+}
+
+#[test]
+fn without_a_name_the_newest_run_that_changed_files_is_meant() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    after(&world, &["echo 2 > a"]);
+    for id in ["none", "reads"] {
+        world.model_says([sh("c1", "cat a"), text("done")]);
+        world.run("look").args(["--run-id", id]).exits(0);
+    }
+    undo(&world, ["-n"])
+        .exits(0)
+        .prints("put back a\n")
+        .says("run r: ");
+    undo(&world, ["none"]).refuses(1, "no iteration of run none has changed files");
+    undo(&world, [])
+        .exits(0)
+        .prints("put back a\n")
+        .says("run r: the files after iteration 0");
+    undo(&world, ["--to", "s2"])
+        .exits(0)
+        .prints("put back a\n")
+        .says("run r: ");
+    assert_eq!(world.read("ws/a"), "2\n");
+}
+
+#[test]
+fn an_iteration_that_the_run_does_not_have_is_refused_by_its_last_one() {
+    let world = world();
+    after(&world, &["echo 1 > a", "echo 2 > a"]);
+    undo(&world, ["--to", "1"]).exits(0);
+    world.model_says([sh("c3", "echo 3 > b"), text("done")]);
+    world.go_on().args(["-m", "more"]).exits(0);
+    undo(&world, ["--to", "9"]).refuses(
+        1,
+        "run r has no files after iteration 9: it has kept those after 0 to 5",
+    );
+    undo(&world, ["--to", "5"])
+        .exits(0)
+        .says("they are so already");
+    undo(&world, ["--to", "3"])
+        .exits(0)
+        .prints("put back a\nremoved b\n");
+    assert_eq!(world.read("ws/a"), "2\n");
+}
+
+#[test]
+fn what_is_put_back_is_on_the_disk_in_the_journal_before_files_change_and_after() {
+    if !strace_works() {
+        return;
+    }
+    let world = world();
+    world.write("ws/a", "1\n");
+    world.write("ws/b", "1\n");
+    after(&world, &["echo 2 > a; echo 2 > b"]);
+    world.write("ws/c", "mine\n");
+    let trace = world.path("trace");
+    let calls = "trace=fdatasync,renameat,renameat2,write";
+    let words = [
+        "strace",
+        "-qq",
+        "-y",
+        "-e",
+        calls,
+        "-o",
+        trace.to_str().unwrap(),
+    ];
+    undo(&world, []).under(&words).exits(0);
+    let is_change = |line: &String| line.starts_with("renameat(") && line.contains("/ws>, \"");
+    let is_sync = |line: &String| line.starts_with("fdatasync(") && line.contains("journal.jsonl");
+    let is_write = |line: &String| line.starts_with("write(") && line.contains("journal.jsonl");
+    let trace = world.lines("trace");
+    let changed: Vec<usize> = (0..trace.len())
+        .filter(|at| is_change(&trace[*at]))
+        .collect();
+    let [first, last] = [changed[0], changed[changed.len() - 1]];
+    assert_eq!(changed.len(), 2, "{trace:#?}");
+    for part in [&trace[..first], &trace[last..]] {
+        let written = part.iter().rposition(is_write).expect("an event");
+        assert!(part[written..].iter().any(is_sync), "{trace:#?}");
+    }
+}
+
+#[test]
+fn nothing_is_put_back_while_another_process_has_the_inbox() {
+    let world = world();
+    after(&world, &["echo 1 > a"]);
+    let held = fs::File::open(&world.latest().dir).unwrap();
+    held.lock().unwrap();
+    undo(&world, []).refuses(75, "another process writes to run r");
+    assert!(world.exists("ws/a"));
+    drop(held);
+    undo(&world, []).exits(0).prints("removed a\n");
+}
+
+#[test]
+fn what_was_done_is_listed_also_if_it_cannot_be_recorded() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    after(&world, &["echo 2 > a; echo 2 > b"]);
+    // The third look at the files is the first one after they have changed.
+    let [first, second] = ["first", "second"].map(|it| shell_word(&world.path(it)));
+    let script = format!(
+        "case \"$*\" in *status*) mkdir {first} 2>&- || mkdir {second} 2>&- || {{ echo 'fatal: no room' >&2; exit 1; }};; esac"
+    );
+    let path = path_with_git(&world, &script);
+    let undone = undo(&world, []).env("PATH", &path).exits(1);
+    undone
+        .prints("put back a\nremoved b\n")
+        .says("run r: that files were put back could not be recorded; repeat the command:")
+        .says("git: fatal: no room");
+    assert!(world.read("ws/a") == "1\n" && !world.exists("ws/b"));
+    undo(&world, []).exits(0).prints("put back a\nremoved b\n");
+    assert_eq!(states(&world)[2].1, "undo");
+}
+
+#[test]
+fn before_anything_changes_an_error_of_git_names_the_run_and_leaves_nothing_in_the_store() {
+    let world = world();
+    after(&world, &["echo 1 > a"]);
+    for (failing, said) in [
+        (
+            "*status*",
+            "run r: the files as they are now cannot be kept: git: fatal: no room",
+        ),
+        ("*read-tree*", "git: fatal: no room"),
+    ] {
+        let script = format!("case \"$*\" in {failing}) echo 'fatal: no room' >&2; exit 1;; esac");
+        let path = path_with_git(&world, &script);
+        undo(&world, []).env("PATH", path).refuses(1, said);
+        assert!(world.exists("ws/a"));
+        let known = fs::read_dir(world.path("ws/.delta/files.git/runs")).unwrap();
+        assert_eq!(known.count(), 1);
+    }
+}
+
+#[test]
+fn no_file_is_put_back_from_a_store_that_came_from_elsewhere() {
+    let world = world();
+    after(&world, &["echo 1 > a"]);
+    shell(
+        &world.path("ws/.delta"),
+        "cp -r files.git copy; rm -r files.git; mv copy files.git",
+    );
+    for words in [&[][..], &["--force"], &["--to", "0"]] {
+        undo(&world, words.iter().copied()).refuses(1, "it is not used: move it away");
+    }
+    assert_eq!(world.read("ws/a"), "1\n");
 }
 
 #[test]
@@ -564,7 +718,7 @@ fn a_person_undoes_in_a_chat() {
     for (typed, shown) in [
         ("change it\n", "changed: a +1 -1"),
         ("/undo x\n", "not the number of an iteration"),
-        ("/undo\n", "the files after iteration 0"),
+        ("/undo\n", "; /undo s2 takes that back"),
         ("/quit\n", ""),
     ] {
         terminal.shows("> ");

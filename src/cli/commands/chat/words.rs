@@ -190,7 +190,7 @@ impl Chat<'_> {
             force: false,
             is_preview: false,
         };
-        put_back(self.begun()?, &wanted, &self.signals).map(drop)
+        put_back(self.begun()?, &wanted, &self.signals, "/undo").map(drop)
     }
 
     fn print_log(&self) -> Result<()> {
