@@ -108,18 +108,18 @@ fn items(file: &str, text: &str) -> Vec<Item> {
     }
     if text.trim_start().starts_with('[') {
         return match serde_json::from_str::<Vec<&RawValue>>(text) {
-            Ok(all) => (1..)
-                .zip(all)
-                .map(|(number, raw)| {
-                    let before = raw.get().as_ptr() as usize - text.as_ptr() as usize;
-                    let line = text[..before].matches('\n').count() + 1;
-                    item(
-                        line,
-                        number,
-                        serde_json::from_str(raw.get()).map_err(not_json),
-                    )
-                })
-                .collect(),
+            Ok(all) => {
+                let (mut line, mut at) = (1, 0);
+                let mut list = Vec::new();
+                for (number, raw) in (1..).zip(all) {
+                    let begin = raw.get().as_ptr() as usize - text.as_ptr() as usize;
+                    line += memchr::memchr_iter(b'\n', &text.as_bytes()[at..begin]).count();
+                    at = begin;
+                    let value = serde_json::from_str(raw.get()).map_err(not_json);
+                    list.push(item(line, number, value));
+                }
+                list
+            }
             Err(error) => vec![item(error.line().max(1), 1, Err(not_json(error)))],
         };
     }
