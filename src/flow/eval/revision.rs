@@ -67,68 +67,29 @@ pub(crate) fn export(signals: &Signals, agent: &Path, revision: &str) -> Result<
         })?;
         Ok(OsStr::from_bytes(bytes.trim_ascii_end()).into())
     };
-    let top = line(
-        &["rev-parse", "--show-toplevel"],
-        "it is in no git repository",
-    )?;
+    let outside = "it is in no git repository";
+    let top = line(&["rev-parse", "--show-toplevel"], outside)?;
     let today = real.join(agent.strip_prefix(near).unwrap_or(Path::new("")));
-    let below = today
-        .strip_prefix(&top)
-        .map_err(|_| refused("it is in no git repository"))?;
+    let below = today.strip_prefix(&top).map_err(|_| refused(outside))?;
     let commit = format!("{revision}^{{commit}}");
-    let words = [
-        "rev-parse",
-        "--verify",
-        "--quiet",
-        "--end-of-options",
-        &commit,
-    ];
+    let words = "rev-parse --verify --quiet --end-of-options".split(' ');
+    let words: Vec<&str> = words.chain([&*commit]).collect();
     let id = line(&words, "there is no such revision")?;
-    let cache = cache_dir()?;
-    discard_leftovers(&cache)?;
-    let own = &sha256(today.as_os_str().as_bytes())[..12];
-    let prefix = format!("{}-{own}-", id.display());
-    let place = |dir: &Path| -> Result<PathBuf> {
-        Ok(cache.join(format!("{prefix}{}", &digest_tree(dir, &[])?[..16])))
-    };
-    let exported = |dir: PathBuf| AgentDir {
-        dir: dir.join(below),
-        today: today.clone(),
-    };
-    for name in files::names(&cache)?
-        .iter()
-        .filter(|name| name.starts_with(&prefix))
-    {
-        let dir = cache.join(name);
-        if place(&dir)? == dir {
-            return Ok(exported(dir));
-        }
-        // Something has written to it.
-        discard(&dir)?;
-    }
     let export = Export {
         git: Git { signals, dir: &top },
         below,
-        to: cache.join(format!(".{}", hex(16))),
+        cache: cache_dir()?,
+        id: id.to_string_lossy().into_owned(),
+        own: sha256(today.as_os_str().as_bytes())[..12].to_owned(),
     };
-    let made = export
-        .make(&id.to_string_lossy())
-        .and_then(|()| place(&export.to))
-        .map_err(|error| match error.exit {
-            Exit::Config | Exit::Failure if !error.is_passing && !error.disk_full => {
-                refused(&error.message)
-            }
-            _ => error,
-        });
-    let moved = made.and_then(|dir| match fs::rename(&export.to, &dir) {
-        // Another process may have been faster.
-        Err(e) if !dir.is_dir() => Err(e).at("create", &dir),
-        moved => Ok((moved.is_ok(), dir)),
-    });
-    if !matches!(moved, Ok((true, _))) {
-        ignore(discard(&export.to));
-    }
-    moved.map(|(_, dir)| exported(dir))
+    let found = export.find_or_make().map_err(|error| match error.exit {
+        Exit::Config | Exit::Failure if !error.is_passing && !error.disk_full => {
+            refused(&error.message)
+        }
+        _ => error,
+    })?;
+    let dir = found.join(below);
+    Ok(AgentDir { dir, today })
 }
 
 /// Removes an export.
@@ -171,33 +132,69 @@ struct Entry {
     path: PathBuf,
 }
 
-/// An export that is being made.
+/// A repository as it was at a revision.
 struct Export<'e> {
     /// At the top of the work tree.
     git: Git<'e>,
     /// The agent, from there.
     below: &'e Path,
-    to: PathBuf,
+    /// The directory of all exports.
+    cache: PathBuf,
+    /// Of the commit.
+    id: String,
+    /// The digest of the agent's path, whose keys it has.
+    own: String,
 }
 
 impl Export<'_> {
-    fn make(&self, id: &str) -> Result<()> {
-        let entries = self.list(id)?;
-        files::make_dirs(&self.to)?;
-        self.write(&entries)?;
+    /// The export in the cache. Its name has the digest of its content, so that one that was written to is made again.
+    fn find_or_make(&self) -> Result<PathBuf> {
+        discard_leftovers(&self.cache)?;
+        let prefix = format!("{}-{}-", self.id, self.own);
+        let place = |dir: &Path| -> Result<PathBuf> {
+            let digest = digest_tree(dir, &[])?;
+            Ok(self.cache.join(format!("{prefix}{}", &digest[..16])))
+        };
+        for name in files::names(&self.cache)? {
+            let dir = self.cache.join(&name);
+            if !name.starts_with(&prefix) {
+                continue;
+            }
+            if place(&dir)? == dir {
+                return Ok(dir);
+            }
+            discard(&dir)?;
+        }
+        let to = self.cache.join(format!(".{}", hex(16)));
+        let made = self.make(&to).and_then(|()| place(&to));
+        let moved = made.and_then(|dir| match fs::rename(&to, &dir) {
+            // Another process may have been faster.
+            Err(e) if !dir.is_dir() => Err(e).at("create", &dir),
+            moved => Ok((moved.is_ok(), dir)),
+        });
+        if !matches!(moved, Ok((true, _))) {
+            ignore(discard(&to));
+        }
+        moved.map(|(_, dir)| dir)
+    }
+
+    fn make(&self, to: &Path) -> Result<()> {
+        let entries = self.list()?;
+        files::make_dirs(to)?;
+        self.write(&entries, to)?;
         for below in BTreeSet::from([self.below, Path::new("")]) {
             let (link, today) = (below.join(ENV), self.git.dir.join(below).join(ENV));
-            match files::link_below(&self.to, &link, today.as_os_str()) {
+            match files::link_below(to, &link, today.as_os_str()) {
                 // A directory of this name has no keys.
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-                made => made.at("create", &self.to.join(link))?,
+                made => made.at("create", &to.join(link))?,
             }
         }
         // By this the top is known as that of the project.
-        files::make_dirs(&self.to.join(".git"))?;
-        let real = self.to.canonicalize().at("find", &self.to)?;
+        files::make_dirs(&to.join(".git"))?;
+        let real = to.canonicalize().at("find", to)?;
         for entry in self.own(&entries, LINK) {
-            let leads = self.to.join(&entry.path).canonicalize();
+            let leads = to.join(&entry.path).canonicalize();
             if !leads.is_ok_and(|path| path.starts_with(&real)) {
                 let message = format!(
                     "the link {} leads to nothing in the repository",
@@ -206,7 +203,7 @@ impl Export<'_> {
                 return Err(Error::config(message));
             }
         }
-        set_modes(&self.to, 0o555)
+        set_modes(to, 0o555)
     }
 
     /// The entries of the agent with a mode.
@@ -216,10 +213,10 @@ impl Export<'_> {
     }
 
     /// The files of a commit.
-    fn list(&self, id: &str) -> Result<Vec<Entry>> {
+    fn list(&self) -> Result<Vec<Entry>> {
         let refused =
             |why: &str, path: &Path| Err(Error::config(format!("{}: {why}", path.display())));
-        let words = ["ls-tree", "-r", "-l", "-z", "--full-tree", id];
+        let words = ["ls-tree", "-r", "-l", "-z", "--full-tree", &self.id];
         let listed = self.git.ask_for_bytes(&words)?.map_err(Error::config)?;
         let mut entries = Vec::new();
         for line in parts(&listed) {
@@ -255,11 +252,11 @@ impl Export<'_> {
     }
 
     /// Writes the files, and then the links.
-    fn write(&self, entries: &[Entry]) -> Result<()> {
+    fn write(&self, entries: &[Entry], to: &Path) -> Result<()> {
         let (modules, blobs): (Vec<&Entry>, Vec<&Entry>) =
             entries.iter().partition(|entry| entry.mode == SUBMODULE);
         for entry in modules {
-            files::make_dirs_below(&self.to, &entry.path)?;
+            files::make_dirs_below(to, &entry.path)?;
         }
         let ids = blobs
             .iter()
@@ -289,14 +286,14 @@ impl Export<'_> {
                 links.push((target, path));
             } else {
                 let mode = if entry.mode == "100755" { 0o555 } else { 0o444 };
-                let created = files::create_below(&self.to, path, mode).at("create", path);
+                let created = files::create_below(to, path, mode).at("create", path);
                 io::copy(&mut content, &mut created?).at("write", path)?;
             }
             // A line break ends it.
-            answer.read_exact(&mut [0]).at("read", &self.to)?;
+            answer.read_exact(&mut [0]).at("read", &to)?;
         }
         for (target, path) in links {
-            files::link_below(&self.to, path, OsStr::from_bytes(&target)).at("create", path)?;
+            files::link_below(to, path, OsStr::from_bytes(&target)).at("create", path)?;
         }
         Ok(())
     }

@@ -24,11 +24,16 @@ impl<T: AddAssign> Total<T> {
         }
     }
 
-    /// Both together.
-    pub(super) fn plus(mut self, other: Self) -> Self {
-        self.sum += other.sum;
-        self.count += other.count;
-        self
+    /// The sum of all.
+    pub(super) fn of(totals: impl Iterator<Item = Self>) -> Self
+    where
+        T: Default,
+    {
+        totals.fold(Self::default(), |mut all, other| {
+            all.sum += other.sum;
+            all.count += other.count;
+            all
+        })
     }
 
     /// The sum, if it has this many parts.
@@ -105,6 +110,16 @@ pub(super) struct Column {
 }
 
 impl Column {
+    /// The number of trials that were not measured by their reasons; `missing`: of all, also those that never came.
+    pub(super) fn not_measured(&self, missing: u64) -> BTreeMap<String, u64> {
+        let mut all = self.reasons.clone();
+        let came: u64 = all.values().sum();
+        if missing > came {
+            *all.entry("not_started".to_owned()).or_default() += missing - came;
+        }
+        all
+    }
+
     fn add(&mut self, case: usize, trial: Trial) -> Result<()> {
         let cell = &mut self.cells[case];
         let fault = match trial.score {

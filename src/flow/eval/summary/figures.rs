@@ -191,6 +191,18 @@ pub(crate) struct PassInterval {
     pub cases_left_out: usize,
 }
 
+impl PassInterval {
+    fn of(chance: &PassAt, planned: usize) -> Self {
+        Self {
+            k: chance.k,
+            at: chance.any_interval,
+            hat: chance.all_interval,
+            cases: chance.cases,
+            cases_left_out: planned - chance.cases,
+        }
+    }
+}
+
 /// A setting: a column of the table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SettingFigures {
@@ -241,10 +253,8 @@ impl SettingFigures {
         wide_scores: &BTreeSet<&String>,
     ) -> Self {
         let cells = &column.cells;
-        let cases: Vec<CaseFigures> = plan
-            .cases
-            .iter()
-            .zip(cells)
+        let cases = plan.cases.iter().zip(cells);
+        let cases: Vec<CaseFigures> = cases
             .map(|(case, cell)| CaseFigures::of(case, cell, plan.trials))
             .collect();
         let counts: Vec<Counts> = cases.iter().map(CaseFigures::counts).collect();
@@ -256,27 +266,14 @@ impl SettingFigures {
         let most = counts.iter().map(|case| case.measured).max().unwrap_or(0);
         let ks = 1..=most.min(MOST_K);
         let chances: Vec<PassAt> = ks.filter_map(|k| pass::of_suite(&counts, k)).collect();
-        let cost = cells
-            .iter()
-            .fold(Total::default(), |all, cell| cell.cost.plus(all));
-        let tokens = cells
-            .iter()
-            .fold(Total::default(), |all, cell| cell.tokens.plus(all));
-        let (cost, tokens) = (cost.of_all(measured), tokens.of_all(measured));
-        let durations: Vec<u64> = cells
-            .iter()
-            .flat_map(|cell| cell.durations.iter().copied())
-            .collect();
+        let cost = Total::of(cells.iter().map(|cell| cell.cost)).of_all(measured);
+        let tokens = Total::of(cells.iter().map(|cell| cell.tokens)).of_all(measured);
+        let durations = cells.iter().flat_map(|cell| cell.durations.iter().copied());
+        let durations: Vec<u64> = durations.collect();
         let seconds = durations.iter().map(|ms| *ms as f64 / 1000.0).sum();
         let is_timed = !durations.is_empty();
         let per_success = |sum: f64| (passed > 0).then(|| sum / passed as f64);
         let scores: Vec<f64> = cases.iter().filter_map(|case| case.score).collect();
-        let mut not_measured = column.reasons.clone();
-        // Those that never came.
-        let came: u64 = not_measured.values().sum();
-        if missing > came {
-            *not_measured.entry("not_started".to_owned()).or_default() += missing - came;
-        }
         Self {
             name: name.to_owned(),
             trials_planned: planned,
@@ -285,23 +282,11 @@ impl SettingFigures {
             ci: suite.as_ref().and_then(RateInterval::of),
             ci_these_cases: interval::of_these_cases(&counts).map(LevelEnds::from),
             bounds: (planned > 0).then(|| interval::bounds(passed, missing, planned)),
-            pass_at_k: chances
-                .iter()
-                .map(|chance| (chance.k, chance.any))
-                .collect(),
-            pass_hat_k: chances
-                .iter()
-                .map(|chance| (chance.k, chance.all))
-                .collect(),
+            pass_at_k: chances.iter().map(|it| (it.k, it.any)).collect(),
+            pass_hat_k: chances.iter().map(|it| (it.k, it.all)).collect(),
             pass_k_intervals: chances
-                .into_iter()
-                .map(|chance| PassInterval {
-                    k: chance.k,
-                    at: chance.any_interval,
-                    hat: chance.all_interval,
-                    cases: chance.cases,
-                    cases_left_out: cases.len() - chance.cases,
-                })
+                .iter()
+                .map(|chance| PassInterval::of(chance, cases.len()))
                 .collect(),
             score: (!scores.is_empty()).then(|| scores.iter().sum::<f64>() / scores.len() as f64),
             scores: scores_of(&cases, wide_scores),
@@ -313,7 +298,7 @@ impl SettingFigures {
             tokens,
             duration_ms: Durations::of(durations),
             retries: cells.iter().map(|cell| cell.retries).sum(),
-            not_measured,
+            not_measured: column.not_measured(missing),
             cases,
         }
     }
