@@ -15,7 +15,7 @@ use crate::config::pricing::{Budget, BudgetScope, GivenBudget, Pricing, unpriced
 use crate::error::{Error, Result, ignore};
 use crate::model::ask::Expense;
 use crate::model::usage::Uncounted;
-use crate::record::event::{Recorded, Tokens};
+use crate::record::event::{Line, Recorded, Tokens};
 use crate::record::reader::counted_lines;
 use crate::record::run_dir::RunDir;
 use crate::record::spending::{self, Amount, Denial, Kind, Ledger, LedgerEntry};
@@ -459,18 +459,30 @@ impl Account {
     }
 }
 
-/// The usage that a journal shows for the starts of its own run.
-pub(crate) fn recorded_usage(journal: &[u8], run: &str) -> Tokens {
-    let (mut sum, mut is_own) = (Tokens::default(), false);
-    for line in counted_lines(journal) {
+/// The usage that lines show for the starts of their own run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RecordedUsage {
+    pub sum: Tokens,
+    is_own: bool,
+}
+
+impl RecordedUsage {
+    /// Adds the next line.
+    pub(crate) fn add(&mut self, line: &Line<'_>, run: &str) {
         if let Recorded::EngineStart(start) = &line.event {
-            is_own = start.run_id.get() == Some(run);
+            self.is_own = start.run_id.get() == Some(run);
         }
-        if let Some(usage) = line.usage().filter(|_| is_own) {
-            sum.add(usage.tokens());
+        if let Some(usage) = line.usage().filter(|_| self.is_own) {
+            self.sum.add(usage.tokens());
         }
     }
-    sum
+}
+
+/// The usage that a journal shows for the starts of its own run.
+pub(crate) fn recorded_usage(journal: &[u8], run: &str) -> Tokens {
+    let mut found = RecordedUsage::default();
+    counted_lines(journal).for_each(|line| found.add(&line, run));
+    found.sum
 }
 
 /// The engine's working time in all starts of a run, without waits for a person, as far as its journal shows.

@@ -8,7 +8,7 @@ pub(crate) mod flow;
 mod later;
 
 use crate::config::pricing::{Budget, BudgetScope, Pricing};
-use crate::engine::account::{engine_time, recorded_usage};
+use crate::engine::account::{RecordedUsage, engine_time, recorded_usage};
 use crate::error::Result;
 use crate::record::event::recorded::ActionResult;
 use crate::record::event::{Line, ReadUsage, Recorded, Text, Tokens};
@@ -139,6 +139,7 @@ struct StartProgress {
     /// The models that may be asked in place of the first.
     fallback: Vec<Value>,
     budget: Option<Budget>,
+    usage: RecordedUsage,
     started_at: Option<Timestamp>,
     asked_at: Option<Timestamp>,
     last_at: Option<Timestamp>,
@@ -168,6 +169,7 @@ fn of_one(run: &RunDir, family: &mut RunTree) -> Result<(Figures, Option<Damage>
         ..StartProgress::default()
     };
     let stopped = lines.read_while(|line| {
+        reading.usage.add(line, run.id.as_str());
         figures.event(line, run, &mut reading);
         // What sub-agents of a run have used is theirs; what they have used in a node is the node's.
         if figures.flow.is_some() || family.is_nested() {
@@ -184,7 +186,8 @@ fn of_one(run: &RunDir, family: &mut RunTree) -> Result<(Figures, Option<Damage>
     let waited = reading.waiting.end(reading.last_at);
     add(&mut figures.deferred_ms, waited);
     if !family.is_nested() {
-        figures.expenses(run, &reading)?;
+        let is_damaged = matches!(stopped, Stopped::AtDamage(_));
+        figures.expenses(run, &reading, is_damaged)?;
     }
     let times = &mut figures.times_ms;
     times.delta = [
@@ -214,19 +217,23 @@ fn of_one(run: &RunDir, family: &mut RunTree) -> Result<(Figures, Option<Damage>
 
 impl Figures {
     /// Adds what the ledger of a run says, and the time that its engine worked.
-    fn expenses(&mut self, run: &RunDir, reading: &StartProgress) -> Result<()> {
+    fn expenses(&mut self, run: &RunDir, reading: &StartProgress, is_damaged: bool) -> Result<()> {
         let Some(tally) = read_tally(&run.path.join(spending::FILE))? else {
             return Ok(());
         };
         let (all, own) = (tally.all(), tally.own());
-        let journal = read_journal(&run.journal()).unwrap_or_default();
+        let journal = || read_journal(&run.journal()).unwrap_or_default();
         if self.flow.is_none() {
             // Also behind damage, and without what a fork began with.
-            let recorded = recorded_usage(&journal, run.id.as_str()).total_tokens;
-            self.estimated = own.tokens().saturating_sub(recorded);
+            let recorded = if is_damaged {
+                recorded_usage(&journal(), run.id.as_str())
+            } else {
+                reading.usage.sum
+            };
+            self.estimated = own.tokens().saturating_sub(recorded.total_tokens);
         }
         let limit = reading.budget.and_then(|budget| budget.seconds);
-        let time = limit.map(|_| engine_time(&journal, &run.id));
+        let time = limit.map(|_| engine_time(&journal(), &run.id));
         let ms = time.map_or(0, |time| time.as_millis() as u64);
         let seconds = |ms: u64| ms as f64 / 1000.0;
         let has_price = reading.pricing.is_some() || all.cost() > 0.0;
