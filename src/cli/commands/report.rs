@@ -23,7 +23,10 @@ pub(crate) fn print_report(given: &ParsedCommand) -> Result<Exit> {
     let output = output_of(given)?;
     let run = find::find_run_or_newest(&given.work_dir(), given.operand_text(0).as_deref())?;
     warn_if_foreign_run(&run)?;
-    match (output, EvaluationPage::read(&run, secrets()?)?) {
+    let is_evaluation = run.path.join(RESULTS).is_dir();
+    let known = is_evaluation.then(secrets).transpose()?;
+    let page = known.map(|known| EvaluationPage::read(&run, known));
+    match (output, page.transpose()?.flatten()) {
         // Outside of its JSON no piece has what is escaped there.
         (None, None) => write_page(&run, &mut |piece| print_json_while_read(piece))?,
         (None, Some(page)) => page.write(None, &mut |piece| print_json_while_read(piece))?,

@@ -256,6 +256,23 @@ fn the_report_has_the_difference_of_each_step_without_keys_and_without_markup() 
 }
 
 #[test]
+fn no_difference_is_shown_where_the_keys_in_it_cannot_be_read() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    world.model_says([sh("c1", "echo 2 > a"), text("done")]);
+    world.run("go").exits(0);
+    // Neither the page nor what else is in it needs them.
+    fs::create_dir(world.path(".env")).unwrap();
+    fs::create_dir(world.path("agent/.env")).unwrap();
+    let shown = printed(&world.delta(["report", "-w", "ws"]).exits(0));
+    let is_state = |line: &&str| line.contains("\"type\":\"FILES\"") && line.contains("\"diff\"");
+    let line = shown.lines().find(is_state).expect("a state");
+    assert!(line.contains("\"diff\":\"not shown: "), "{line}");
+    assert!(!shown.contains("+2"), "{line}");
+    assert!(shown.contains("\"type\":\"ENGINE_END\""));
+}
+
+#[test]
 fn a_run_that_has_ended_has_ended_also_when_its_files_were_put_back() {
     let world = three();
     world.delta(["undo", "-w", "ws"]).exits(0);
