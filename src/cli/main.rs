@@ -117,7 +117,7 @@ fn run_command(given: &ParsedCommand) -> Result<u8> {
             report::print_evaluation(given)
         }
         #[cfg(feature = "flow")]
-        "eval" => flow::cli::eval::run_evaluation(given),
+        "eval" => flow::cli::eval::run_evaluation(given, "delta"),
         "check" => check::check_agent(given),
         "schema" => {
             let name = given.operand_text(0);

@@ -4,6 +4,7 @@
 
 use crate::error::{At, Error, Result};
 use crate::unix::files;
+use crate::unix::git_program::git_outside;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -59,7 +60,7 @@ impl Git {
     pub(crate) fn find(root: &Path, store: &Path) -> Result<Self> {
         let missing = || Error::failure(format!("git is not installed; {REMEDY}"));
         Ok(Self {
-            program: files::program_outside(root, "git").ok_or_else(missing)?,
+            program: git_outside(root).ok_or_else(missing)?,
             root: root.to_owned(),
             store: store.to_owned(),
             dir: store.to_owned(),

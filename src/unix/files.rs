@@ -583,19 +583,6 @@ pub(crate) fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
         .find(can_be_run)
 }
 
-/// The path of a program in an absolute directory of this process's `PATH`, such that neither it nor the file that it leads
-/// to is below `root`, whose path is real.
-pub(crate) fn program_outside(root: &Path, program: &str) -> Option<PathBuf> {
-    let is_outside = |path: &PathBuf| {
-        let real = path.canonicalize();
-        path.is_absolute() && !path.starts_with(root) && real.is_ok_and(|it| !it.starts_with(root))
-    };
-    std::env::split_paths(&search_path())
-        .filter(is_outside)
-        .filter_map(|dir| find_program(program, dir.as_os_str()))
-        .find(is_outside)
-}
-
 /// This process's `PATH`; empty if it has none.
 pub(crate) fn search_path() -> OsString {
     std::env::var_os("PATH").unwrap_or_default()

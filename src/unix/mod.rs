@@ -11,6 +11,7 @@ pub(crate) mod new_files;
 pub(crate) mod own_program;
 pub(crate) mod origin;
 pub(crate) mod git_dir;
+pub(crate) mod git_program;
 pub(crate) mod executed_files;
 pub(crate) mod procfs;
 pub(crate) mod session_leader;

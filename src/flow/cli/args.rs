@@ -1,11 +1,11 @@
 //! The command lines of `run` and `eval` as plain data; the other commands read theirs where they begin. Nothing is
 //! looked up or resolved here.
 
-use super::words;
+use super::words::{Against, suite_of};
 use crate::config::pricing::{GivenBudget, read_budget, read_deadline};
 use crate::error::{Error, Result};
 use crate::flow::eval::format::EvalFormat;
-use crate::flow::eval::plan::{PlanSelection, Split};
+use crate::flow::eval::selection::{PlanSelection, Split};
 use crate::flow::eval::suite::MOST_TRIALS;
 use crate::flow::manifest::{Flow, KeptRecords};
 use crate::text::ids::RunId;
@@ -164,6 +164,8 @@ fn command_words(text: &str) -> Result<Vec<String>> {
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools)] // Each is a switch of the command line.
 pub(crate) struct FlowEvalArgs {
+    /// The name in messages.
+    pub program: &'static str,
     pub dir: PathBuf,
     /// The suite that the command line describes, in place of a file.
     pub words: Option<Map<String, Value>>,
@@ -172,8 +174,7 @@ pub(crate) struct FlowEvalArgs {
     /// The number of trials at once.
     pub jobs: usize,
     pub format: EvalFormat,
-    /// A result to compare with, a directory, or a revision.
-    pub against: Option<String>,
+    pub against: Option<Against>,
     /// Only settings that are shown higher than what they are compared with pass.
     pub require_higher: bool,
     /// Judge what is recorded again, and run nothing.
@@ -187,12 +188,19 @@ pub(crate) struct FlowEvalArgs {
 }
 
 impl FlowEvalArgs {
-    pub(crate) fn read(given: &ParsedCommand) -> Result<Self> {
+    pub(crate) fn read(given: &ParsedCommand, program: &'static str) -> Result<Self> {
         if given.operand_text(1).is_some() || given.has("--output") {
             return Err(Error::usage(
                 "one directory, or: delta eval report [DIR] [-o PATH]",
             ));
         }
+        for option in ["--against", "--cases", "--grade"] {
+            if given.texts(option).len() > 1 {
+                let message = format!("{option} is given twice; give one");
+                return Err(Error::usage(message));
+            }
+        }
+        let against = given.text("--against").map(Against::read).transpose()?;
         let trials = given.text("--trials").map(|text| {
             let most = text.parse().ok().filter(|trials| *trials <= MOST_TRIALS);
             most.ok_or_else(|| Error::usage(format!("--trials: {text} is more than {MOST_TRIALS}")))
@@ -206,8 +214,9 @@ impl FlowEvalArgs {
             Split::parse(&word).ok_or_else(wrong)
         });
         Ok(Self {
+            program,
             dir: given.operand_dir(0),
-            words: words::suite_of(given)?,
+            words: suite_of(given, against.as_ref())?,
             work_dir: given.work_dir(),
             selection: PlanSelection {
                 suites: given.texts("--suite"),
@@ -220,7 +229,7 @@ impl FlowEvalArgs {
             },
             jobs: given.number("--jobs").unwrap_or_else(processors),
             format: given.choice("--format", EvalFormat::parse),
-            against: given.text("--against"),
+            against,
             require_higher: given.has("--require"),
             regrade: given.has("--regrade"),
             dry_run: given.has("--dry-run"),

@@ -49,8 +49,8 @@ impl CheckedDir {
     }
 
     /// Prints the problems on stderr, a line each; where the errors are printed as an object, only the others.
-    pub(super) fn print_problems(&self, format: OutputFormat) {
-        print_problems(&self.problems, format);
+    pub(super) fn print_problems(&self, program: &str, format: OutputFormat) {
+        print_problems(program, &self.problems, format);
     }
 
     /// Prints the object for a directory that cannot be used.
@@ -85,7 +85,7 @@ pub(crate) fn check_flow(given: &ParsedCommand) -> Result<Exit> {
     let has_suites = has_evaluations(&dir);
     let has_flow = dir.join("workflow.yaml").exists() || !has_suites || needs_flow(&dir);
     let checked = CheckedDir::read(&dir, has_flow, has_suites);
-    checked.print_problems(format);
+    checked.print_problems(PROGRAM, format);
     let is_well = checked.problems.iter().all(|it| it.code.is_none());
     let derived = checked.flow.as_ref().filter(|_| given.has("--verbose"));
     match format {
@@ -107,7 +107,7 @@ pub(crate) fn check_flow(given: &ParsedCommand) -> Result<Exit> {
 
 /// Prints the problems of a flow that was loaded. If it cannot be used, they are all that is said.
 pub(super) fn usable(loaded: manifest::Loaded) -> Result<Flow> {
-    print_problems(&loaded.problems, OutputFormat::Text);
+    print_problems(PROGRAM, &loaded.problems, OutputFormat::Text);
     loaded.flow.ok_or_else(|| Error::config(""))
 }
 
@@ -117,10 +117,10 @@ pub(super) fn warn(text: &str) {
 }
 
 /// Prints problems on stderr, a line each; where the errors are printed as an object, only the others.
-pub(super) fn print_problems(problems: &[FlowProblem], format: OutputFormat) {
+pub(super) fn print_problems(program: &str, problems: &[FlowProblem], format: OutputFormat) {
     for problem in problems {
         if problem.code.is_none() || format == OutputFormat::Text {
-            warn(&problem.to_string());
+            Screen::new(false, false).warn_as(program, &problem.to_string());
         }
     }
 }

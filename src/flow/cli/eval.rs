@@ -2,91 +2,70 @@
 //!
 //! Unaware of how a trial is run, and of statistics.
 
+mod launch;
+
 use super::args::FlowEvalArgs;
 use super::check::CheckedDir;
-use super::run::launch::start_config;
-use super::verdict::{
-    Judged, VerdictOrder, check_baseline, judge, keep_results, print_results, read_baseline,
-};
-use super::words::baseline_agent;
-use crate::config::pricing::GivenBudget;
-use crate::engine::account;
-use crate::engine::run_context::{self, earlier_deadline};
-use crate::error::{Error, Exit, Result, ignore, reason};
-use crate::flow::PROGRAM;
+use super::verdict::{check_baseline, read_baseline};
+use super::words::Against;
+use crate::error::{At, Error, Exit, Result};
 use crate::flow::eval::load::needs_flow;
 use crate::flow::eval::naming::AgentDir;
-use crate::flow::eval::plan::{
-    ChosenCase, PlanBasis, PlannedSuite, PlannedTrial, is_chosen, keep_earlier_names, plan_suites,
-};
-use crate::flow::eval::record::EvaluationRecord;
+use crate::flow::eval::plan::{ChosenCase, PlannedSuite, plan_suites};
+use crate::flow::eval::question::Question;
 use crate::flow::eval::revision::{export, split_revision};
-use crate::flow::eval::runner::{EvaluationStart, EvaluationStop, Runner};
 use crate::flow::eval::suite::{AgentWord, Evaluations, Setting, Suite, Target};
+use crate::flow::eval::target::PlanBasis;
 use crate::flow::manifest::Flow;
-use crate::record::journal::Journal;
-use crate::record::metadata::Status;
-use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
-use crate::runs::inspect::inspect_run;
-use crate::runs::launch::{EngineOutcome, record_end};
-use crate::runs::open::{OpenRun, RunStart, first_metadata};
-use crate::runs::origin::{create_own, may_obey_run, require_own_run};
 use crate::runs::preflight::{check_depth, heed_deadline, install_signals};
-use crate::text::amounts::counted;
-use crate::text::digest::sha256;
-use crate::text::ids::RunId;
 use crate::text::json;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::ParsedCommand;
-use crate::text::yaml;
-use crate::unix::files;
+use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::own_program::own_program;
 use crate::unix::signals::Signals;
-use crate::unix::terminal::{Screen, Tone, print};
-use serde_json::{Value, json};
+use crate::unix::terminal::Screen;
+use launch::EvalCommand;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::rc::Rc;
 
-/// Runs `delta eval`, and `delta flow eval`.
-pub(crate) fn run_evaluation(given: &ParsedCommand) -> Result<Exit> {
-    evaluate(&FlowEvalArgs::read(given)?).map_err(Error::of_run)
+/// Runs `delta eval`, and `delta flow eval`; `program` is the name in messages.
+pub(crate) fn run_evaluation(given: &ParsedCommand, program: &'static str) -> Result<Exit> {
+    evaluate(&FlowEvalArgs::read(given, program)?).map_err(Error::of_run)
 }
 
 fn evaluate(wanted: &FlowEvalArgs) -> Result<Exit> {
     check_depth()?;
     let signals = install_signals()?;
     heed_deadline(&signals, wanted.deadline)?;
-    let find_agent = |word: &AgentWord| find_agent(&signals, word);
     let Some((mut evaluations, flow)) = load(wanted)? else {
         return Ok(wanted.words.as_ref().map_or(Exit::Config, |_| Exit::Usage));
     };
     let mut selection = wanted.selection.clone();
-    let (result, baseline) = match wanted.against.as_deref() {
-        Some(against) if Path::new(against).exists() && !Path::new(against).is_dir() => {
-            (Some(Path::new(against)), None)
-        }
-        against => (None, against),
-    };
-    if let Some(against) = baseline {
-        let suites = evaluations
-            .suites
-            .iter_mut()
-            .filter(|_| wanted.words.is_none());
-        for suite in suites.filter(|it| is_chosen(&selection.suites, &it.name)) {
-            add_baseline(suite, against)?;
+    let (mut result, mut baseline) = (None, None);
+    match &wanted.against {
+        Some(Against::Result(path)) => result = Some((path, read_baseline(path)?)),
+        Some(Against::Agent { word, .. }) => baseline = Some(word),
+        None => {}
+    }
+    if let (Some(against), Some(word)) = (&wanted.against, baseline) {
+        let suites = evaluations.suites.iter_mut();
+        for suite in suites.filter(|it| wanted.words.is_none() && selection.has_suite(it)) {
+            add_baseline(suite, against, word)?;
         }
         if !selection.settings.is_empty() {
-            selection.settings.push(against.to_owned());
+            selection.settings.push(word.clone());
         }
     }
-    let against = result.map(read_baseline).transpose()?;
     let workspace = Workspace::at(&wanted.work_dir)?;
-    let root = workspace
-        .root
-        .canonicalize()
-        .unwrap_or_else(|_| workspace.root.clone());
+    let root = workspace.root.canonicalize();
+    let root = root.unwrap_or_else(|_| workspace.root.clone());
+    let find_agent = |word: &AgentWord| {
+        let is_given = wanted.words.is_some() || baseline == Some(&word.name);
+        find_agent(&signals, word).map_err(|error| of_words(error, is_given))
+    };
     let basis = PlanBasis {
         evaluations: &evaluations,
         flow: flow.as_ref(),
@@ -94,38 +73,14 @@ fn evaluate(wanted: &FlowEvalArgs) -> Result<Exit> {
         signals: &signals,
         find_agent: &find_agent,
     };
-    let is_of_words = wanted.words.is_some() || baseline.is_some();
-    let suites = plan_suites(&basis, &selection).map_err(|error| match error.exit {
-        Exit::Config if is_of_words => Error::usage(error.message),
-        _ => error,
-    })?;
-    if let Some((path, bytes)) = result.zip(against.as_deref()) {
+    let planned = plan_suites(&basis, &selection);
+    let suites = planned.map_err(|error| of_words(error, wanted.words.is_some()))?;
+    if let Some((path, bytes)) = &result {
         for suite in &suites {
             check_baseline(suite, path, bytes)?;
         }
     }
-    if wanted.words.is_some() {
-        check_judged(&suites)?;
-    }
-    if wanted.require_higher
-        && wanted.against.is_none()
-        && let Some(alone) = suites.iter().find(|it| it.settings.len() == 1)
-    {
-        return Err(Error::usage(format!(
-            "--require higher: suite {:?} has one setting, which is compared with nothing; add --against, or a setting",
-            alone.suite.name
-        )));
-    }
-    match (&wanted.words, wanted.dry_run) {
-        (Some(words), true) => {
-            print(yaml::render(&words.clone().into()).as_bytes())?;
-            return Ok(Exit::Success);
-        }
-        (None, true) => return print_plan(&suites),
-        (_, false) => {}
-    }
-    workspace.check_layout()?;
-    workspace.check_writable()?;
+    check_plan(wanted, &suites)?;
     let command = EvalCommand {
         wanted,
         home: &evaluations.home,
@@ -135,7 +90,20 @@ fn evaluate(wanted: &FlowEvalArgs) -> Result<Exit> {
         suites,
         screen: Screen::new(wanted.quiet, false),
     };
-    command.evaluate(against.as_deref())
+    if wanted.dry_run {
+        return command.print_plan();
+    }
+    workspace.check_layout()?;
+    workspace.check_writable()?;
+    command.evaluate(result.as_ref().map(|(_, bytes)| &**bytes))
+}
+
+/// An error in what the command line says, if it is one of the configuration.
+fn of_words(error: Error, is_given: bool) -> Error {
+    match error.exit {
+        Exit::Config if is_given => Error::usage(error.message),
+        _ => error,
+    }
 }
 
 /// Loads the suites, and the flow if one of them is about it; none if something is wrong with them, which
@@ -151,7 +119,7 @@ fn load(wanted: &FlowEvalArgs) -> Result<Option<(Evaluations, Option<Flow>)>> {
     } else {
         OutputFormat::Text
     };
-    checked.print_problems(format);
+    checked.print_problems(wanted.program, format);
     let evaluations = checked.evaluations.take();
     match evaluations.filter(|_| checked.flow.is_some() || !needs_flow) {
         Some(evaluations) => Ok(Some((evaluations, checked.flow))),
@@ -180,27 +148,41 @@ fn check_judged(suites: &[PlannedSuite<'_>]) -> Result<()> {
     )))
 }
 
-/// Makes the agent of `--against` the first setting of a suite.
-fn add_baseline(suite: &mut Suite, against: &str) -> Result<()> {
-    let refused = |why: &str| Err(Error::usage(format!("--against {against}: {why}")));
+/// Refuses a plan that the command line makes senseless.
+fn check_plan(wanted: &FlowEvalArgs, suites: &[PlannedSuite<'_>]) -> Result<()> {
+    if wanted.words.is_some() {
+        check_judged(suites)?;
+    }
+    let mut alone = suites.iter().filter(|it| it.settings.len() == 1);
+    match alone.next() {
+        Some(alone) if wanted.require_higher && wanted.against.is_none() => {
+            Err(Error::usage(format!(
+                "--require higher: suite {:?} has one setting, which is compared with nothing; add --against, or a setting",
+                alone.suite.name
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes the agent of `--against`, which is called `word` there, the first setting of a suite.
+fn add_baseline(suite: &mut Suite, against: &Against, word: &str) -> Result<()> {
+    let refused = |why: &str| Err(Error::usage(format!("--against {word}: {why}")));
     let Target::Agent(target) = &suite.target else {
         return refused(
             "there is no such result, and what is measured is no agent of which there is a revision",
         );
     };
-    if suite.settings.iter().any(|setting| setting.name == against) {
+    if suite.settings.iter().any(|setting| setting.name == word) {
         return refused("there is a setting of this name; the first one is compared with anyway");
     }
     let first = &suite.settings[0];
     let agent = first.agent.as_ref().unwrap_or(target);
-    let Some(word) = baseline_agent(against, &agent.word)? else {
-        return refused("it is neither a result nor a directory");
-    };
     let baseline = Setting {
-        name: against.to_owned(),
-        agent: Some(AgentWord {
-            word,
-            name: against.to_owned(),
+        name: word.to_owned(),
+        agent: against.agent_beside(&agent.word).map(|found| AgentWord {
+            word: found,
+            name: word.to_owned(),
         }),
         set: first.set.clone(),
     };
@@ -212,17 +194,13 @@ fn add_baseline(suite: &mut Suite, against: &str) -> Result<()> {
 fn find_agent(signals: &Signals, agent: &AgentWord) -> Result<AgentDir> {
     let word = &agent.word;
     let mut dir = PathBuf::from(word);
-    let unknown = || Error::config(format!("there is no agent {}", agent.name));
     if word.starts_with('@') || dir.is_file() {
-        let asked = std::process::Command::new(own_program())
-            .args(["check", "--format", "json", word])
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-            .map_err(|e| Error::failure(format!("cannot run delta: {}", reason(&e))))?;
-        let printed: Value = json::read_or_default(&asked.stdout);
-        dir = printed["home"].as_str().ok_or_else(unknown)?.into();
+        dir = find_named(signals, word)?;
     } else if !dir.exists() {
+        let unknown = || {
+            let ways = "name a directory, @NAME, or DIR@REVISION";
+            Error::config(format!("there is no agent {}; {ways}", agent.name))
+        };
         let (path, revision) = split_revision(word).ok_or_else(unknown)?;
         return export(signals, Path::new(path), revision);
     }
@@ -233,265 +211,22 @@ fn find_agent(signals: &Signals, agent: &AgentWord) -> Result<AgentDir> {
     })
 }
 
-/// Prints how many trials would be run, and runs nothing.
-fn print_plan(suites: &[PlannedSuite<'_>]) -> Result<Exit> {
-    let line = |planned: &PlannedSuite<'_>| {
-        let (name, target) = (&planned.suite.name, planned.suite.target.describe());
-        let cases = counted(planned.cases.len(), "case");
-        let settings = counted(planned.settings.len(), "setting");
-        let trials = counted(planned.planned.len(), "trial");
-        format!("{name}: {target}, {cases}, {settings}, {trials}\n")
+/// The directory of an agent with a name, or of one that is a file.
+fn find_named(signals: &Signals, word: &str) -> Result<PathBuf> {
+    let program = own_program();
+    let here = Path::new(".");
+    let question = Question {
+        signals,
+        name: "delta check",
+        argv: &[&*program, "check", "--format", "json", word].map(str::to_owned),
+        dir: here,
+        env: &[],
+        stdin: b"",
+        limit: LARGEST_INPUT,
     };
-    print(suites.iter().map(line).collect::<String>().as_bytes())?;
-    Ok(Exit::Success)
-}
-
-/// All is known but the run.
-struct EvalCommand<'c> {
-    wanted: &'c FlowEvalArgs,
-    home: &'c Path,
-    workspace: &'c Workspace,
-    signals: &'c Signals,
-    basis: &'c PlanBasis<'c>,
-    suites: Vec<PlannedSuite<'c>>,
-    screen: Screen,
-}
-
-impl EvalCommand<'_> {
-    fn evaluate(mut self, against: Option<&[u8]>) -> Result<Exit> {
-        let OpenRun {
-            run,
-            journal,
-            mut metadata,
-            record,
-            ..
-        } = self.open_run()?;
-        let ledgers = account::open_tree(&run, &record, self.wanted.budget)?;
-        let mut record = EvaluationRecord::read(&record, journal.path())?;
-        for planned in &mut self.suites {
-            keep_earlier_names(planned, self.basis, &mut record)?;
-        }
-        let start = EvaluationStart {
-            home: self.home,
-            workspace: self.workspace,
-            run: run.clone(),
-            ledgers,
-            budget: self.wanted.budget.map(GivenBudget::of_tree),
-            deadline: self.signals.deadline().map(earlier_deadline),
-            depth: run_context::depth().0,
-            jobs: self.wanted.jobs,
-            regrade: self.wanted.regrade,
-            screen: self.screen,
-        };
-        let mut runner = Runner::new(start, &self.suites, journal, record, self.signals);
-        let stopped = runner.run();
-        let (mut journal, mut record) = (runner.journal, runner.record);
-        let ended = stopped
-            .and_then(|stop| self.conclude(&stop, &mut journal, &mut record, against))
-            .and_then(|(outcome, judged)| {
-                let kept = judged.as_ref().map(|it| keep_results(it, &run.path));
-                kept.transpose().map(|_| (outcome, judged))
-            });
-        let (outcome, judged) = match ended {
-            Ok((outcome, judged)) => (outcome, Ok(judged)),
-            Err(error) => {
-                let reason = if error.disk_full {
-                    "disk_full"
-                } else {
-                    "io_error"
-                };
-                let outcome = interrupted(reason, Exit::TempFail, &error.message);
-                (outcome, Err(error))
-            }
-        };
-        let exit = outcome.exit;
-        let remark = format!("{}: {}", outcome.reason, outcome.text);
-        record_end(&mut journal, &mut metadata, outcome);
-        match judged? {
-            Some(judged) => print_results(&judged, &self.suites, &run.path)?,
-            None => self.screen.warn_as(PROGRAM, &remark),
-        }
-        if journal.is_in_place() {
-            ignore(metadata.write(&run.path));
-        }
-        Ok(exit)
-    }
-
-    /// Judges what is recorded, unless the trials were stopped by something that is no verdict.
-    fn conclude(
-        &self,
-        stop: &EvaluationStop,
-        journal: &mut Journal,
-        record: &mut EvaluationRecord,
-        against: Option<&[u8]>,
-    ) -> Result<(EngineOutcome<'static>, Option<Judged>)> {
-        let missing = match stop {
-            EvaluationStop::Done => "not_started",
-            EvaluationStop::Limit(why) => *why,
-            EvaluationStop::Signal(stop) => {
-                let text = "interrupted; the same command measures what is missing";
-                return Ok((interrupted(stop.name(), (*stop).into(), text), None));
-            }
-            EvaluationStop::Misconfigured(why) => {
-                let text = format!(
-                    "three trials in a row could not be measured for a reason that every other would have, so \
-                     nothing more was begun: {why}"
-                );
-                return Ok((interrupted("configuration", Exit::Undecided, &text), None));
-            }
-            EvaluationStop::JournalChanged => {
-                let text = "the journal was changed by another program while the evaluation was live; look at it, then \
-                            give the same command again";
-                return Ok((interrupted("journal_changed", Exit::Undecided, text), None));
-            }
-        };
-        let order = VerdictOrder {
-            missing,
-            format: self.wanted.format,
-            against,
-            require_higher: self.wanted.require_higher,
-        };
-        let judged = judge(&self.suites, journal, record, &order)?;
-        let exit = judged.exit();
-        let (status, reason) = match exit {
-            Exit::Success => (Status::Completed, "passed"),
-            Exit::Failure => (Status::Failed, "failed"),
-            _ => (Status::Interrupted, "undecided"),
-        };
-        let outcome = EngineOutcome {
-            status,
-            reason,
-            exit,
-            text: judged.in_words(),
-        };
-        Ok((outcome, Some(judged)))
-    }
-
-    /// The run that records the evaluations of a directory in a workspace, or those without a file: there is one.
-    fn run_id(&self) -> Result<RunId> {
-        if self.wanted.words.is_some() {
-            return RunId::parse("eval-agents").map_err(Error::failure);
-        }
-        let sum = sha256(self.home.to_string_lossy().as_bytes());
-        RunId::parse(&format!("eval-{}", &sum[..12])).map_err(Error::failure)
-    }
-
-    /// The run with most of the trials that are planned, where there is none of this name: paths are no part of a trial.
-    fn earlier_run(&self) -> Result<Option<RunId>> {
-        let mut best = (0, None);
-        for id in self.workspace.runs()? {
-            let run = RunDir::of(self.workspace, &id);
-            if !id.as_str().starts_with("eval-") || !may_obey_run(&run, self.wanted.adopt)? {
-                continue;
-            }
-            let journal = files::read_regular(&run.journal());
-            let record = EvaluationRecord::read(&journal.unwrap_or_default(), &run.journal());
-            let Ok(mut record) = record else { continue };
-            let known = self.suites.iter().map(|it| {
-                let trials = &record.suite(&it.suite.name).trials;
-                let is_known = |plan: &&PlannedTrial<'_>| trials.contains_key(&plan.name);
-                it.planned.iter().filter(is_known).count()
-            });
-            let known: usize = known.sum();
-            if known > best.0 {
-                best = (known, Some(id));
-            }
-        }
-        Ok(best.1)
-    }
-
-    fn open_run(&self) -> Result<OpenRun> {
-        create_own(self.workspace, self.wanted.adopt)?;
-        let lock = self.workspace.lock(self.signals, None)?;
-        self.workspace.clear_unborn()?;
-        let mut id = self.run_id()?;
-        if !self.workspace.run_path(&id).is_dir() {
-            id = self.earlier_run()?.unwrap_or(id);
-        }
-        let open = if self.workspace.run_path(&id).is_dir() {
-            self.resume(&id)?
-        } else {
-            let metadata = first_metadata(&id, self.workspace, &self.task());
-            self.start().begin(&id, metadata, None, |_| Ok(()))?
-        };
-        drop(lock);
-        let (id, root) = (&open.run.id, self.workspace.root.display());
-        let text = format!("evaluation {id} in {root}, {}", self.task());
-        self.screen.progress(&[(Tone::Dim, &text)]);
-        Ok(open)
-    }
-
-    fn resume(&self, id: &RunId) -> Result<OpenRun> {
-        let run = RunDir::of(self.workspace, id);
-        require_own_run(&run, self.wanted.adopt)?;
-        let found = inspect_run(&run)?;
-        if found.metadata.status == Status::Running {
-            return Err(found.busy());
-        }
-        self.start().resume(found, Vec::new(), |_, _| Ok(()))
-    }
-
-    /// The text in place of the run's message.
-    fn task(&self) -> String {
-        let names: Vec<&str> = self
-            .suites
-            .iter()
-            .map(|it| it.suite.name.as_str())
-            .collect();
-        format!("suites {}", names.join(", "))
-    }
-
-    fn config(&self) -> Vec<u8> {
-        let suites = self.suites.iter().map(|planned| {
-            json!({
-                "name": planned.suite.name,
-                "target": planned.suite.target.describe(),
-                "trials": planned.trials,
-                "cases": planned.cases.len(),
-                "settings": planned.settings.iter().map(|setting| {
-                    json!({"name": setting.name, "set": setting.set})
-                }).collect::<Vec<_>>(),
-                "threshold": planned.suite.threshold,
-            })
-        });
-        let config = json!({
-            "name": self.name(),
-            "jobs": self.wanted.jobs,
-            "regrade": self.wanted.regrade,
-            "suites": suites.collect::<Vec<_>>(),
-        });
-        start_config(config, self.wanted.budget, self.signals)
-    }
-
-    fn name(&self) -> String {
-        files::name_of(self.home).into_owned()
-    }
-
-    /// This start, for the record.
-    fn start(&self) -> RunStart<'_> {
-        RunStart {
-            workspace: self.workspace,
-            signals: self.signals,
-            screen: self.screen,
-            program: PROGRAM,
-            name: self.name(),
-            home: self.home,
-            task: Some(self.task()),
-            config: self.config(),
-            force: false,
-            describe: Box::new(|metadata| {
-                metadata.flow = Some(json!({"evaluations": self.home.to_string_lossy()}));
-            }),
-        }
-    }
-}
-
-/// The end of a start that has no verdict.
-fn interrupted(reason: &'static str, exit: Exit, text: &str) -> EngineOutcome<'static> {
-    EngineOutcome {
-        status: Status::Interrupted,
-        reason,
-        exit,
-        text: text.to_owned(),
-    }
+    let reply = question.ask()?;
+    let printed = files::read_limited(reply.answer, LARGEST_INPUT).at("read", here)?;
+    let found: Value = json::read_or_default(&printed);
+    let unknown = || Error::config(reply.said.trim_start_matches("delta: "));
+    Ok(found["home"].as_str().ok_or_else(unknown)?.into())
 }

@@ -51,7 +51,12 @@ fn execute_command(given: &ParsedCommand) -> Result<Exit> {
         "repl" => repl::talk_to_flow(given),
         "stats" => print_stats(&StatsArgs::new(given)),
         "memory" => memory::run_memory_command(given),
-        "eval" => eval::run_evaluation(given),
+        "eval" if given.first_before_dashes().is_some_and(|it| it == "report") => {
+            Err(Error::usage(
+                "the page of an evaluation is printed by: delta eval report [DIR] [-o PATH]",
+            ))
+        }
+        "eval" => eval::run_evaluation(given, PROGRAM),
         _ => help_about(given.operand_text(0)),
     }
 }

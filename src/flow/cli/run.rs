@@ -49,7 +49,7 @@ pub(crate) fn run_flow(wanted: &FlowRunArgs) -> Result<Exit> {
 fn try_run(wanted: &FlowRunArgs) -> Result<Exit> {
     check_depth()?;
     let loaded = manifest::load_to_run(&wanted.dir);
-    check::print_problems(&loaded.problems, wanted.format.of_errors());
+    check::print_problems(PROGRAM, &loaded.problems, wanted.format.of_errors());
     let Some(flow) = loaded.flow else {
         if wanted.format == RunFormat::Json {
             check::print_errors(&loaded.problems)?;

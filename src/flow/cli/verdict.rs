@@ -2,7 +2,6 @@
 //!
 //! Unaware of how a trial is run.
 
-use super::check::warn;
 use crate::error::{At, Error, Exit, Result};
 use crate::flow::eval::format::EvalFormat;
 use crate::flow::eval::plan::{PlannedSuite, trials_of};
@@ -30,7 +29,8 @@ pub(super) struct Judged {
     /// Their results as they are kept for pages.
     pages: Vec<String>,
     format: EvalFormat,
-    notes: Vec<String>,
+    /// Remarks for stderr.
+    pub notes: Vec<String>,
 }
 
 impl Judged {
@@ -246,15 +246,12 @@ pub(super) fn keep_results(judged: &Judged, run: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Prints the results on stdout, and remarks on stderr. `run` is the directory of the evaluation's run.
+/// Prints the results on stdout. `run` is the directory of the evaluation's run.
 pub(super) fn print_results(
     judged: &Judged,
     suites: &[PlannedSuite<'_>],
     run: &Path,
 ) -> Result<()> {
-    for note in &judged.notes {
-        warn(note);
-    }
     let trials = judged.trials.iter().map(Vec::as_slice);
     let pairs: Vec<(&Summary, &[Trial])> = judged.summaries.iter().zip(trials).collect();
     match judged.format {

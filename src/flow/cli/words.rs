@@ -1,13 +1,13 @@
 //! The suite that the options of `delta eval` describe in place of a file, as the file would say it.
 //!
-//! Reads nothing but the directory that it is in.
+//! Looks only whether there are files and directories of these names.
 
 use crate::error::{Error, Result};
 use crate::flow::eval::revision::split_revision;
 use crate::text::options::parse::ParsedCommand;
 use crate::unix::files;
 use serde_json::{Map, Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The suite's name.
 const SUITE: &str = "eval";
@@ -22,26 +22,47 @@ fn absolute(word: &str) -> Result<String> {
         .into_owned())
 }
 
-/// The agent that `--against` means beside the agent of a suite: a directory, or a revision of that agent. None: it is a
-/// file with a result.
-pub(super) fn baseline_agent(against: &str, agent: &str) -> Result<Option<String>> {
-    let path = Path::new(against);
-    if path.is_dir() {
-        return absolute(against).map(Some);
+/// What `--against` names.
+#[derive(Clone, Debug)]
+pub(crate) enum Against {
+    /// A file or a pipe with a result.
+    Result(PathBuf),
+    /// An agent: in an absolute directory, or else the one that is measured, at this revision.
+    Agent { word: String, dir: Option<String> },
+}
+
+impl Against {
+    pub(super) fn read(word: String) -> Result<Self> {
+        let path = Path::new(&word);
+        if path.exists() && !path.is_dir() {
+            return Ok(Self::Result(path.into()));
+        }
+        let dir = path.is_dir().then(|| absolute(&word)).transpose()?;
+        Ok(Self::Agent { word, dir })
     }
-    // An agent of a revision is compared with another one of the same agent.
-    let today = match split_revision(agent) {
-        Some((today, _)) if !Path::new(agent).exists() => today,
-        _ => agent,
-    };
-    Ok((!path.exists()).then(|| format!("{today}@{against}")))
+
+    /// The word for the agent that is compared with `agent`; none for a result.
+    pub(super) fn agent_beside(&self, agent: &str) -> Option<String> {
+        let Self::Agent { word, dir } = self else {
+            return None;
+        };
+        // An agent of a revision is compared with another one of the same agent.
+        let today = match split_revision(agent) {
+            Some((today, _)) if !Path::new(agent).exists() => today,
+            _ => agent,
+        };
+        Some(dir.clone().unwrap_or_else(|| format!("{today}@{word}")))
+    }
 }
 
 /// The file that says the same as `-a` and `--cases`, with absolute paths; none without them.
 ///
 /// # Errors
 /// One of them is missing.
-pub(super) fn suite_of(given: &ParsedCommand) -> Result<Option<Map<String, Value>>> {
+pub(super) fn suite_of(
+    given: &ParsedCommand,
+    against: Option<&Against>,
+) -> Result<Option<Map<String, Value>>> {
     let (agents, cases) = (given.texts("--agent"), given.text("--cases"));
     let (Some(first), Some(cases)) = (agents.first(), &cases) else {
         let is_odd = !agents.is_empty() || cases.is_some() || given.has("--grade");
@@ -58,10 +79,9 @@ pub(super) fn suite_of(given: &ParsedCommand) -> Result<Option<Map<String, Value
         ));
     }
     let mut settings = Vec::new();
-    if let Some(against) = given.text("--against")
-        && let Some(agent) = baseline_agent(&against, &absolute(first)?)?
-    {
-        settings.push(json!({"name": against, "agent": agent}));
+    if let Some(against @ Against::Agent { word, .. }) = against {
+        let agent = against.agent_beside(&absolute(first)?);
+        settings.push(json!({"name": word, "agent": agent}));
     }
     for agent in &agents {
         settings.push(json!({"name": agent, "agent": absolute(agent)?}));

@@ -13,6 +13,7 @@ use crate::text::digest::{PartsDigest, sha256};
 use crate::text::json;
 use crate::text::order;
 use crate::unix::files;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::mem::take;
@@ -246,7 +247,7 @@ pub(crate) fn digest_target(
     let mut digest = PartsDigest::default();
     if let Target::Command(command) = &suite.target {
         digest.add(command.template.as_bytes());
-        add_files(command, home, &mut digest);
+        ReadFiles::default().add(command, home, &mut digest);
     } else {
         for file in flow.iter().flat_map(|flow| &flow.files) {
             digest.add(file.path.as_bytes());
@@ -270,12 +271,18 @@ pub(crate) fn named_files(command: &NodeCommand, home: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Adds the files that a command names, each of which may be missing.
-fn add_files(command: &NodeCommand, home: &Path, digest: &mut PartsDigest) {
-    for path in named_files(command, home) {
-        digest.add(path.as_os_str().as_bytes());
-        if let Ok(bytes) = files::read_regular(&path) {
-            digest.add(&bytes);
+/// Files that commands name, each read once.
+#[derive(Default)]
+pub(crate) struct ReadFiles(HashMap<PathBuf, Option<Vec<u8>>>);
+
+impl ReadFiles {
+    /// Adds the files that a command names, each of which may be missing.
+    fn add(&mut self, command: &NodeCommand, home: &Path, digest: &mut PartsDigest) {
+        for path in named_files(command, home) {
+            digest.add(path.as_os_str().as_bytes());
+            let read = || files::read_regular(&path).ok();
+            let bytes = self.0.entry(path.clone()).or_insert_with(read);
+            bytes.iter().for_each(|bytes| digest.add(bytes));
         }
     }
 }
@@ -290,14 +297,19 @@ pub(crate) fn digest_case(case: &Case, template: &str) -> String {
 }
 
 /// The digest of all that judges a case: its assertions, what is expected, and the programs that grade.
-pub(crate) fn digest_grading(suite: &Suite, case: &Case, home: &Path) -> String {
+pub(crate) fn digest_grading(
+    suite: &Suite,
+    case: &Case,
+    home: &Path,
+    graders: &mut ReadFiles,
+) -> String {
     let mut digest = PartsDigest::default();
     digest.add(json::text(&case.expected).as_bytes());
     digest.add(format!("{:?}", suite.wrapper).as_bytes());
     for assertion in &case.assertions {
         digest.add(json::text(&assertion.source).as_bytes());
         match &assertion.check {
-            AssertionKind::Exec { command, .. } => add_files(command, home, &mut digest),
+            AssertionKind::Exec { command, .. } => graders.add(command, home, &mut digest),
             // It may be in a file of its own.
             AssertionKind::Schema(schema) => digest.add(json::text(&schema.source).as_bytes()),
             _ => {}

@@ -1,87 +1,25 @@
 //! The plan of an evaluation: which trials of which suites are meant, each with its name.
 //!
-//! Reads templates and agents for their digests, and runs nothing.
+//! Reads templates and graders for their digests, and starts no trial.
 
-use super::load::grader_files;
 use super::naming::{
-    AgentDir, digest_agent, digest_case, digest_grading, digest_target, digest_tree, name_trial,
-    named_beside, seed_of,
+    ReadFiles, digest_case, digest_grading, digest_target, digest_tree, name_trial, seed_of,
 };
-use super::record::{EvaluationRecord, TrialEnd, TrialRecord};
-use super::repository::Git;
-use super::suite::{AgentWord, Case, Evaluations, Setting, Suite, Target};
+use super::record::{EvaluationRecord, TrialEnd};
+use super::selection::PlanSelection;
+use super::suite::{Case, Setting, Suite};
+use super::target::{PlanBasis, PlannedTarget, TargetReader};
 use super::trial::Trial;
-use crate::config::agent::{Agent, Severity};
+use crate::config::agent::Severity;
 use crate::config::load;
-use crate::error::{Error, Exit, Result};
-use crate::flow::manifest::Flow;
-use crate::runs::preflight::choose_model;
-use crate::text::digest::sha256;
+use crate::error::{Error, Result};
 use crate::text::json;
-use crate::text::order;
-use crate::text::suggestion::nearest;
-use crate::unix::signals::Signals;
-use crate::unix::terminal::warn;
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::rc::Rc;
 
 /// The most tokens and milliseconds that a record may say of a trial, so that sums of them are numbers: a trillion.
 const MOST: u64 = 1_000_000_000_000;
-
-/// The choice of a command line; empty lists choose all.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PlanSelection {
-    pub suites: Vec<String>,
-    pub tags: Vec<String>,
-    pub cases: Vec<String>,
-    pub settings: Vec<String>,
-    /// In place of the suites' own numbers.
-    pub trials: Option<u32>,
-    /// Only one side of the cases.
-    pub split: Option<Split>,
-    /// The most cases of each suite.
-    pub sample: Option<usize>,
-}
-
-/// A side of the cases, which are divided by the digests of their inputs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Split {
-    pub is_held: bool,
-    /// The share that is held back, 0..1.
-    pub share: f64,
-}
-
-impl Split {
-    /// Reads `train` or `held`, perhaps with `:` and the share that is held back.
-    pub(crate) fn parse(word: &str) -> Option<Self> {
-        let (side, share) = word.split_once(':').unwrap_or((word, "0.3"));
-        let share: f64 = share.parse().ok()?;
-        let is_held = side == "held";
-        let is_good = (is_held || side == "train") && share > 0.0 && share < 1.0;
-        is_good.then_some(Self { is_held, share })
-    }
-
-    fn has(&self, case: &Case) -> bool {
-        let digits = sha256(json::text(&("split", &case.input)).as_bytes());
-        let place = u32::from_str_radix(&digits[..8], 16).unwrap_or(0);
-        (f64::from(place) / 2_f64.powi(32) < self.share) == self.is_held
-    }
-}
-
-/// As many of these cases, the same ones each time, in their order.
-fn sampled(cases: Vec<&Case>, count: usize) -> Vec<&Case> {
-    let key = |case: &Case| sha256(json::text(&("sample", &case.input, &case.id)).as_bytes());
-    let mut keyed: Vec<_> = (0..)
-        .zip(&cases)
-        .map(|(at, case)| (key(case), at))
-        .collect();
-    order::sort(&mut keyed);
-    keyed.truncate(count);
-    let mut places: Vec<usize> = keyed.into_iter().map(|(_, at)| at).collect();
-    order::sort(&mut places);
-    places.into_iter().map(|at| cases[at]).collect()
-}
 
 /// A case that is chosen.
 pub(crate) struct ChosenCase<'s> {
@@ -106,101 +44,6 @@ pub(crate) struct PlannedTrial<'s> {
     pub place: String,
 }
 
-/// What is tried under a setting.
-#[derive(Clone, Default)]
-pub(crate) struct PlannedTarget {
-    /// An agent's directory.
-    pub agent: Option<PathBuf>,
-    /// The name in agent.yaml.
-    pub name: Option<String>,
-    /// The agent takes a seed.
-    pub is_seeded: bool,
-    content: Option<Rc<AgentContent>>,
-    /// The model that the person has chosen, where the agent names none.
-    model: Option<String>,
-    digest: String,
-    /// From 1, among settings that try the same with the same `set`.
-    occurrence: u32,
-}
-
-/// An agent's files, as they were when they were digested.
-struct AgentContent {
-    agent: AgentDir,
-    /// Files of the evaluation.
-    own: Vec<PathBuf>,
-    /// What git ignored.
-    ignored: Vec<PathBuf>,
-    digest: String,
-}
-
-impl AgentContent {
-    fn read(agent: AgentDir, own: Vec<PathBuf>, signals: &Signals) -> Result<Self> {
-        let mut content = Self {
-            agent,
-            own,
-            ignored: Vec::new(),
-            digest: String::new(),
-        };
-        let (is_of_today, dir) = (content.agent.dir == content.agent.today, &content.agent.dir);
-        let mut all = Vec::new();
-        let mut ignored = |paths: &[PathBuf]| {
-            if !is_of_today {
-                return Ok(Vec::new());
-            }
-            let git = Git { signals, dir };
-            let found = git.ignored_paths(paths).or_else(|error| match error.exit {
-                Exit::Config => {
-                    let (shown, why) = (dir.display(), error.message);
-                    warn(&format!(
-                        "warning: {shown}: files that git ignores count as files of the agent: {why}"
-                    ));
-                    Ok(Vec::new())
-                }
-                _ => Err(error),
-            })?;
-            all.extend(found.iter().cloned());
-            Ok(found)
-        };
-        content.digest = content.digest(&mut ignored)?;
-        content.ignored = all;
-        Ok(content)
-    }
-
-    fn digest(
-        &self,
-        ignored: &mut dyn FnMut(&[PathBuf]) -> Result<Vec<PathBuf>>,
-    ) -> Result<String> {
-        let dir = &self.agent.dir;
-        let mut named = named_beside(dir);
-        let (_, _, sources) = load::survey(dir);
-        let tools = sources.tools.into_iter().map(|tool| tool.file);
-        named.extend(tools.filter(|file| !file.starts_with(&sources.home)));
-        digest_agent(&self.agent, &self.own, named, ignored)
-    }
-
-    fn is_unchanged(&self, signals: &Signals) -> Result<bool> {
-        let before = self.digest(&mut |_| Ok(self.ignored.clone()))?;
-        // Something that git ignores may have come.
-        let is_same = |now: Self| now.digest == self.digest;
-        Ok(before == self.digest
-            || Self::read(self.agent.clone(), self.own.clone(), signals).is_ok_and(is_same))
-    }
-}
-
-impl PlannedTarget {
-    /// The person's model, unless the setting names another one.
-    fn model_under(&self, setting: &Setting) -> Option<&String> {
-        let model = self.model.as_ref();
-        model.filter(|_| !setting.set.contains_key("llm.model"))
-    }
-
-    /// False if the files of its agent are no longer those that were planned.
-    pub(crate) fn is_unchanged(&self, signals: &Signals) -> bool {
-        let content = self.content.as_ref();
-        content.is_none_or(|it| it.is_unchanged(signals).unwrap_or(false))
-    }
-}
-
 /// A suite with the trials that are planned.
 pub(crate) struct PlannedSuite<'s> {
     pub suite: &'s Suite,
@@ -211,51 +54,27 @@ pub(crate) struct PlannedSuite<'s> {
     pub settings: Vec<&'s Setting>,
 }
 
-/// The digests of templates and targets for a plan.
-pub(crate) struct PlanBasis<'p> {
-    pub evaluations: &'p Evaluations,
-    pub flow: Option<&'p Flow>,
-    /// The workspace of the evaluation; nothing in it belongs to a target.
-    pub root: &'p Path,
-    pub signals: &'p Signals,
-    /// Finds the directory of an agent.
-    pub find_agent: &'p dyn Fn(&AgentWord) -> Result<AgentDir>,
-}
-
 /// Plans the trials of the suites that are chosen.
 ///
 /// # Errors
 /// Nothing is chosen, or a name that is nowhere; a directory cannot be read.
 pub(crate) fn plan_suites<'p>(
-    basis: &PlanBasis<'p>,
+    basis: &'p PlanBasis<'p>,
     selection: &PlanSelection,
 ) -> Result<Vec<PlannedSuite<'p>>> {
     let all = &basis.evaluations.suites;
-    check_selection(all, selection)?;
+    selection.check(all)?;
+    let mut planner = Planner {
+        targets: TargetReader::new(basis),
+        selection,
+        trees: HashMap::new(),
+        graders: ReadFiles::default(),
+    };
     let mut planned = Vec::new();
-    let mut trees = HashMap::new();
-    for suite in all
-        .iter()
-        .filter(|it| is_chosen(&selection.suites, &it.name))
-    {
-        let is_meant = |case: &&Case| {
-            let mut tags = suite.tags.iter().chain(&case.tags);
-            let has_tag = selection.tags.is_empty() || tags.any(|it| selection.tags.contains(it));
-            let is_on_side = selection.split.is_none_or(|split| split.has(case));
-            has_tag && is_on_side && is_chosen(&selection.cases, &case.id)
-        };
-        let meant = suite.cases.iter().filter(is_meant).collect();
-        let cases = match selection.sample {
-            Some(count) => sampled(meant, count),
-            None => meant,
-        };
-        let is_meant = |setting: &&Setting| is_chosen(&selection.settings, &setting.name);
-        let settings: Vec<&Setting> = suite.settings.iter().filter(is_meant).collect();
-        if !cases.is_empty() && !settings.is_empty() {
-            let trials = selection.trials.unwrap_or(suite.trials);
-            planned.push(plan_suite(
-                basis, suite, cases, settings, trials, &mut trees,
-            )?);
+    for suite in all.iter().filter(|it| selection.has_suite(it)) {
+        let cases = selection.cases_of(suite);
+        if !cases.is_empty() && suite.settings.iter().any(|it| selection.has_setting(it)) {
+            planned.push(planner.plan(suite, cases)?);
         }
     }
     if planned.is_empty() {
@@ -266,188 +85,81 @@ pub(crate) fn plan_suites<'p>(
     Ok(planned)
 }
 
-/// True if a list of a command line names something, or nothing at all.
-pub(crate) fn is_chosen(wanted: &[String], name: &String) -> bool {
-    wanted.is_empty() || wanted.contains(name)
+/// Plans suites, and keeps what has been read for several of them.
+struct Planner<'p, 's> {
+    targets: TargetReader<'p>,
+    selection: &'s PlanSelection,
+    /// The digests of templates.
+    trees: HashMap<&'p Path, String>,
+    graders: ReadFiles,
 }
 
-/// Refuses names that are nowhere.
-fn check_selection(suites: &[Suite], selection: &PlanSelection) -> Result<()> {
-    let cases = || suites.iter().flat_map(|suite| &suite.cases);
-    let settings = suites.iter().flat_map(|suite| &suite.settings);
-    let tags = suites.iter().flat_map(|suite| &suite.tags);
-    check_names(
-        "--suite",
-        &selection.suites,
-        suites.iter().map(|suite| &suite.name),
-    )?;
-    check_names("--case", &selection.cases, cases().map(|case| &case.id))?;
-    check_names(
-        "--setting",
-        &selection.settings,
-        settings.map(|it| &it.name),
-    )?;
-    check_names(
-        "--tag",
-        &selection.tags,
-        tags.chain(cases().flat_map(|case| &case.tags)),
-    )
-}
-
-fn check_names<'n>(
-    option: &str,
-    wanted: &[String],
-    known: impl Iterator<Item = &'n String>,
-) -> Result<()> {
-    let known: Vec<&String> = known.collect();
-    let Some(name) = wanted.iter().find(|name| !known.contains(name)) else {
-        return Ok(());
-    };
-    let near = nearest(name, known.into_iter().map(String::as_str));
-    let hint = near.map_or_else(String::new, |near| format!("; did you mean '{near}'?"));
-    Err(Error::usage(format!(
-        "{option}: there is no '{name}'{hint}"
-    )))
-}
-
-fn plan_suite<'p>(
-    basis: &PlanBasis<'p>,
-    suite: &'p Suite,
-    chosen: Vec<&'p Case>,
-    settings: Vec<&'p Setting>,
-    trials: u32,
-    trees: &mut HashMap<&'p Path, String>,
-) -> Result<PlannedSuite<'p>> {
-    let home = &basis.evaluations.home;
-    let targets = plan_targets(basis, suite)?;
-    for (setting, target) in suite.settings.iter().zip(&targets) {
-        if let Some(agent) = &target.agent
-            && settings.contains(&setting)
-        {
-            check_setting(agent, suite, setting)?;
-        }
-    }
-    let mut cases = Vec::new();
-    for case in chosen {
-        let template = match &case.template {
-            None => "",
-            Some(dir) => template_digest(case, dir, basis.root, trees)?,
-        };
-        cases.push(Rc::new(ChosenCase {
-            case,
-            digest: digest_case(case, template),
-            grading: digest_grading(suite, case, home),
-        }));
-    }
-    let mut planned = Vec::new();
-    // An evaluation that is cut short has as many trials of each case under each setting, or one less.
-    for number in 1..=trials {
-        for chosen in &cases {
-            for (setting, target) in suite.settings.iter().zip(&targets) {
-                if !settings.contains(&setting) {
-                    continue;
-                }
-                let case = chosen.case;
-                let model = target.model_under(setting);
-                let name = own_name(target, setting, chosen, number, model);
-                planned.push(PlannedTrial {
-                    chosen: chosen.clone(),
-                    setting,
-                    target: target.clone(),
-                    number,
-                    seed: seed_of(&suite.name, &case.id, number),
-                    place: format!("eval/{}/{name}", suite.name),
-                    name,
-                });
+impl<'p> Planner<'p, '_> {
+    fn plan(&mut self, suite: &'p Suite, chosen: Vec<&'p Case>) -> Result<PlannedSuite<'p>> {
+        let basis = self.targets.basis;
+        let home = &basis.evaluations.home;
+        let targets = self.targets.targets(suite, self.selection)?;
+        for (setting, target) in &targets {
+            if let Some(agent) = &target.agent {
+                check_setting(agent, suite, setting)?;
             }
         }
+        let mut cases = Vec::new();
+        for case in chosen {
+            let template = match &case.template {
+                None => "",
+                Some(dir) => template_digest(case, dir, basis.root, &mut self.trees)?,
+            };
+            cases.push(Rc::new(ChosenCase {
+                case,
+                digest: digest_case(case, template),
+                grading: digest_grading(suite, case, home, &mut self.graders),
+            }));
+        }
+        let trials = self.selection.trials.unwrap_or(suite.trials);
+        let mut planned = Vec::new();
+        // An evaluation that is cut short has as many trials of each case under each setting, or one less.
+        for number in 1..=trials {
+            for chosen in &cases {
+                for (setting, target) in &targets {
+                    let name = own_name(target, setting, chosen, number);
+                    planned.push(PlannedTrial {
+                        chosen: chosen.clone(),
+                        setting,
+                        target: target.clone(),
+                        number,
+                        seed: seed_of(&suite.name, &chosen.case.id, number),
+                        place: format!("eval/{}/{name}", suite.name),
+                        name,
+                    });
+                }
+            }
+        }
+        Ok(PlannedSuite {
+            suite,
+            trials,
+            planned,
+            cases,
+            settings: targets.into_iter().map(|(setting, _)| setting).collect(),
+        })
     }
-    Ok(PlannedSuite {
-        suite,
-        trials,
-        planned,
-        cases,
-        settings,
-    })
 }
 
-/// The name of a trial. `model`: the person's choice, where that decides.
+/// The name of a trial.
 fn own_name(
     target: &PlannedTarget,
     setting: &Setting,
     chosen: &ChosenCase<'_>,
     number: u32,
-    model: Option<&String>,
 ) -> String {
     let set = json::text(&setting.set);
     let occurrence = target.occurrence.to_string();
+    // The person's choice, where that decides.
+    let model = target.model_under(setting);
     let model = model.map_or_else(String::new, |model| format!(" {model}"));
     let digest = format!("{}{model}", target.digest);
     let parts = ["2", &digest, &chosen.digest, &occurrence, &set];
     name_trial(chosen.case, number, parts)
-}
-
-/// The files of an evaluation, none of which belongs to what is tried.
-fn own_files(basis: &PlanBasis<'_>, suite: &Suite) -> Vec<PathBuf> {
-    let mut own = grader_files(&basis.evaluations.home, suite);
-    own.extend([basis.root.join("eval"), basis.root.join(".delta")]);
-    own
-}
-
-/// What is tried under each setting of a suite.
-fn plan_targets(basis: &PlanBasis<'_>, suite: &Suite) -> Result<Vec<Rc<PlannedTarget>>> {
-    let mut known: Vec<(&AgentWord, PlannedTarget)> = Vec::new();
-    let mut seen: HashMap<(String, String), u32> = HashMap::new();
-    let mut targets = Vec::new();
-    for setting in &suite.settings {
-        let word = match (&setting.agent, &suite.target) {
-            (Some(agent), _) | (None, Target::Agent(agent)) => Some(agent),
-            (None, Target::Flow | Target::Command(_)) => None,
-        };
-        let found = known.iter().find(|(other, _)| Some(*other) == word);
-        let mut target = match (word, found) {
-            (_, Some((_, target))) => target.clone(),
-            (Some(word), None) => {
-                let target = plan_agent(basis, suite, word)?;
-                known.push((word, target.clone()));
-                target
-            }
-            (None, None) => {
-                let (home, own) = (&basis.evaluations.home, own_files(basis, suite));
-                PlannedTarget {
-                    digest: digest_target(suite, home, basis.flow, None, own)?,
-                    ..PlannedTarget::default()
-                }
-            }
-        };
-        let same = (target.digest.clone(), json::text(&setting.set));
-        let count = seen.entry(same).or_default();
-        *count += 1;
-        target.occurrence = *count;
-        targets.push(Rc::new(target));
-    }
-    Ok(targets)
-}
-
-fn plan_agent(basis: &PlanBasis<'_>, suite: &Suite, word: &AgentWord) -> Result<PlannedTarget> {
-    let found = (basis.find_agent)(word)?;
-    let (mut agent, _) = load::load(&found.dir);
-    let takes_seed = |agent: &Agent| agent.llm.parameters.iter().any(|(name, _)| name == "seed");
-    if let Some(agent) = &mut agent {
-        choose_model(agent)?;
-    }
-    let chosen = agent.as_ref().filter(|it| it.llm.is_from_environment);
-    let dir = found.dir.clone();
-    let content = AgentContent::read(found, own_files(basis, suite), basis.signals)?;
-    Ok(PlannedTarget {
-        digest: content.digest.clone(),
-        content: Some(Rc::new(content)),
-        model: chosen.and_then(|it| it.llm.model.clone()),
-        is_seeded: agent.as_ref().is_some_and(takes_seed),
-        name: agent.map(|agent| agent.name),
-        agent: Some(dir),
-        occurrence: 0,
-    })
 }
 
 /// Takes the names under which earlier versions recorded the planned trials, where there is no record under their own.
@@ -458,36 +170,29 @@ pub(crate) fn keep_earlier_names(
 ) -> Result<()> {
     let known = &record.suite(&planned.suite.name).trials;
     let suite = planned.suite;
-    let is_new = |plan: &&mut PlannedTrial<'_>| !known.contains_key(&plan.name);
     let mut of_target = None;
-    let all = planned.planned.iter_mut().filter(|_| !known.is_empty());
-    for plan in all.filter(is_new) {
+    let is_unknown = |plan: &&mut PlannedTrial<'_>| {
+        !known.is_empty() && plan.setting.agent.is_none() && !known.contains_key(&plan.name)
+    };
+    for plan in planned.planned.iter_mut().filter(is_unknown) {
         let (setting, chosen, target) = (plan.setting, &plan.chosen, &plan.target);
-        let model = target.model_under(setting);
-        let mut earlier = Vec::new();
-        if model.is_some() {
-            earlier.push(own_name(target, setting, chosen, plan.number, None));
+        if of_target.is_none() {
+            let (home, own) = (&basis.evaluations.home, basis.own_files(suite));
+            let agent = target.agent.as_deref();
+            of_target = Some(digest_target(suite, home, basis.flow, agent, own)?);
         }
-        if setting.agent.is_none() {
-            if of_target.is_none() {
-                let (home, own) = (&basis.evaluations.home, own_files(basis, suite));
-                let agent = target.agent.as_deref();
-                of_target = Some(digest_target(suite, home, basis.flow, agent, own)?);
-            }
-            let digest = of_target.as_deref().unwrap_or_default();
-            let set = json::text(&setting.set);
-            let parts = ["1", digest, &chosen.digest, &setting.name, &set];
-            earlier.push(name_trial(chosen.case, plan.number, parts));
-        }
-        // The person's model was no part of these names: the one that answered decides.
-        let is_same = |name: &String| {
-            let models = |it: &TrialRecord| it.end.as_ref().map(|end| end.models.clone());
-            known.get(name).is_some_and(|it| {
-                let models = models(it).unwrap_or_default();
-                models.is_empty() || model.is_none_or(|model| models.contains(model))
-            })
+        let digest = of_target.as_deref().unwrap_or_default();
+        let set = json::text(&setting.set);
+        let parts = ["1", digest, &chosen.digest, &setting.name, &set];
+        let earlier = name_trial(chosen.case, plan.number, parts);
+        let Some(found) = known.get(&earlier) else {
+            continue;
         };
-        if let Some(earlier) = earlier.into_iter().find(is_same) {
+        // The person's model was no part of these names: the one that answered decides.
+        let models = found.end.iter().flat_map(|end| &end.models);
+        let is_same =
+            |model| models.clone().next().is_none() || models.clone().any(|it| it == model);
+        if target.model_under(setting).is_none_or(is_same) {
             plan.place = format!("eval/{}/{earlier}", suite.name);
             plan.name = earlier;
         }

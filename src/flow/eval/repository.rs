@@ -1,32 +1,22 @@
 //! git, asked about the repository around an agent.
 //!
 //! Architecture invariant: git is asked for names, ids and bytes only. Nothing of the repository is executed, not even
-//! a git in it, and nothing fetched; no filter, attribute, replacement or variable changes the bytes. Neither what git says nor what it waits for
-//! is without a limit.
+//! a git in it, and nothing fetched; no filter, attribute, replacement or variable changes the bytes.
 
-use crate::engine::run_context::RunContext;
-use crate::error::{At, Error, Result, reason};
-use crate::text::disguise::printable_line;
-use crate::text::shorten::first_line;
+use super::question::Question;
+use crate::error::{At, Error, Result};
 use crate::unix::files;
-use crate::unix::process::{Children, Command, Ended, GRACE, Variable, Woken};
+use crate::unix::git_program::git_outside;
+use crate::unix::process::Variable;
 use crate::unix::signals::Signals;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
-use std::io::Seek;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// The most bytes of a list of names.
 const LARGEST_LIST: u64 = 64 << 20;
-
-/// The time limit of a question.
-const TIME: Duration = Duration::from_secs(120);
-
-/// The time between two looks at how much git has said.
-const PERIOD: Duration = Duration::from_millis(100);
 
 /// The most pipes that are held open.
 const MOST_HELD: usize = 200;
@@ -61,7 +51,7 @@ impl Git<'_> {
         limit: u64,
     ) -> Result<std::result::Result<File, String>> {
         let missing = || Error::config("git: it is not installed outside of the repository");
-        let program = files::program_outside(top_of(self.dir).unwrap_or(self.dir), "git");
+        let program = git_outside(top_of(self.dir).unwrap_or(self.dir));
         let program = program.and_then(|it| it.into_os_string().into_string().ok());
         let words = SAFE.iter().chain(words).map(|it| (*it).to_owned());
         let argv = [program.ok_or_else(missing)?].into_iter().chain(words);
@@ -70,56 +60,21 @@ impl Git<'_> {
         let mut env: Vec<Variable> = of_git.map(|name| (name, None)).collect();
         let own = [("GIT_NO_LAZY_FETCH", "1"), ("LC_ALL", "C")];
         env.extend(own.map(|(name, value)| (name.to_owned(), Some(value.to_owned()))));
-        let scratch = std::env::temp_dir();
-        let mut answer = files::create_without_name(&scratch)?;
-        let mut said = files::create_without_name(&scratch)?;
-        let command = Command {
+        let question = Question {
+            signals: self.signals,
+            name: "git",
             argv: &argv.collect::<Vec<String>>(),
             dir: self.dir,
             env: &env,
-            call_id: &RunContext::new_call_id(),
-            stdin: Some(files::in_memory(stdin).at("create", &scratch)?),
-            stdout: answer.try_clone().at("open", &scratch)?,
-            stderr: said.try_clone().at("open", &scratch)?,
-            timeout: Some(TIME),
+            stdin,
+            limit,
         };
-        let how = self.run(command, &answer, limit)?;
-        answer.rewind().at("read", &scratch)?;
-        if matches!(how, Ended::Exited(0)) {
-            return Ok(Ok(answer));
-        }
-        said.rewind().at("read", &scratch)?;
-        let said = files::read_head(&said, 4096).at("read", &scratch)?;
-        Ok(Err(printable_line(first_line(said.trim()))))
-    }
-
-    fn run(&self, command: Command<'_>, answer: &File, limit: u64) -> Result<Ended> {
-        let cannot = |why: &str| Error::config(format!("git: {why}"));
-        let mut children = Children::new(self.signals);
-        let spawned = children.spawn(command);
-        let token = spawned.map_err(|_| cannot("it cannot be run"))?;
-        let mut fault = None;
-        loop {
-            let woken = children.wait(Some(Instant::now() + PERIOD));
-            match woken.map_err(|e| cannot(&reason(&e)))? {
-                Woken::Ended(_, outcome) => {
-                    return match (fault, outcome.how) {
-                        (Some(fault), _) => Err(fault),
-                        (None, Ended::TimedOut) => Err(cannot("it has not answered in time")),
-                        (None, how) => Ok(how),
-                    };
-                }
-                Woken::Stopped(stop) => {
-                    fault = Some(stop.into());
-                    children.interrupt(token, GRACE);
-                }
-                Woken::Deadline if answer.metadata().map_or(0, |it| it.len()) > limit => {
-                    fault.get_or_insert_with(|| cannot("its answer is too long"));
-                    children.interrupt(token, GRACE);
-                }
-                Woken::Suspended | Woken::Deadline => {}
-            }
-        }
+        let reply = question.ask()?;
+        Ok(if reply.succeeded {
+            Ok(reply.answer)
+        } else {
+            Err(reply.said)
+        })
     }
 
     pub(super) fn ask_for_bytes(

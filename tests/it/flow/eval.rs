@@ -1103,7 +1103,7 @@ fn a_choice_that_is_nowhere_is_refused() {
     eval(&world)
         .args(["--tag", "t", "--dry-run"])
         .exits(0)
-        .prints("up: command tr a-z A-Z, 1 case, 1 setting, 1 trial\n");
+        .prints("up: command tr a-z A-Z, 1 case, 1 setting, 1 trial: 0 recorded, 1 to run\n");
     assert!(!world.exists("w"));
 }
 

@@ -370,7 +370,7 @@ fn what_is_wrong_with_cases_is_said_with_its_line_before_any_trial() {
         (&["-a", "nowhere", "--cases", "cases.csv"], "nowhere"),
         (
             &["-a", "@nowhere", "--cases", "cases.csv"],
-            "there is no agent @nowhere",
+            "delta: no agent is named @nowhere",
         ),
         (
             &["-a", "a", "--cases", "cases.csv", "--grade", "'"],

@@ -350,3 +350,119 @@ fn a_directory_that_is_moved_and_the_printed_file_cost_nothing() {
     let places = fs::read_dir(world.path("w/eval/eval")).unwrap();
     assert_eq!(places.count(), 2);
 }
+
+#[test]
+fn only_what_is_wrong_in_the_word_of_against_is_wrong_usage() {
+    let Some(world) = repository() else { return };
+    let suite = |settings: &str| {
+        let suite = "suites:\n- name: s\n  target: {agent: ../r/a}\n  cases: ../cases.csv\n";
+        world.write(
+            "e/evaluations.yaml",
+            format!("{suite}  settings: [{settings}]\n"),
+        );
+    };
+    let against = |what: &str| eval(&world, &["e", "--against", what]);
+    suite("{name: one}");
+    against("nowhere").exits(2).says("no such revision");
+    suite("{name: one, set: {max_iterations: x}}");
+    against("HEAD~1").exits(78).says("suite \"s\", setting ");
+    suite("{name: one}, {name: two, agent: '../r/a@nowhere'}");
+    against("HEAD~1").exits(78).says("no such revision");
+    assert_eq!(asked(&world), 0);
+}
+
+#[test]
+fn settings_that_are_not_chosen_are_not_exported() {
+    let Some(world) = repository() else { return };
+    let suite = |settings: &str| {
+        let suite = "suites:\n- name: s\n  target: {agent: ../r/a}\n  cases: ../cases.csv\n";
+        world.write(
+            "e/evaluations.yaml",
+            format!("{suite}  settings: [{settings}]\n"),
+        );
+    };
+    let chosen = |name: &str| eval(&world, &["e", "--setting", name]);
+    suite("{name: now}, {name: then, agent: '../r/a@HEAD~1'}");
+    chosen("now").exits(1);
+    assert!(!world.exists("cache/delta/revisions"));
+    assert_eq!(asked(&world), 2);
+    suite("{name: gone, agent: '../r/a@nowhere'}, {name: now}");
+    chosen("now").exits(1);
+    chosen("gone").exits(78);
+    // Equal settings have trials of their own, whichever are chosen.
+    suite("{name: now}, {name: again}");
+    chosen("again").exits(1);
+    assert_eq!(asked(&world), 4);
+    eval(&world, &["e"]).exits(0);
+    assert_eq!(asked(&world), 4);
+}
+
+#[test]
+fn an_option_that_can_be_meant_once_is_not_given_twice() {
+    let world = world();
+    for option in ["--against", "--cases", "--grade"] {
+        let words = ["-a", "a", "--cases", "cases.csv", option, "a", option, "a"];
+        let said = format!("{option} is given twice");
+        eval(&world, &words).exits(2).says(&said);
+    }
+    assert_eq!(asked(&world), 0);
+}
+
+#[test]
+fn the_dry_run_counts_what_is_recorded() {
+    let world = world();
+    let words = ["-a", "a", "--cases", "cases.csv"];
+    let dry = |words: &[&str]| {
+        let printed = eval(&world, words).arg("--dry-run").exits(0).stdout;
+        String::from_utf8(printed).unwrap()
+    };
+    let counts = |found: &str| format!("1 setting, 4 trials: {found}\n");
+    let four = [&words[..], &["--trials", "2"]].concat();
+    let first = dry(&four);
+    assert!(first.starts_with("# eval: "), "{first}");
+    assert!(first.contains(&counts("0 recorded, 4 to run")), "{first}");
+    assert!(!world.exists("w"));
+    eval(&world, &words).exits(0);
+    let then = dry(&four);
+    assert!(then.contains(&counts("2 recorded, 2 to run")), "{then}");
+    // The printed file is one, and finds the same trials.
+    world.write("e/evaluations.yaml", then);
+    let of_file = dry(&["e"]);
+    assert!(
+        of_file.contains(&counts("2 recorded, 2 to run")),
+        "{of_file}"
+    );
+    assert!(!of_file.starts_with('#'), "{of_file}");
+    assert_eq!(asked(&world), 2);
+}
+
+#[test]
+fn the_dry_run_prints_no_control_characters() {
+    let world = world();
+    let suite = "suites:\n- name: s\n  target: {command: [cat, \"\\e[31m\"]}\n  cases: [{id: a, input: x}]\n";
+    world.write("e/evaluations.yaml", suite);
+    let printed = eval(&world, &["e", "--dry-run"]).exits(0).stdout;
+    assert!(!printed.contains(&0x1b), "{printed:?}");
+}
+
+#[test]
+fn messages_begin_with_the_command_that_was_given() {
+    let world = world();
+    let suite =
+        "suites:\n- {name: s, bogus: 1, target: {command: [cat]}, cases: [{id: a, input: x}]}\n";
+    world.write("e/evaluations.yaml", suite);
+    let warned = eval(&world, &["e"]).exits(0);
+    assert!(
+        warned.stderr.starts_with("delta: warning: e/"),
+        "{}",
+        warned.stderr
+    );
+    let flow = world.delta(["flow", "eval", "e", "-w", "w", "-q"]).exits(0);
+    assert!(
+        flow.stderr.starts_with("delta-flow: warning: e/"),
+        "{}",
+        flow.stderr
+    );
+    let report = world.delta(["flow", "eval", "report", "w"]).exits(2);
+    report.says("delta eval report");
+}

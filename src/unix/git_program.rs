@@ -1,0 +1,17 @@
+//! The git that works on the repositories and files of others.
+
+use crate::unix::files::{find_program, search_path};
+use std::path::{Path, PathBuf};
+
+/// The path of git in an absolute directory of this process's `PATH`, such that neither it nor the file that it leads to is
+/// below `root`, whose path is real.
+pub(crate) fn git_outside(root: &Path) -> Option<PathBuf> {
+    let is_outside = |path: &PathBuf| {
+        let real = path.canonicalize();
+        path.is_absolute() && !path.starts_with(root) && real.is_ok_and(|it| !it.starts_with(root))
+    };
+    std::env::split_paths(&search_path())
+        .filter(is_outside)
+        .filter_map(|dir| find_program("git", dir.as_os_str()))
+        .find(is_outside)
+}
