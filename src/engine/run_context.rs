@@ -41,9 +41,6 @@ pub(crate) const LEDGERS: &str = "DELTA_LEDGERS";
 /// Set in trials of evaluations: the limits of an agent count over all starts of a run.
 pub(crate) const LASTING_LIMITS: &str = "DELTA_LASTING_LIMITS";
 
-/// Names the run of a flow in the programs of its steps.
-pub(crate) const FLOW_RUN: &str = "FLOW_RUN_ID";
-
 /// Set in trials of evaluations that measure the first model alone.
 pub(crate) const NO_FALLBACK: &str = "DELTA_NO_FALLBACK";
 

@@ -21,6 +21,9 @@ pub(crate) const NOTE: &str = "sandbox.txt";
 pub(crate) const NOTE_BYTES: usize = 64 << 10;
 pub(crate) const OPEN_HERE: &str = "on this kernel: ";
 
+/// Names the run of a flow, in the programs of its steps.
+pub(crate) const FLOW_RUN: &str = "FLOW_RUN_ID";
+
 /// The directories of records that a run may have, below `io`.
 const RECORDS: [&str; 5] = ["invocations", "tool_executions", "hooks", "nodes", "trials"];
 

@@ -5,7 +5,7 @@
 //!
 //! Also starts the observers of `plugins.yaml`. Unaware of what they do with the events.
 
-use crate::engine::run_context::{ENGINE_PID, FLOW_RUN, RunContext};
+use crate::engine::run_context::{ENGINE_PID, RunContext};
 use crate::error::{At, Error, Exit, Result};
 use crate::flow::PROGRAM;
 use crate::flow::engine::credentials::Credentials;
@@ -14,7 +14,7 @@ use crate::flow::manifest::plugin::Plugin;
 use crate::flow::manifest::{Flow, is_id};
 use crate::record::event::Recorded;
 use crate::record::reader::{read_event, split_lines};
-use crate::record::run_dir::RunDir;
+use crate::record::run_dir::{FLOW_RUN, RunDir};
 use crate::runs::find;
 use crate::runs::inspect::is_live;
 use crate::runs::origin::require_own_run;

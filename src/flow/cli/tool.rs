@@ -7,7 +7,7 @@ use crate::config::environment::Environment;
 use crate::config::tool::bind::{BaseDirs, BoundCall, bind_arguments};
 use crate::config::tool::definition::{CWD, ParameterType};
 use crate::engine::later::NOT_YET;
-use crate::engine::run_context::{self, FLOW_RUN, RunContext};
+use crate::engine::run_context::{self, RunContext};
 use crate::error::{At, Error, Exit, Result, ignore};
 use crate::flow::PROGRAM;
 use crate::flow::graph::Failure;
@@ -16,6 +16,7 @@ use crate::flow::manifest::{self, Denied, Flow, FlowTool, PayloadForm, Permissio
 use crate::flow::record::attempt::PrintedOutput;
 use crate::flow::record::{CallCode, CallRecord, NodeToolCall, attempt, check_schema, not_started};
 use crate::record::execution::{self, ExecutionRecord, Stdin};
+use crate::record::run_dir::FLOW_RUN;
 use crate::runs::preflight::install_signals;
 use crate::runs::task::read_stdin;
 use crate::text::json;

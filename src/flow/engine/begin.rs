@@ -6,7 +6,6 @@ use super::programs::{ActiveProgram, BeginningStep, WaitingProgram, run_variable
 use super::{FlowEngine, Need, RunPlace, StepResult, SuspendedStep};
 use crate::engine::later::{self, LookInput};
 use crate::engine::outbox;
-use crate::engine::run_context::FLOW_RUN;
 use crate::error::Result;
 use crate::flow::context::select::AssembledContext;
 use crate::flow::graph::{Failure, FailureCode, StepRef};
@@ -15,6 +14,7 @@ use crate::flow::record::cache::cache_key;
 use crate::flow::record::{
     AttemptEnd, NodeStart, ProgramInput, attempt, check_schema, denied_tools, not_started,
 };
+use crate::record::run_dir::FLOW_RUN;
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::process::{Command, Variable};
