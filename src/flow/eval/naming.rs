@@ -282,7 +282,9 @@ impl ReadFiles {
             digest.add(path.as_os_str().as_bytes());
             let read = || files::read_regular(&path).ok();
             let bytes = self.0.entry(path.clone()).or_insert_with(read);
-            bytes.iter().for_each(|bytes| digest.add(bytes));
+            if let Some(bytes) = bytes {
+                digest.add(bytes);
+            }
         }
     }
 }

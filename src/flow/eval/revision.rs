@@ -290,7 +290,7 @@ impl Export<'_> {
                 io::copy(&mut content, &mut created?).at("write", path)?;
             }
             // A line break ends it.
-            answer.read_exact(&mut [0]).at("read", &to)?;
+            answer.read_exact(&mut [0]).at("read", to)?;
         }
         for (target, path) in links {
             files::link_below(to, path, OsStr::from_bytes(&target)).at("create", path)?;
