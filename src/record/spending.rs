@@ -214,6 +214,8 @@ pub(crate) struct LedgerTally {
     /// Of the ledger's own run.
     own: Amount,
     lines: u64,
+    /// Tokens of attempts that were settled as they had been estimated, as far as lines were read: their usage is not known.
+    unsaid: u64,
     /// How many of the attempts that were read repeat another.
     pub retries: u32,
     /// The models that have answered, in the order of their first answers, as far as lines were read.
@@ -260,7 +262,11 @@ impl LedgerTally {
                 .filter(|model| line.tokens > 0 && !self.models.iter().any(|known| known == model));
             self.models.extend(answered.map(Cow::into_owned));
         }
-        self.count(amount, reserved.map(|(amount, _)| amount), is_own);
+        let reserved = reserved.map(|(amount, _)| amount);
+        if reserved == Some(amount) {
+            self.unsaid = self.unsaid.saturating_add(amount.tokens());
+        }
+        self.count(amount, reserved, is_own);
         Ok(())
     }
 
@@ -300,6 +306,14 @@ impl LedgerTally {
     /// What the ledger's run and those below it have spent.
     pub(crate) fn all(&self) -> Amount {
         self.all
+    }
+
+    /// How many of the tokens in a ledger that was read are estimates: of attempts without an end, or without usage.
+    pub(crate) fn estimated_tokens(&self) -> u64 {
+        let open = self.open.values().flatten();
+        open.fold(self.unsaid, |sum, (amount, _)| {
+            sum.saturating_add(amount.tokens())
+        })
     }
 
     /// The same without what other processes that live have reserved and will settle.

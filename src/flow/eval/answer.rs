@@ -148,6 +148,7 @@ pub(super) fn read_spending(run: &Path) -> TrialEnd {
         // Without a price nothing is known of the cost.
         cost: Some(all.cost()).filter(|cost| *cost > 0.0),
         tokens: Some(all.tokens()),
+        tokens_estimated: Some(tally.estimated_tokens()).filter(|it| *it > 0),
         retries: tally.retries,
         models: tally.models,
         ..TrialEnd::default()

@@ -259,6 +259,7 @@ pub(crate) fn trials_of(
             workspace: plan.place.clone(),
             cost: end.cost,
             tokens: end.tokens.map(|tokens| tokens.min(MOST)),
+            tokens_estimated: end.tokens_estimated.map(|tokens| tokens.min(MOST)),
             duration_ms: found.end.as_ref().map(|end| end.duration_ms.min(MOST)),
             retries: end.retries,
             models: end.models.clone(),

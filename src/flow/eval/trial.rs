@@ -34,6 +34,9 @@ pub(crate) struct Trial {
     /// The models that have answered, in the order of their first answers.
     pub models: Vec<String>,
     pub tokens: Option<u64>,
+    /// How many of them are estimates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_estimated: Option<u64>,
     /// Attempts that ended not measured before this one.
     pub retries: u32,
     /// Asked of its model as the seed of what it draws.

@@ -59,6 +59,9 @@ pub(crate) struct TrialEnd {
     pub duration_ms: u64,
     pub cost: Option<f64>,
     pub tokens: Option<u64>,
+    /// How many of them are estimates, because the model did not say or the run was interrupted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens_estimated: Option<u64>,
     /// Repeated attempts to reach the model.
     pub retries: u32,
     /// Those that have answered.

@@ -446,6 +446,30 @@ fn the_dry_run_prints_no_control_characters() {
 }
 
 #[test]
+fn tokens_that_no_model_has_counted_are_said_to_be_estimates() {
+    let world = world();
+    let counted = world.read("a/model.sh").replace(
+        "}]}'",
+        "}],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1,\"total_tokens\":8}}'",
+    );
+    write_agent(&world, "b", "crashes");
+    world.script("b/model.sh", &counted);
+    let words = ["-a", "a", "-a", "b", "--cases", "cases.csv"];
+    let found = eval(&world, &words).json().exits(0).object();
+    let of = |at: usize| &found["suites"][0]["settings"][at];
+    assert!(of(0)["tokens"].as_u64() > Some(0), "{found}");
+    assert_eq!(of(0)["tokens_estimated"], of(0)["tokens"]);
+    assert_eq!(of(1)["tokens"], 16);
+    assert_eq!(of(1)["tokens_estimated"], 0);
+    let lines = eval(&world, &words)
+        .args(["--format", "jsonl"])
+        .exits(0)
+        .stdout;
+    let lines = String::from_utf8(lines).unwrap();
+    assert_eq!(lines.matches("\"tokens_estimated\"").count(), 2);
+}
+
+#[test]
 fn messages_begin_with_the_command_that_was_given() {
     let world = world();
     let suite =

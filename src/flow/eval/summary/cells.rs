@@ -58,6 +58,7 @@ pub(super) struct Cell {
     pub score: Total<f64>,
     pub cost: Total<f64>,
     pub tokens: Total<u64>,
+    pub tokens_estimated: u64,
     /// Of measured trials, in milliseconds.
     pub durations: Vec<u64>,
     pub retries: u64,
@@ -85,6 +86,7 @@ impl Cell {
         self.score.add(trial.score);
         self.cost.add(trial.cost);
         self.tokens.add(trial.tokens);
+        self.tokens_estimated += trial.tokens_estimated.unwrap_or(0);
         self.durations.extend(trial.duration_ms);
         self.retries += u64::from(trial.retries);
         for (name, score) in trial.scores {

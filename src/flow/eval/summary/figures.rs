@@ -237,6 +237,8 @@ pub(crate) struct SettingFigures {
     pub cost_not_measured: f64,
     /// The sum of all measured trials; none if one of them has none.
     pub tokens: Option<u64>,
+    /// How many tokens of measured trials are estimates.
+    pub tokens_estimated: u64,
     /// Retries included.
     pub duration_ms: Option<Durations>,
     /// Within measured trials.
@@ -296,6 +298,7 @@ impl SettingFigures {
             cost,
             cost_not_measured: column.cost_not_measured,
             tokens,
+            tokens_estimated: cells.iter().map(|cell| cell.tokens_estimated).sum(),
             duration_ms: Durations::of(durations),
             retries: cells.iter().map(|cell| cell.retries).sum(),
             not_measured: column.not_measured(missing),

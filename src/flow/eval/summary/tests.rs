@@ -152,6 +152,7 @@ pub(crate) fn trial(setting: &str, case: &str, number: u32, outcome: TrialOutcom
         workspace: format!("eval/triage/{case}-{number}"),
         cost: Some(0.5),
         tokens: Some(100),
+        tokens_estimated: None,
         duration_ms: Some(u64::from(number) * 1000),
         retries: 0,
         models: Vec::new(),
