@@ -60,8 +60,8 @@ impl AgentFile {
     /// It is no such file, or what limits the agent cannot be read.
     pub(crate) fn read(path: &Path) -> Result<Self> {
         let shown = path.display();
-        let stem = path.file_stem().and_then(|stem| stem.to_str());
-        let stem = stem.filter(|stem| is_name(stem)).unwrap_or("agent");
+        let written = path.file_stem().and_then(|stem| stem.to_str());
+        let stem = written.filter(|stem| is_name(stem)).unwrap_or("agent");
         let text = files::read_text_limited(path, LARGEST).map_err(|e| reason(&e));
         let (agent, notes) = text
             .and_then(|text| Self::parse(&text, stem))
@@ -195,8 +195,8 @@ fn read_tools(keys: &Map<String, Value>, unknown: &mut Vec<String>) -> Read<Vec<
 
 /// True if a tool of another program becomes this one of `@coder`.
 fn stands_for(name: &str, tool: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    match name.strip_suffix("(*)").unwrap_or(&name) {
+    let folded = name.to_ascii_lowercase();
+    match folded.strip_suffix("(*)").unwrap_or(&folded) {
         "*" => true,
         "read" | "grep" | "glob" | "ls" => tool == "read",
         "edit" | "multiedit" => tool == "edit",
@@ -254,8 +254,8 @@ fn agent_yaml(coder: &str, tools: &[&str], keys: &Map<String, Value>) -> Read<St
         set(usual, &format!("\ndescription: {}", json::text(&about)));
     }
     if let Some(model) = word(keys, "model") {
-        let short = model.to_ascii_lowercase();
-        let short = short.split('[').next().unwrap_or_default();
+        let folded = model.to_ascii_lowercase();
+        let short = folded.split('[').next().unwrap_or(&folded);
         if !ANY_MODEL.contains(&format!(" {short} ")) {
             set(
                 "\nllm: {}",

@@ -14,8 +14,7 @@ pub(crate) struct BadLine(pub usize);
 pub(crate) fn parse(text: &str) -> (Vec<(String, String)>, Vec<BadLine>) {
     let mut pairs = Vec::new();
     let mut bad = Vec::new();
-    for (index, line) in after_mark(text).lines().enumerate() {
-        let line = line.trim();
+    for (index, line) in after_mark(text).lines().map(str::trim).enumerate() {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
@@ -28,8 +27,10 @@ pub(crate) fn parse(text: &str) -> (Vec<(String, String)>, Vec<BadLine>) {
 }
 
 fn pair(line: &str) -> Option<(String, String)> {
-    let line = line.strip_prefix("export ").unwrap_or(line);
-    let (before, rest) = line.split_once('=')?;
+    let (before, rest) = line
+        .strip_prefix("export ")
+        .unwrap_or(line)
+        .split_once('=')?;
     let name = before.trim();
     let mut letters = name.chars();
     let first = letters.next()?;

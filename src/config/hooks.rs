@@ -58,8 +58,8 @@ pub(crate) fn load(
         let items: Vec<(Vec<Step>, &Value)> = match value {
             Value::Array(items) => {
                 let place = |index| [at.clone(), vec![Step::Item(index)]].concat();
-                let items = items.iter().enumerate();
-                items.map(|(index, item)| (place(index), item)).collect()
+                let numbered = items.iter().enumerate();
+                numbered.map(|(index, item)| (place(index), item)).collect()
             }
             single => vec![(at, single)],
         };

@@ -110,10 +110,11 @@ pub(crate) fn lies_in(dir: &Path) -> bool {
 
 /// True if a directory that need not be there lies in another one, or would.
 pub(crate) fn is_within(own: &Path, dir: &Path) -> bool {
-    let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
+    let real = dir.canonicalize();
+    let outer = real.as_deref().unwrap_or(dir);
     // What is not there yet lies where the nearest directory above it does.
     let there = own.ancestors().find_map(|path| path.canonicalize().ok());
-    own.starts_with(&dir) || there.is_some_and(|there| there.starts_with(&dir))
+    own.starts_with(outer) || there.is_some_and(|there| there.starts_with(outer))
 }
 
 /// The variables of the file, each once; the last of a name counts. The file is read once.
@@ -154,9 +155,9 @@ pub(crate) fn search_dirs(variable: &str, kind: &str) -> Result<Vec<(PathBuf, St
         }));
     }
     for dir in config_dir().into_iter().chain(installed_dir()) {
-        let dir = dir.join(kind);
-        let place = dir.display().to_string();
-        dirs.push((dir, place));
+        let place = dir.join(kind);
+        let shown = place.display().to_string();
+        dirs.push((place, shown));
     }
     Ok(dirs)
 }

@@ -370,9 +370,9 @@ pub(crate) fn unpriced(what: &str, model: Option<&str>) -> String {
         Some(model) => format!("{{{}: {PRICES}}}", json::text(model)),
         None => PRICES.to_owned(),
     };
-    let model = model.unwrap_or("the program that is the model");
+    let asked = model.unwrap_or("the program that is the model");
     format!(
-        "{what}: there is no pricing of {model}; give its prices per million tokens, as in agent.yaml with \
+        "{what}: there is no pricing of {asked}; give its prices per million tokens, as in agent.yaml with \
          pricing: {in_file}, or for one run with --set 'pricing={PRICES}'"
     )
 }

@@ -334,8 +334,8 @@ fn check(payload: &[u8], event: HookEvent) -> std::result::Result<(), String> {
 
 /// A value as the environment can hold it: without NUL, and not too long.
 fn shorten_variable(value: &str) -> String {
-    let value = value.replace('\0', "\u{FFFD}");
-    head(&value, LONGEST_RESULT).to_owned()
+    let without_nul = value.replace('\0', "\u{FFFD}");
+    head(&without_nul, LONGEST_RESULT).to_owned()
 }
 
 #[cfg(test)]

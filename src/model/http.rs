@@ -137,12 +137,12 @@ fn agent_over(link: &Arc<Link>, url: &str, proxy: Option<&Upstream>, accept: &st
     let connector = ().chain(through).chain(Socket(Arc::clone(link)));
     #[cfg(feature = "tls")]
     let connector = connector.chain(ureq::unversioned::transport::RustlsConnector::default());
-    let connector = connector.chain(SendWatch(Arc::clone(link)));
+    let watched = connector.chain(SendWatch(Arc::clone(link)));
     let lookup = Lookup {
         link: Arc::clone(link),
         way,
     };
-    Agent::with_parts(config, connector, lookup)
+    Agent::with_parts(config, watched, lookup)
 }
 
 impl Http {

@@ -73,8 +73,8 @@ pub(crate) fn end_record(
 ) -> Result<()> {
     let code = exit_code.to_string();
     write_line(&dir.join("exit_code.txt"), &code, linked.as_deref_mut())?;
-    let duration = duration.as_millis().to_string();
-    write_line(&dir.join("duration_ms.txt"), &duration, linked)
+    let ms = duration.as_millis().to_string();
+    write_line(&dir.join("duration_ms.txt"), &ms, linked)
 }
 
 fn write_line(path: &Path, line: &str, linked: Option<&mut LinkedFiles>) -> Result<()> {

@@ -354,16 +354,16 @@ impl<'j> Beginning<'j> {
 
 /// The run in a directory that a person names by its path.
 pub(crate) fn at_path(path: &Path) -> Result<RunDir> {
-    let path = path.canonicalize().at("open", path)?;
-    if !path.join("journal.jsonl").is_file() {
-        let shown = path.display();
+    let real = path.canonicalize().at("open", path)?;
+    if !real.join("journal.jsonl").is_file() {
+        let shown = real.display();
         return Err(Error::failure(format!(
             "{shown} is not a run's directory: it has no journal.jsonl"
         )));
     }
-    let name = files::name_of(&path);
+    let name = files::name_of(&real);
     let id = RunId::parse(&name).map_err(Error::failure)?;
-    Ok(RunDir { id, path })
+    Ok(RunDir { id, path: real })
 }
 
 #[cfg(test)]

@@ -525,8 +525,7 @@ fn run_of(path: &Path) -> String {
 /// # Errors
 /// It cannot be read, or is not the engine's.
 pub(crate) fn read_tally(path: &Path) -> Result<Option<LedgerTally>> {
-    let opened = files::open_unlinked(path);
-    let opened = opened.and_then(|file| Ok((file.metadata()?.len(), file)));
+    let opened = files::open_unlinked(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     let Some((len, file)) = opened.if_there().at("read", path)? else {
         return Ok(None);
     };

@@ -5,6 +5,7 @@
 //! they are and are borrowed.
 
 mod attached;
+mod calls;
 mod compaction;
 mod deferred;
 mod files;

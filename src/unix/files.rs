@@ -4,12 +4,12 @@
 
 use crate::error::{At, Result, ignore};
 use rustix::fs::{
-    Access, CWD, FsWord, MemfdFlags, Mode, OFlags, RenameFlags, access, memfd_create, mkdirat,
-    openat, renameat_with, symlinkat,
+    CWD, FsWord, MemfdFlags, Mode, OFlags, RenameFlags, memfd_create, mkdirat, openat,
+    renameat_with, symlinkat,
 };
 use rustix::io::Errno;
 use std::borrow::Cow;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -569,23 +569,6 @@ pub(crate) fn names(path: &Path) -> Result<Vec<String>> {
         .collect();
     names.sort_unstable();
     Ok(names)
-}
-
-/// The path of a program: in a directory of `path`, which is written as the variable is, or as its own absolute path says.
-pub(crate) fn find_program(program: &str, path: &OsStr) -> Option<PathBuf> {
-    let can_be_run = |path: &PathBuf| path.is_file() && access(path, Access::EXEC_OK).is_ok();
-    if program.contains('/') {
-        return Some(program.into())
-            .filter(|path: &PathBuf| path.is_absolute() && can_be_run(path));
-    }
-    std::env::split_paths(path)
-        .map(|dir| dir.join(program))
-        .find(can_be_run)
-}
-
-/// This process's `PATH`; empty if it has none.
-pub(crate) fn search_path() -> OsString {
-    std::env::var_os("PATH").unwrap_or_default()
 }
 
 /// The last part of a path as text; empty for the root.

@@ -261,8 +261,8 @@ fn subdirectories(dir: &Path, unlisted: &mut Vec<PathBuf>) -> Vec<PathBuf> {
         unlisted.push(dir.to_owned());
     }
     let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
-    let entries = entries.into_iter().flatten().flatten();
-    entries.filter(is_dir).map(|entry| entry.path()).collect()
+    let read = entries.into_iter().flatten().flatten();
+    read.filter(is_dir).map(|entry| entry.path()).collect()
 }
 
 #[cfg(test)]

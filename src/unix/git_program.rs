@@ -1,6 +1,6 @@
 //! The git that works on the repositories and files of others.
 
-use crate::unix::files::{find_program, search_path};
+use crate::unix::programs::{find_program, search_path};
 use std::path::{Path, PathBuf};
 
 /// The path of git in an absolute directory of this process's `PATH`, such that neither it nor the file that it leads to is

@@ -3,6 +3,7 @@
 //! Unaware of runs, agents and models.
 
 pub(crate) mod files;
+pub(crate) mod programs;
 pub(crate) mod file_or_pipe;
 pub(crate) mod writers;
 pub(crate) mod replaced;

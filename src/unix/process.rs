@@ -17,8 +17,8 @@ mod outcome;
 
 pub(crate) use outcome::{Ended, Outcome, SpawnError, Used, interpreter_fault};
 
-use crate::unix::files;
 use crate::unix::procfs::CALL_ID;
+use crate::unix::programs;
 use crate::unix::session_leader::SessionLeader;
 use crate::unix::signals::{self, Signals, Stop};
 use child::{Phase, Running, Started, Why, members};
@@ -177,7 +177,7 @@ impl<'s> Children<'s> {
             let given = command.env.iter().rfind(|(name, _)| name == "PATH");
             let path = given
                 .and_then(|(_, path)| path.clone().map(OsString::from))
-                .unwrap_or_else(files::search_path);
+                .unwrap_or_else(programs::search_path);
             SpawnError::of_program(error, &program, &path)
         })?;
         let token = Token(self.next);

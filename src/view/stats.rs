@@ -10,7 +10,8 @@ mod later;
 use crate::config::pricing::{Budget, BudgetScope, Pricing};
 use crate::engine::account::{RecordedUsage, engine_time, recorded_usage};
 use crate::error::Result;
-use crate::record::event::recorded::ActionResult;
+use crate::record::event::flow::Tool;
+use crate::record::event::recorded::{self, ActionResult};
 use crate::record::event::{Line, ReadUsage, Recorded, Text, Tokens};
 use crate::record::execution::hook_duration;
 use crate::record::invocations::{self, InvocationStatus, TokenUsage};
@@ -288,14 +289,7 @@ impl Figures {
                 self.aside(note.usage, &Text::default(), reading, at);
             }
             Recorded::ActionResult(result) => self.result(line, result, run),
-            // A check counts as a call of the program that it is.
-            Recorded::Acceptance(check) => {
-                let name = format!("accept: {}", check.what.get().unwrap_or("?"));
-                let is_good = check.exit_code == Some(0);
-                let was_run = line.execution_ref.is_some();
-                self.call(&name, is_good, was_run, line, check.duration_ms, run);
-                add(&mut self.times_ms.tools, check.duration_ms.unwrap_or(0));
-            }
+            Recorded::Acceptance(check) => self.check(line, check, run),
             Recorded::HumanInputRequest(_) => reading.asked_at = at,
             Recorded::HumanInputReceived(_) => {
                 if let (Some(asked), Some(at)) = (reading.asked_at.take(), at) {
@@ -313,13 +307,7 @@ impl Figures {
             Recorded::FlowStart(_) => {
                 self.flow.get_or_insert_default();
             }
-            // A call by the program of a node.
-            Recorded::Tool(call) => {
-                let was_run = !matches!(&*call.code, "misuse" | "policy_denied");
-                let name = call.tool_name.get().unwrap_or("?");
-                let is_good = call.is_success();
-                self.call(name, is_good, was_run, line, call.duration_ms, run);
-            }
+            Recorded::Tool(call) => self.node_call(line, call, run),
             _ => {}
         }
         if let Some(flow) = &mut self.flow {
@@ -332,6 +320,23 @@ impl Figures {
         if matches!(line.event, Recorded::EngineEnd(_)) {
             self.end_of_start(reading);
         }
+    }
+
+    /// Counts a check of an answer as a call of the program that it is.
+    fn check(&mut self, line: &Line<'_>, check: &recorded::Acceptance<'_>, run: &RunDir) {
+        let name = format!("accept: {}", check.what.get().unwrap_or("?"));
+        let is_good = check.exit_code == Some(0);
+        let was_run = line.execution_ref.is_some();
+        self.call(&name, is_good, was_run, line, check.duration_ms, run);
+        add(&mut self.times_ms.tools, check.duration_ms.unwrap_or(0));
+    }
+
+    /// Counts a call by the program of a node.
+    fn node_call(&mut self, line: &Line<'_>, call: &Tool<'_>, run: &RunDir) {
+        let was_run = !matches!(&*call.code, "misuse" | "policy_denied");
+        let name = call.tool_name.get().unwrap_or("?");
+        let is_good = call.is_success();
+        self.call(name, is_good, was_run, line, call.duration_ms, run);
     }
 
     /// Counts the time of a start that has ended, or whose engine died behind the last event.

@@ -17,7 +17,7 @@ use crate::text::json;
 use crate::text::options::format::OutputFormat;
 use crate::text::options::parse::ParsedCommand;
 use crate::text::yaml;
-use crate::unix::files;
+use crate::unix::programs;
 use crate::unix::terminal::{print, print_json, warn};
 use serde_json::{Value, json};
 use std::ffi::OsString;
@@ -118,7 +118,7 @@ fn search_path(found: &AgentSources, problems: &mut Vec<Problem>) -> OsString {
         Err(error) => {
             let file = found.shown_path(".env");
             problems.push(problem(Severity::Error, &file, &error.message));
-            files::search_path()
+            programs::search_path()
         }
     }
 }

@@ -187,8 +187,8 @@ impl Started {
         if is_stopped || now != self.entry || code == Some(0) {
             return Ok(());
         }
-        let code = code.and_then(|code| u8::try_from(code).ok());
-        now.after(code).write(&self.path)
+        let status = code.and_then(|code| u8::try_from(code).ok());
+        now.after(status).write(&self.path)
     }
 }
 

@@ -51,18 +51,7 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
     let message = Task::read(&common.message, &signals)?
         .map(|message| message.message())
         .transpose()?;
-    let work_dir = common.work_dir.as_deref().unwrap_or(Path::new("."));
-    let parent = find_run(work_dir, fork.run.as_deref().unwrap_or(NEWEST))?;
-    let Some(root) = parent.workspace() else {
-        let path = parent.path.display();
-        return Err(Error::failure(format!(
-            "{path} is in no workspace: copy it to .delta/{} in one, and fork it there",
-            parent.id
-        )));
-    };
-    let here = Workspace::at(root)?;
-    here.check_layout()?;
-    require_own_run(&parent, common.adopt)?;
+    let (parent, here) = find_parent(fork)?;
     let recording = Recording::read(&parent)?;
     let whole = recording.state()?;
     let beginning = beginning(&recording, fork, message.is_some())?;
@@ -117,6 +106,23 @@ fn try_run(fork: &ForkArgs) -> Result<RunResult> {
         copy.keep();
     }
     launch.run_engine(open, None, None)
+}
+
+/// The run to fork, and its workspace.
+fn find_parent(fork: &ForkArgs) -> Result<(RunDir, Workspace)> {
+    let work_dir = fork.common.work_dir.as_deref().unwrap_or(Path::new("."));
+    let parent = find_run(work_dir, fork.run.as_deref().unwrap_or(NEWEST))?;
+    let Some(root) = parent.workspace() else {
+        let path = parent.path.display();
+        return Err(Error::failure(format!(
+            "{path} is in no workspace: copy it to .delta/{} in one, and fork it there",
+            parent.id
+        )));
+    };
+    let here = Workspace::at(root)?;
+    here.check_layout()?;
+    require_own_run(&parent, fork.common.adopt)?;
+    Ok((parent, here))
 }
 
 /// Copies a run's workspace, with the files as they were if the record has them. What is returned with it removes the copy

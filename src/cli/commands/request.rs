@@ -30,7 +30,7 @@ pub(crate) fn print_request(given: &ParsedCommand) -> Result<Exit> {
             "--next is the request after the last one; it has no number",
         ));
     }
-    let number = number.map(|word| request_number(&word)).transpose()?;
+    let asked = number.map(|word| request_number(&word)).transpose()?;
     let set = settings(given)?;
     let run = find_run(&given.work_dir(), run.as_deref().unwrap_or(NEWEST))?;
     let sent = SentRequests::of(&run)?;
@@ -38,7 +38,7 @@ pub(crate) fn print_request(given: &ParsedCommand) -> Result<Exit> {
         (next_request(&run, given, &set)?, "the next".to_owned())
     } else {
         warn_if_foreign_run(&run)?;
-        let number = number.unwrap_or(RequestNumber {
+        let number = asked.unwrap_or(RequestNumber {
             number: sent.names.len(),
             is_for_summary: false,
         });

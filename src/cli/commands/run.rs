@@ -4,7 +4,7 @@ use crate::cli::agent_names::{FoundAgent, find_agent};
 use crate::cli::args::{Common, RunArgs, run_args};
 use crate::cli::message::GivenAgent;
 use crate::cli::result;
-use crate::config::agent::{Agent, ChainSource, Fallback, HookEvent};
+use crate::config::agent::{Agent, ChainSource, Fallback, HookEvent, Llm};
 use crate::config::environment::{ALLOW_HOSTS, Environment, MODEL, run_no_key_command};
 use crate::config::lint::is_sandbox;
 use crate::config::person;
@@ -272,27 +272,8 @@ fn settings(
         ("agent", format!("{}, {home} ({agent_source})", agent.name)),
         ("workspace", workspace.root.display().to_string()),
     ];
-    let in_environment = || {
-        person::variable(MODEL)
-            .ok()
-            .flatten()
-            .map(|(_, place)| place)
-    };
-    let model = match (&llm.command, &llm.model) {
-        (Some(command), _) => {
-            let words = shell_quoted(&written_words(command));
-            format!("{words} ({})", file("llm.command"))
-        }
-        (None, None) => "none".to_owned(),
-        (None, Some(model)) if llm.is_from_environment => {
-            format!("{model} ({})", in_environment().unwrap_or_default())
-        }
-        (None, Some(model)) if request.agent.llm.model.as_ref() != Some(model) => {
-            format!("{model} (the run's record)")
-        }
-        (None, Some(model)) => format!("{model} ({})", file("llm.model")),
-    };
-    all.push(("model", model));
+    let known = request.agent.llm.model.as_ref();
+    all.push(("model", model_setting(llm, known, file)));
     if llm.command.is_none() {
         let source = match llm.api_choice.given {
             Some(_) => file("llm.api"),
@@ -327,6 +308,32 @@ fn settings(
         all.extend(open.map(|hosts| ("open", format!("{} ({source})", shell_quoted(&hosts)))));
     }
     all
+}
+
+/// The model and its source; `known` is what the agent has without the run's record.
+fn model_setting(
+    llm: &Llm,
+    known: Option<&String>,
+    file: impl Fn(&'static str) -> &'static str,
+) -> String {
+    match (&llm.command, &llm.model) {
+        (Some(command), _) => {
+            let words = shell_quoted(&written_words(command));
+            format!("{words} ({})", file("llm.command"))
+        }
+        (None, None) => "none".to_owned(),
+        (None, Some(model)) if llm.is_from_environment => {
+            let place = person::variable(MODEL).ok().flatten();
+            format!("{model} ({})", place.unwrap_or_default().1)
+        }
+        (None, model) if known != model.as_ref() => {
+            format!(
+                "{} (the run's record)",
+                model.as_deref().unwrap_or_default()
+            )
+        }
+        (None, Some(model)) => format!("{model} ({})", file("llm.model")),
+    }
 }
 
 /// The models that would be asked in place of the first, with what is against it.

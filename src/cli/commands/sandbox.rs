@@ -21,7 +21,7 @@ use crate::unix::namespaces::{View, map_ids};
 use crate::unix::process::interpreter_fault;
 use crate::unix::supervisor::Serve;
 use crate::unix::terminal::{Screen, warn};
-use crate::unix::{files, seccomp, supervisor};
+use crate::unix::{files, programs, seccomp, supervisor};
 use rustix::fd::BorrowedFd;
 use rustix::fs::OFlags;
 use rustix::process::Pid;
@@ -95,8 +95,8 @@ enum Network {
 /// The plan of what to protect, and the files that would belong to it but do not exist, so that they cannot be protected.
 fn plan_view(wanted: &SandboxArgs, network: Network) -> (View, Vec<AbsentFile>) {
     let canonical = |paths: &[PathBuf]| -> Vec<PathBuf> {
-        let paths = paths.iter().filter_map(|path| path.canonicalize().ok());
-        paths.collect()
+        let real = paths.iter().filter_map(|path| path.canonicalize().ok());
+        real.collect()
     };
     let writable = canonical(&wanted.rw);
     mark_workspaces(&writable);
@@ -324,7 +324,7 @@ fn execute(mut command: Command) -> Error {
     let error = command.exec();
     let program = Path::new(command.get_program());
     let name = program.display();
-    let path = files::search_path();
+    let path = programs::search_path();
     if error.kind() == ErrorKind::NotFound
         && let Some(why) = interpreter_fault(program, &path)
     {

@@ -349,8 +349,8 @@ impl Setup<'_> {
     fn mention_unlisted(&self, model: &str, listing: &Listing) {
         let names = || listing.models.iter().map(|it| it.name.as_str());
         if names().next().is_some() && !names().any(|name| name == model) {
-            let near = nearest(model, names());
-            let near = near.map_or_else(String::new, |it| format!("; did you mean '{it}'?"));
+            let near = nearest(model, names())
+                .map_or_else(String::new, |it| format!("; did you mean '{it}'?"));
             let text = format!("warning: the endpoint lists no model '{model}'{near}");
             self.screen.warn(&text);
         }

@@ -1,7 +1,7 @@
 //! Advice on commands whose program does not exist.
 
 use crate::config::tool::definition::{Piece, Word};
-use crate::unix::files::find_program;
+use crate::unix::programs::find_program;
 use rustix::fs::{Access, access};
 use std::ffi::OsStr;
 use std::path::Path;

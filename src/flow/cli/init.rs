@@ -2,7 +2,8 @@
 
 use super::templates::{self, FlowTemplate};
 use crate::error::{Error, Exit, Result};
-use crate::text::options::parse::{ParsedCommand, unknown_word};
+use crate::text::options::parse::ParsedCommand;
+use crate::text::options::values::unknown_word;
 use crate::text::shell::shell_quoted;
 use crate::unix::new_files::{check_unused, write_new};
 use crate::unix::terminal::{Screen, Tone, print};

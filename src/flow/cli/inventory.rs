@@ -17,6 +17,7 @@ use crate::text::disguise::printable_line;
 use crate::text::json;
 use crate::text::options::parse::ParsedCommand;
 use crate::unix::files;
+use crate::unix::programs::{find_program, search_path};
 use crate::unix::terminal::{print, print_json};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -120,9 +121,9 @@ fn add_unrecorded(object: &mut Value, flow: &Flow) {
         Ok(own) => format!("${{FLOW_HOME}}/{}", own.display()),
         Err(_) => path.to_string_lossy().into_owned(),
     };
-    let search = files::search_path();
+    let search = search_path();
     let programs = programs_of(flow).into_iter().map(|(program, users)| {
-        let found = files::find_program(&program, &search).map(|path| shown(&path));
+        let found = find_program(&program, &search).map(|path| shown(&path));
         json!({"program": shown(Path::new(&program)), "path": found, "needed_by": users})
     });
     object["schemas"] = schemas.collect();

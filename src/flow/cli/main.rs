@@ -9,9 +9,10 @@ use super::{
 use crate::VERSION;
 use crate::error::{Error, Exit, Result};
 use crate::flow::PROGRAM;
-use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line, unknown_word};
+use crate::text::options::parse::{CommandLine, ParsedCommand, parse_line};
 use crate::text::options::short_help::help_text;
 use crate::text::options::table::CommandTable;
+use crate::text::options::values::unknown_word;
 use crate::unix::defect::run_program;
 use crate::unix::terminal::print;
 use crate::view::stats_table::{StatsArgs, print_stats};

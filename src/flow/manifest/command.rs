@@ -12,7 +12,7 @@ use crate::config::tool::bind::{BaseDirs, fill_words};
 use crate::config::tool::command;
 use crate::config::tool::definition::{AGENT_HOME, Parameter, Piece, Word};
 use crate::text::order;
-use crate::unix::files;
+use crate::unix::programs::{find_program, search_path};
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 
@@ -53,8 +53,8 @@ impl NodeCommand {
         let is_end = |c: char| c.is_whitespace() || ENDS.contains(&c);
         let whole = argv.iter().flat_map(|it| it.split(is_end).chain([&**it]));
         let words = whole.flat_map(|it| it.split(['=', ':']).chain([it]));
-        let path = files::search_path();
-        let found = argv.first().and_then(|it| files::find_program(it, &path));
+        let path = search_path();
+        let found = argv.first().and_then(|it| find_program(it, &path));
         let mut all = self.files(home);
         all.extend(words.map(|word| cwd.join(word)).chain(found));
         all.retain(|path| {

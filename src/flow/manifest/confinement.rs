@@ -5,9 +5,9 @@
 use super::command::fill_paths;
 use super::problem::Manifest;
 use super::tool::FlowTool;
-use crate::unix::files;
-use crate::unix::files::{find_program, open_readable, read_part};
+use crate::unix::files::{open_readable, read_part};
 use crate::unix::landlock::is_system_path;
+use crate::unix::programs::{find_program, search_path};
 use std::path::{Path, PathBuf};
 
 /// Warns of tools with permissions whose program, or one that it leads to, their sandbox cannot read.
@@ -40,7 +40,7 @@ pub(super) fn warn_of_unreadable(file: &mut Manifest, tools: &[FlowTool], home: 
 fn programs_of(mut pending: Vec<String>) -> Vec<PathBuf> {
     const MOST: usize = 16;
     const HEAD: usize = 4096;
-    let search = files::search_path();
+    let search = search_path();
     let mut found: Vec<PathBuf> = Vec::new();
     while let Some(program) = pending.pop().filter(|_| found.len() < MOST) {
         let path = find_program(&program, &search).and_then(|path| path.canonicalize().ok());

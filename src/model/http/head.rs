@@ -52,14 +52,14 @@ impl ResponseHead {
 
 /// `Retry-After`: seconds, or a date as RFC 9110 section 5.6.7 prefers it.
 fn retry_after(text: &str, now: Timestamp) -> Option<Duration> {
-    let text = text.trim();
-    if let Ok(seconds) = text.parse::<f64>() {
+    let value = text.trim();
+    if let Ok(seconds) = value.parse::<f64>() {
         return Duration::try_from_secs_f64(seconds).ok();
     }
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
-    let mut parts = text.split_once(", ")?.1.strip_suffix(" GMT")?.split(' ');
+    let mut parts = value.split_once(", ")?.1.strip_suffix(" GMT")?.split(' ');
     let (day, month, year, time) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let month = MONTHS.iter().position(|name| *name == month)? + 1;
     Some(Timestamp::parse(&format!("{year}-{month:02}-{day}T{time}Z"))?.since(now))

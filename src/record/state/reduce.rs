@@ -2,13 +2,9 @@
 
 use super::attached::{Attached, LeftOut};
 use super::{
-    Call, Deferred, End, NotBefore, RecordedQuestion, RefusedAnswer, Request, Run, Thought, Turn,
-    UserMessage, fallback_model,
+    Call, Deferred, End, NotBefore, RefusedAnswer, Run, Thought, Turn, UserMessage, fallback_model,
 };
-use crate::record::event::{
-    EventTrait, InputType, Line, Place, ReadUsage, Recorded, Text, decoded, recorded,
-};
-use crate::record::legacy;
+use crate::record::event::{EventTrait, Line, ReadUsage, Recorded, decoded, recorded};
 use crate::record::reader::{Fault, read_event};
 use crate::text::json::parser_words;
 use serde::Deserialize;
@@ -59,18 +55,7 @@ impl<'j> Run<'j> {
                 self.first_model.clone_from(&self.asked_model);
             }
             Recorded::UserMessage(message) => self.user_message(message, line.place.timestamp.0)?,
-            Recorded::Thought(thought) => {
-                self.end = None;
-                self.turns.extend(self.unsaid.take().map(Turn::User));
-                let usage = thought.usage;
-                let thought = self.thought(thought, &line)?;
-                self.counts.add_thought(usage, &thought);
-                self.no_progress_at = None;
-                self.pauses.clear();
-                self.fallback_asked = false;
-                self.turns.push(Turn::Thought(thought));
-                self.thought_seq = Some(self.seq);
-            }
+            Recorded::Thought(thought) => self.add_thought(thought, &line)?,
             Recorded::Acceptance(check) => {
                 self.end = None;
                 self.acceptance(check, line.place.execution_ref.0.0);
@@ -164,25 +149,6 @@ impl<'j> Run<'j> {
         }
     }
 
-    fn action_result(&mut self, result: recorded::ActionResult<'j>, place: Place<'j>) {
-        let says_how = result.status.is_some() || result.exit_code.is_some();
-        let has_failed = says_how && !result.is_success();
-        let seq = self.seq;
-        if let Some(call) = self.finished(&place.action_id, &result.tool_name) {
-            call.has_failed = has_failed;
-            call.result = Some(result.observation_content.get().unwrap_or("\"\""));
-            call.attached = Attached::read(result.attachments, seq);
-            call.output_ref = result
-                .output_ref
-                .0
-                .or(place.execution_ref.0.0)
-                .filter(|_| result.by_hook != Some(true));
-            if let Some(thought) = self.last_thought_mut() {
-                thought.last_seq = seq;
-            }
-        }
-    }
-
     fn engine_end(&mut self, end: recorded::EngineEnd<'j>, at: Option<Cow<'j, str>>) {
         self.file_states.unstated = None;
         match &*end.stop_reason {
@@ -227,13 +193,13 @@ impl<'j> Run<'j> {
             self.first_message = task.map(decoded);
             // Older engines record it nowhere else; of a run that was resumed it has been taken out.
             let is_said = start.call_id.is_some() && start.resumed != Some(true);
-            let task = task.filter(|_| !is_said).map(|content| UserMessage {
+            let unsaid = task.filter(|_| !is_said).map(|content| UserMessage {
                 content,
                 at: at.clone(),
                 seq: self.seq,
                 ..UserMessage::default()
             });
-            match task {
+            match unsaid {
                 Some(task) if self.turns.is_empty() => self.unsaid = Some(task),
                 Some(task) => self.turns.insert(0, Turn::User(task)),
                 None => {}
@@ -270,6 +236,24 @@ impl<'j> Run<'j> {
         self.counts.begin(llm.get("window").read());
         self.fallback_left_out |= llm.get("fallback").get() == Some("false");
         llm.get("model").get().map(Cow::Borrowed)
+    }
+
+    fn add_thought(
+        &mut self,
+        recorded: recorded::Thought<'j>,
+        line: &Line<'j>,
+    ) -> Result<(), String> {
+        self.end = None;
+        self.turns.extend(self.unsaid.take().map(Turn::User));
+        let usage = recorded.usage;
+        let thought = self.thought(recorded, line)?;
+        self.counts.add_thought(usage, &thought);
+        self.no_progress_at = None;
+        self.pauses.clear();
+        self.fallback_asked = false;
+        self.turns.push(Turn::Thought(thought));
+        self.thought_seq = Some(self.seq);
+        Ok(())
     }
 
     fn thought(
@@ -343,150 +327,4 @@ impl<'j> Run<'j> {
             thought.value = check.value.get().or(thought.value);
         }
     }
-
-    fn action_request(&mut self, line: Line<'j>) {
-        let id = line.place.action_id.get();
-        if self.call(id, |_| true).is_none() {
-            if let Some(call) = self.adopt(&line) {
-                call.question = unrecorded_question(call);
-            }
-            return;
-        }
-        let Recorded::ActionRequest(started) = line.event else {
-            return;
-        };
-        let is_older = !started.call_id.is_some();
-        let is_new = self.call(id, |call| call.request.is_none()).is_some();
-        let request = Request {
-            call_id: started.call_id.0,
-            execution_ref: line.place.execution_ref.0.0,
-            arguments: started.tool_args.get(),
-            command: started.resolved_command.0,
-            ..Request::default()
-        };
-        if let Some(call) = self.call(id, |call| !is_new || call.request.is_none()) {
-            call.request = Some(request);
-            if is_older {
-                call.question = call.question.take().or_else(|| unrecorded_question(call));
-            }
-        }
-    }
-
-    /// Adds a call that an old thought did not record. Returns it if it is one.
-    fn adopt(&mut self, line: &Line<'j>) -> Option<&mut Call<'j>> {
-        let mut call = legacy::call(line, self.seq)?;
-        self.is_old = true;
-        self.turns.extend(self.unsaid.take().map(Turn::User));
-        if !matches!(self.turns.last(), Some(Turn::Thought(_))) {
-            self.iterations += 1;
-            let thought = Thought {
-                seq: self.seq,
-                last_seq: self.seq,
-                iteration: self.iterations,
-                content: "null",
-                ..Thought::default()
-            };
-            self.turns.push(Turn::Thought(thought));
-        }
-        let Some(Turn::Thought(thought)) = self.turns.last_mut() else {
-            return None;
-        };
-        if matches!(thought.tool_calls, Some(Cow::Borrowed(_))) {
-            // It recorded its calls, and this is not one of them.
-            return None;
-        }
-        let tool_calls = legacy::with_call(thought.tool_calls.as_deref(), &call);
-        thought.tool_calls = Some(Cow::Owned(tool_calls));
-        thought.calls.push(Call {
-            request: Some(Request {
-                execution_ref: call.execution_ref.take().map(Cow::Owned),
-                ..Request::default()
-            }),
-            id: call.id,
-            name: call.name,
-            arguments: call.arguments,
-            ..Call::default()
-        });
-        thought.calls.last_mut()
-    }
-
-    fn question(&mut self, line: Line<'j>) {
-        let id = line.place.action_id.get();
-        if self.asked(id).is_none() {
-            self.adopt(&line);
-        }
-        if let Recorded::HumanInputRequest(question) = line.event
-            && let Some(call) = self.asked(id)
-        {
-            call.question = Some(RecordedQuestion {
-                request_id: question.request_id.0.unwrap_or_default(),
-                prompt: question.prompt.0.unwrap_or_default(),
-                input_type: question.input_type.unwrap_or_default(),
-                sensitive: question.sensitive.unwrap_or(false),
-                fingerprint: question.fingerprint.0,
-                ..RecordedQuestion::default()
-            });
-        }
-    }
-
-    /// The call that a question belongs to.
-    fn asked(&mut self, id: Option<&str>) -> Option<&mut Call<'j>> {
-        match id {
-            Some(_) => self.call(id, |_| true),
-            None => self
-                .calls_of_last_thought()
-                .find(|call| call.name == "ask_human" && call.result.is_none()),
-        }
-    }
-
-    fn last_thought_mut(&mut self) -> Option<&mut Thought<'j>> {
-        self.turns.iter_mut().rev().find_map(|turn| match turn {
-            Turn::Thought(thought) => Some(thought),
-            Turn::User(_) | Turn::Refusal(_) => None,
-        })
-    }
-
-    pub(super) fn calls_of_last_thought(&mut self) -> impl Iterator<Item = &mut Call<'j>> {
-        self.last_thought_mut()
-            .into_iter()
-            .flat_map(|thought| thought.calls.iter_mut())
-    }
-
-    /// The call that a result belongs to. Old results have no id, and belong to the first call of
-    /// their tool.
-    fn finished(&mut self, id: &Text<'j>, tool: &Text<'j>) -> Option<&mut Call<'j>> {
-        match id.get() {
-            None => self
-                .calls_of_last_thought()
-                .find(|call| call.result.is_none() && tool.get() == Some(&*call.name)),
-            id => self.call(id, |call| call.result.is_none()),
-        }
-    }
-
-    /// The call with this id that was started and has no result.
-    fn started_call(&mut self, id: &Text<'j>) -> Option<&mut Call<'j>> {
-        self.call(id.get(), |call| {
-            call.request.is_some() && call.result.is_none()
-        })
-    }
-
-    fn call(
-        &mut self,
-        id: Option<&str>,
-        suits: impl Fn(&Call<'j>) -> bool,
-    ) -> Option<&mut Call<'j>> {
-        self.calls_of_last_thought()
-            .find(|call| Some(&*call.id) == id && suits(call))
-    }
-}
-
-/// The question of a call that has none of its own, because its request is of an old form.
-fn unrecorded_question<'j>(call: &Call<'j>) -> Option<RecordedQuestion<'j>> {
-    let asked = legacy::question(&call.name, &call.arguments)?;
-    Some(RecordedQuestion {
-        prompt: Cow::Owned(asked.prompt),
-        input_type: asked.input_type.map(InputType::of).unwrap_or_default(),
-        sensitive: asked.sensitive,
-        ..RecordedQuestion::default()
-    })
 }

@@ -42,8 +42,8 @@ pub(crate) fn marked(json: &[u8]) -> Cow<'_, str> {
 pub(crate) fn unmarked(json: Vec<u8>) -> Vec<u8> {
     match std::str::from_utf8(&json) {
         Ok(text) if text.contains(MARK) => {
-            let text = text.replace(MARK, "\\u");
-            readable(text.as_bytes()).into_owned().into_bytes()
+            let escaped = text.replace(MARK, "\\u");
+            readable(escaped.as_bytes()).into_owned().into_bytes()
         }
         _ => json,
     }

@@ -5,6 +5,7 @@
 pub(crate) mod format;
 pub(crate) mod table;
 pub(crate) mod short_help;
+pub(crate) mod values;
 pub(crate) mod parse;
 pub(crate) mod shell_words;
 pub(crate) mod completion;

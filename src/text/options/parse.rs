@@ -3,11 +3,10 @@
 use super::format::{OutputFormat, TableFormat};
 use super::table::{
     CommandTable, HELP, OperandRow, OptionRow, ProgramTable, VERSION, ValueKind, ValueSpec,
-    WORD_ALIASES,
 };
+use super::values::{check_value, check_word, lossy, unknown_word};
 use crate::IS_CHECKED;
 use crate::error::{Error, Result};
-use crate::text::ids::RunId;
 use crate::text::manual::page_for;
 use crate::text::options::short_help::usage_line;
 use crate::text::order::sort_by;
@@ -450,58 +449,6 @@ impl ParsedCommand {
     }
 }
 
-fn lossy(value: &OsStr) -> String {
-    value.to_string_lossy().into_owned()
-}
-
-/// A value as it is kept: words in the spelling of their table.
-fn check_value(kind: ValueKind, given: OsString, name: &str) -> Result<OsString> {
-    let wrong = |what: &str| {
-        let shown = given.to_string_lossy();
-        Err(Error::usage(format!(
-            "{name}: '{}' is not {what}",
-            shown.escape_debug()
-        )))
-    };
-    match kind {
-        ValueKind::File | ValueKind::Directory | ValueKind::Workspace if given.is_empty() => {
-            Err(Error::usage(format!("{name}: an empty path names nothing")))
-        }
-        ValueKind::Text | ValueKind::Pair | ValueKind::Run | ValueKind::Other
-            if given.to_str().is_none() =>
-        {
-            Err(Error::usage(format!("{name}: the value is not UTF-8")))
-        }
-        ValueKind::Pair => match given.to_string_lossy().split_once('=') {
-            Some((key, _)) if !key.is_empty() => Ok(given),
-            _ => wrong("of the form KEY=VALUE"),
-        },
-        ValueKind::Number(least) => match lossy(&given).parse::<u64>() {
-            Ok(number) if number >= least => Ok(given),
-            _ => wrong(&format!("a whole number, {least} or more")),
-        },
-        ValueKind::RunId => match RunId::parse(&lossy(&given)) {
-            Ok(_) => Ok(given),
-            Err(error) => Err(Error::usage(format!("{name}: {error}"))),
-        },
-        ValueKind::Words(words) => check_word(words, &given, &format!("{name}: unknown value")),
-        _ => Ok(given),
-    }
-}
-
-/// The word in the spelling of the table. `what` begins the error message.
-fn check_word(words: &[&'static str], given: &OsStr, what: &str) -> Result<OsString> {
-    let text = lossy(given);
-    let alias = WORD_ALIASES.iter().find(|(alias, _)| *alias == text);
-    let meant = alias.map_or(text.as_str(), |(_, word)| *word);
-    let folded = |word: &str| word.to_lowercase().replace('_', "-");
-    let found = words
-        .iter()
-        .find(|word| folded(word) == folded(meant))
-        .ok_or_else(|| unknown_word(what, &text, words))?;
-    Ok((*found).into())
-}
-
 /// The library's message, in the form of ours.
 fn misuse(error: &lexopt::Error) -> Error {
     Error::usage(error.to_string())
@@ -520,16 +467,4 @@ fn unknown_option(name: &str, known: &[&OptionRow]) -> Error {
         |near| format!("; did you mean --{near}?"),
     );
     Error::usage(format!("unknown option {}{hint}", name.escape_debug()))
-}
-
-/// A word that is not allowed there.
-pub(crate) fn unknown_word(what: &str, given: &str, words: &[&str]) -> Error {
-    let hint = match nearest(given, words.iter().copied()) {
-        Some(near) => format!("did you mean '{near}'?"),
-        None => match words {
-            [only] => format!("it is {only}"),
-            words => format!("it is one of {}", words.join(", ")),
-        },
-    };
-    Error::usage(format!("{what} '{}'; {hint}", given.escape_debug()))
 }

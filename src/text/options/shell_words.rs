@@ -27,8 +27,8 @@ use std::ffi::OsString;
 
 /// The words that a shell's script hands over, as the program would get them.
 pub(super) fn read(raw: &[OsString], home: Option<&str>) -> Vec<String> {
-    let raw = raw.strip_prefix(&["--".into()]).unwrap_or(raw);
-    let words = raw.iter().map(|word| word.to_string_lossy());
+    let given = raw.strip_prefix(&["--".into()]).unwrap_or(raw);
+    let words = given.iter().map(|word| word.to_string_lossy());
     words.map(|word| unquote(&word, home)).collect()
 }
 
@@ -39,8 +39,8 @@ pub(super) fn print(own: &str, choices: &[Candidate]) -> String {
     for Candidate { word, about } in choices {
         // Such a word could not be distinguished from two.
         if !word.contains(disguises) {
-            let about = about.replace(disguises, " ");
-            out.push_str(&format!("{word}\t{}\n", about.trim()));
+            let shown = about.replace(disguises, " ");
+            out.push_str(&format!("{word}\t{}\n", shown.trim()));
         }
     }
     out

@@ -4,6 +4,7 @@
 
 use crate::error::reason;
 use crate::unix::files;
+use crate::unix::programs::find_program;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -71,7 +72,7 @@ impl SpawnError {
 pub(crate) fn interpreter_fault(program: &Path, path: &OsStr) -> Option<String> {
     const LENGTH: usize = 256;
     let found = match program.components().count() {
-        1 if !program.has_root() => files::find_program(program.to_str()?, path)?,
+        1 if !program.has_root() => find_program(program.to_str()?, path)?,
         _ => program.to_owned(),
     };
     let bytes = files::read_part(&files::open_readable(&found).ok()?, 0, LENGTH).ok()?;

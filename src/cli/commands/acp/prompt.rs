@@ -34,8 +34,8 @@ impl Prompt {
     pub(super) fn read(blocks: &Value) -> Result<Self, Rejection> {
         let mut prompt = Self::default();
         let mut texts = Vec::new();
-        let blocks = blocks.as_array();
-        for block in blocks.ok_or_else(|| Rejection::invalid("prompt: expected a list"))? {
+        let all = blocks.as_array();
+        for block in all.ok_or_else(|| Rejection::invalid("prompt: expected a list"))? {
             texts.extend(prompt.text_of(block)?);
         }
         prompt.text = texts.join("\n\n");

@@ -69,9 +69,9 @@ impl Chat<'_> {
         workspace.check_layout()?;
         require_own(&workspace, self.wanted.common.adopt)?;
         let runs = workspace.runs()?.into_iter();
-        let runs = runs.map(|id| RunDir::of(&workspace, &id));
         let mut found: Vec<_> = runs
-            .map(|run| {
+            .map(|id| {
+                let run = RunDir::of(&workspace, &id);
                 let (metadata, _) = read_summary(&run);
                 (run, metadata)
             })

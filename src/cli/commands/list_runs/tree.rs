@@ -32,9 +32,9 @@ pub(super) fn rows(entries: &[ListedRun], options: &ListRunsArgs) -> Vec<Row> {
     let mut outermost = Vec::new();
     for entry in entries {
         let place = places.entry(entry.workspace.root.as_path()).or_default();
-        let parent = entry.metadata.parent_run_id.as_deref();
+        let named = entry.metadata.parent_run_id.as_deref();
         // A parent is older, so that no run is within itself.
-        let parent = parent.filter(|id| {
+        let parent = named.filter(|id| {
             let since = place.since.get(id);
             since.is_some_and(|since| *since < entry.created_at)
         });

@@ -46,6 +46,12 @@ impl WrittenSummary {
         }
         self.terms = answer.terms.clone();
     }
+
+    fn take(&mut self, text: &str, answer: &Answer) {
+        let reason = answer.finish_reason.as_ref();
+        self.is_cut = text.len() > LONGEST || reason.is_some_and(|it| it.name() == "length");
+        self.text = Some(head(text, LONGEST).to_owned());
+    }
 }
 
 /// Asks for a summary of a conversation, which is that of `request`. None: the conversation
@@ -110,9 +116,7 @@ pub(super) fn write(
         let tools = engine.ctx.agent.tools.iter();
         let has_call = !answered.answer.calls.is_empty() || called_in(text, tools).is_some();
         if !text.is_empty() && !has_call {
-            let reason = answered.answer.finish_reason.as_ref();
-            written.is_cut = text.len() > LONGEST || reason.is_some_and(|it| it.name() == "length");
-            written.text = Some(head(text, LONGEST).to_owned());
+            written.take(text, &answered.answer);
             return Ok(Some(written));
         }
         if bars_tools || !has_call {
