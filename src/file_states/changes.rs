@@ -3,7 +3,7 @@
 use super::git::Git;
 use super::store::Store;
 use crate::error::Result;
-use crate::record::event::{ChangedFile, FileChange};
+use crate::record::event::{ChangedFile, FileChange, FilesEvent, FilesReason};
 use serde::{Deserialize, Serialize};
 
 /// The most files of which lines are counted.
@@ -48,6 +48,19 @@ impl Changes {
         words.extend(paths.iter().map(String::as_str));
         self.read(&git.run(&words, b"")?);
         Ok(())
+    }
+
+    /// The event of a state that differs so from the last one.
+    pub(crate) fn event<'e>(&'e self, n: u64, why: FilesReason, commit: &'e str) -> FilesEvent<'e> {
+        FilesEvent {
+            n,
+            why,
+            commit,
+            changed: self.changed,
+            added: self.added,
+            removed: self.removed,
+            paths: &self.paths,
+        }
     }
 
     /// True if there are none.

@@ -17,17 +17,13 @@ pub(super) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 const REMEDY: &str = "install git 2.41 or later, or set `files: off` in agent.yaml";
 
 /// Variables of git, beside those that are paths.
-const VARIABLES: [(&str, &str); 10] = [
+const VARIABLES: [(&str, &str); 6] = [
     ("GIT_NO_REPLACE_OBJECTS", "1"),
     ("GIT_NO_LAZY_FETCH", "1"),
     ("GIT_ATTR_NOSYSTEM", "1"),
     ("GIT_GRAFT_FILE", "/dev/null"),
     ("GIT_CONFIG_GLOBAL", "/dev/null"),
     ("GIT_CONFIG_SYSTEM", "/dev/null"),
-    ("GIT_AUTHOR_NAME", "delta"),
-    ("GIT_AUTHOR_EMAIL", "delta@localhost"),
-    ("GIT_COMMITTER_NAME", "delta"),
-    ("GIT_COMMITTER_EMAIL", "delta@localhost"),
 ];
 
 /// Objects become visible together, after one sync of all of them.

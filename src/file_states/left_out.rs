@@ -125,13 +125,12 @@ impl LeftOut {
         [OsString::from(".")].into_iter().chain(excluded)
     }
 
-    /// The words for git that name paths of which an earlier state may have something.
-    pub(super) fn once_recorded(&self) -> Vec<OsString> {
+    /// Patterns of git for paths of which an earlier state may have something, each before a NUL byte.
+    pub(super) fn once_recorded(&self) -> Vec<u8> {
         let named = self.excluded.iter().filter(|(_, why)| why.is_some());
-        let word = |path: &PathBuf| [b":(literal)", path.as_os_str().as_bytes()].concat();
-        named
-            .map(|(path, _)| OsString::from_vec(word(path)))
-            .collect()
+        let patterns =
+            named.map(|(path, _)| [b":(literal)", path.as_os_str().as_bytes(), b"\0"].concat());
+        patterns.collect::<Vec<_>>().concat()
     }
 
     /// True if a state can have what is at a path that git has found. Otherwise that is remembered.

@@ -89,20 +89,18 @@ impl Plan {
                 continue;
             }
             plan.changes.insert(path.clone(), wanted.is_some());
+            if force {
+                continue;
+            }
             let is_only = there.is_some_and(|it| !contents.contains(&content(it)));
-            let why = if there != from.get(path) {
-                CHANGED
+            if there != from.get(path) {
+                plan.in_the_way.insert(path.clone(), CHANGED);
             } else if wanted.is_none() && is_only && is_older(&root.join(path), plan.since) {
-                OLDER
+                plan.in_the_way.insert(path.clone(), OLDER);
             } else {
                 doubtful.extend(there.map(|_| path));
-                continue;
-            };
-            if !force {
-                plan.in_the_way.insert(path.clone(), why);
             }
         }
-        doubtful.retain(|_| !force);
         for commit in states.own {
             if doubtful.is_empty() {
                 break;
@@ -112,9 +110,20 @@ impl Plan {
         }
         let edited = doubtful.into_iter().cloned();
         plan.in_the_way.extend(edited.map(|path| (path, CHANGED)));
-        plan.find_obstacles(root, &now);
-        plan.check_access(root);
+        let obstacles = plan.obstacles(root, &now);
+        plan.in_the_way.extend(obstacles);
+        for (path, is_there) in &plan.changes {
+            if let Some(why) = refusal(root, path, *is_there) {
+                plan.in_the_way.entry(path.clone()).or_insert(why);
+            }
+        }
         Ok(plan)
+    }
+
+    /// The files that change and are there, or are not, afterwards.
+    fn changed(&self, is_there: bool) -> impl Iterator<Item = &PathBuf> {
+        let changes = self.changes.iter();
+        changes.filter_map(move |(path, there)| (*there == is_there).then_some(path))
     }
 
     /// True if force overwrites some of what is in the way.
@@ -123,34 +132,21 @@ impl Plan {
         reasons.any(|why| [CHANGED, OLDER].contains(why))
     }
 
-    /// Looks for what this user may not change.
-    fn check_access(&mut self, root: &Path) {
-        for (path, is_there) in &self.changes {
-            if let Some(why) = refusal(root, path, *is_there) {
-                self.in_the_way.entry(path.clone()).or_insert(why);
-            }
-        }
-    }
-
-    /// Looks for what has the places of files, or of the directories that they are in, and does not go.
-    fn find_obstacles(&mut self, root: &Path, now: &Tree) {
-        for place in self
-            .changes
-            .iter()
-            .filter_map(|(path, is_there)| is_there.then_some(path))
-        {
-            for path in obstacles(root, place) {
+    /// What has the places of files, or of the directories that they are in, and does not go.
+    fn obstacles(&self, root: &Path, now: &Tree) -> Vec<(PathBuf, &'static str)> {
+        let mut found = Vec::new();
+        for place in self.changed(true) {
+            for path in in_place_of(root, place) {
                 let is_known = now.contains_key(&path);
                 let goes = self.changes.get(&path) == Some(&false) || path == *place && is_known;
                 let why = match is_known {
                     true => "it is in the place of another file",
                     false => "it is in no state",
                 };
-                if !goes {
-                    self.in_the_way.insert(path, why);
-                }
+                found.extend((!goes).then_some((path, why)));
             }
         }
+        found
     }
 
     /// What the files that change are now.
@@ -170,7 +166,6 @@ impl Plan {
         new: &Path,
         stamps: &Stamps,
     ) -> BTreeMap<PathBuf, String> {
-        let removed = || self.changes.iter().filter(|(_, is_there)| !**is_there);
         let mut failed = BTreeMap::new();
         let mut note = |path: &PathBuf, done: Result<()>| {
             let why = done.err().map(|error| (path.clone(), error.message));
@@ -183,16 +178,19 @@ impl Plan {
                 Err(Error::failure(format!("{path} has changed just now")))
             }
         };
-        for (path, _) in removed() {
+        for path in self.changed(false) {
             let remove = |()| remove_below(root, path, AtFlags::empty());
             note(path, unchanged(path).and_then(remove));
         }
-        for (path, _) in self.changes.iter().filter(|(_, is_there)| **is_there) {
+        for path in self.changed(true) {
             remove_empty_dirs(root, path);
             let put = |()| place(&new.join(path), root, path);
             note(path, unchanged(path).and_then(put));
         }
-        for dir in removed().flat_map(|(path, _)| path.ancestors().skip(1)) {
+        for dir in self
+            .changed(false)
+            .flat_map(|path| path.ancestors().skip(1))
+        {
             if dir != Path::new("") && !is_older(&root.join(dir), self.since) {
                 ignore(remove_below(root, dir, AtFlags::REMOVEDIR));
             }
@@ -253,7 +251,7 @@ fn tree_of(store: &Store, commit: &str) -> Result<Tree> {
 }
 
 /// What has the place of a file: the first on the way to it that is no directory, it itself, or all that is in it.
-fn obstacles(root: &Path, path: &Path) -> Vec<PathBuf> {
+fn in_place_of(root: &Path, path: &Path) -> Vec<PathBuf> {
     let way: Vec<&Path> = path.ancestors().collect();
     for place in way.into_iter().rev() {
         match root.join(place).symlink_metadata() {
@@ -287,19 +285,12 @@ fn remove_empty_dirs(root: &Path, dir: &Path) {
     }
 }
 
-/// True for what was made before a time.
+/// True for what was made before a time, or, where the file system does not know, last changed before it.
 fn is_older(path: &Path, since: Option<SystemTime>) -> bool {
-    made_at(path)
-        .zip(since)
-        .is_some_and(|(made, since)| made < since)
-}
-
-/// When something was made, or, where the file system does not know, last changed.
-fn made_at(path: &Path) -> Option<SystemTime> {
-    let about = path.symlink_metadata().ok()?;
+    let Ok(about) = path.symlink_metadata() else {
+        return false;
+    };
     let changed = Duration::new(about.ctime() as u64, about.ctime_nsec() as u32);
-    about
-        .created()
-        .ok()
-        .or_else(|| UNIX_EPOCH.checked_add(changed))
+    let made = about.created().unwrap_or(UNIX_EPOCH + changed);
+    since.is_some_and(|since| made < since)
 }

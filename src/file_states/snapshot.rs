@@ -259,9 +259,9 @@ fn commit(
     let once_recorded = left_out.once_recorded();
     let mut unrecorded = Vec::new();
     if !once_recorded.is_empty() && index.exists() {
-        let words = ["rm", "-r", "--cached", "--ignore-unmatch", "--"].map(OsString::from);
-        let words = [&words[..], &once_recorded].concat();
-        unrecorded = run.git.run(&words, b"")?;
+        let words = ["rm", "-r", "--cached", "--ignore-unmatch"];
+        let more = ["--pathspec-from-file=-", "--pathspec-file-nul"];
+        unrecorded = run.git.run(&[&words[..], &more].concat(), &once_recorded)?;
     }
     let mut found = find(run, left_out)?;
     // git does not look there.
@@ -352,21 +352,16 @@ fn find(run: &RunStore, left_out: &mut LeftOut) -> Result<Found> {
         }
         let is_tracked = entry.starts_with(b"1 ");
         // XY, submodule, three modes, two hashes.
-        let path = match entry.first() {
-            Some(b'1') => entry.splitn(9, |byte| *byte == b' ').nth(8),
-            Some(b'?') => entry.get(2..),
-            _ => None,
+        let path = match is_tracked {
+            true => entry.splitn(9, |byte| *byte == b' ').nth(8),
+            false => entry.strip_prefix(b"? "),
         };
         let Some(path) = path else { continue };
-        let is_same = is_tracked && entry.get(3) == Some(&b'.');
-        let file = Path::new(OsStr::from_bytes(path));
-        let is_gone = is_tracked && entry.get(3) == Some(&b'D');
-        let paths = if is_same {
-            None
-        } else if !left_out.takes(file) || is_gone {
-            is_tracked.then_some(&mut found.removed)
-        } else {
-            Some(&mut found.added)
+        let paths = match entry.get(3) {
+            Some(b'.') if is_tracked => None,
+            Some(b'D') if is_tracked => Some(&mut found.removed),
+            _ if left_out.takes(Path::new(OsStr::from_bytes(path))) => Some(&mut found.added),
+            _ => is_tracked.then_some(&mut found.removed),
         };
         found.is_clean &= !is_tracked && paths.is_none();
         if let Some(paths) = paths {

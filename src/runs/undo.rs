@@ -12,7 +12,7 @@ use crate::file_states::put_back::{Plan, States};
 use crate::file_states::snapshot::{Order, Taken, take};
 use crate::file_states::step::states_of;
 use crate::file_states::store::{Store, TAKEN_OUT, Use, locked};
-use crate::record::event::{FilesEvent, FilesReason};
+use crate::record::event::FilesReason;
 use crate::record::journal::Journal;
 use crate::record::metadata;
 use crate::record::reader::tail;
@@ -262,15 +262,7 @@ impl<'k> Keeper<'k> {
             return Ok(());
         };
         let n = self.number() + 1;
-        let event = FilesEvent {
-            n,
-            why,
-            commit: &commit,
-            changed: changes.changed,
-            added: changes.added,
-            removed: changes.removed,
-            paths: &changes.paths,
-        };
+        let event = changes.event(n, why, &commit);
         self.journal.add(iteration, &event);
         self.order.last = Some(commit.clone());
         self.states.all.push(FileState {

@@ -13,7 +13,7 @@ use crate::engine::run_context::{LASTING_LIMITS, RunContext};
 use crate::error::{Error, Result, reason};
 use crate::file_states::snapshot::{Order, Taken, Taking};
 use crate::record::engine_log::Level;
-use crate::record::event::{FilesEvent, FilesReason, NoteEvent};
+use crate::record::event::{FilesReason, NoteEvent};
 use crate::record::run_dir::FLOW_RUN;
 use crate::record::state::Run;
 use crate::text::disguise::printable_line;
@@ -268,15 +268,7 @@ fn record(engine: &mut Engine<'_>, place: Place, taken: Taken) -> Result<()> {
     if place.why == FilesReason::Iteration {
         engine.files.changed.add_state(&changes.paths);
     }
-    let event = FilesEvent {
-        n,
-        why: place.why,
-        commit: &commit,
-        changed: changes.changed,
-        added: changes.added,
-        removed: changes.removed,
-        paths: &changes.paths,
-    };
+    let event = changes.event(n, place.why, &commit);
     engine.log.journal.add(place.iteration, &event);
     engine.log.journal.flush()?;
     engine.files.last = (n, Some(commit));
