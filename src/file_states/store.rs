@@ -7,6 +7,7 @@
 
 use super::git::Git;
 use crate::error::{At, Error, Result, ignore};
+use crate::record::run_dir::RunDir;
 use crate::record::workspace::Workspace;
 use crate::text::ids::{RunId, hex};
 use crate::unix::files;
@@ -214,18 +215,26 @@ impl Store {
         let mut gone: BTreeSet<String> = known.filter(|name| !there.contains(name)).collect();
         gone.extend(removed.iter().map(|run| run_name(run.as_str())));
         let mut deleted = String::new();
-        for name in gone {
-            for dir in ["runs", "refs/damaged", "refs/heads"] {
-                for end in ["", ".lock"] {
-                    remove_all(&self.path.join(format!("{dir}/{name}{end}")))?;
-                }
+        for name in &gone {
+            for path in ["refs/damaged/", "refs/heads/"].map(|dir| format!("{dir}{name}")) {
+                remove_all(&self.path.join(&path))?;
+                remove_all(&self.path.join(path + ".lock"))?;
             }
             deleted += &format!("delete refs/heads/{name}\n");
         }
-        self.git
-            .run(&["update-ref", "--stdin"], deleted.as_bytes())?;
-        self.git.line(&["prune", "--expire=now"]).map(drop)
+        let git = &self.git;
+        git.run(&["update-ref", "--stdin"], deleted.as_bytes())?;
+        git.line(&["prune", "--expire=now"])?;
+        // Last: by these it is known which are left.
+        let mut dirs = gone.iter().map(|name| self.path.join("runs").join(name));
+        dirs.try_for_each(|dir| remove_all(&dir))
     }
+}
+
+/// True if the store beside a run has states of it.
+pub(crate) fn has_states(run: &RunDir) -> bool {
+    let runs = run.path.with_file_name(STORE).join("runs");
+    runs.join(run_name(run.id.as_str())).exists()
 }
 
 /// The name of a run in the store.

@@ -320,7 +320,10 @@ impl<'k> Keeper<'k> {
         self.take(FilesReason::Undo, self.iteration)?;
         if self.last() != now {
             remove_all(&new)?;
-            return Err(Error::failure("files are changing; repeat the command"));
+            let id = &self.run.id;
+            let text =
+                format!("run {id}: files are changing, and none was put back; repeat the command");
+            return Err(Error::failure(text));
         }
         let failed = plan.carry_out(&self.workspace.root, &new, &stamps);
         // If it stays, the next command removes it.

@@ -2,6 +2,7 @@
 
 use crate::cli::args::below;
 use crate::error::{Error, Exit, Result};
+use crate::file_states::store::has_states;
 use crate::record::metadata::Status;
 use crate::runs::find::find_run;
 use crate::runs::preflight::install_signals;
@@ -33,7 +34,7 @@ pub(crate) fn prune_runs(given: &ParsedCommand) -> Result<Exit> {
         }
         let room = rules.room(run);
         // With the journal kept, a run is left from which nothing can be removed any more.
-        if rules.keep_journal && room == 0 {
+        if rules.keep_journal && room == 0 && !has_states(run) {
             continue;
         }
         let removed = if is_dry {

@@ -117,12 +117,7 @@ pub(super) fn before_tools<'t>(
     Ok(())
 }
 
-/// Takes the state that the tools of an iteration have left.
-pub(super) fn take_state_of_tools(engine: &mut Engine<'_>) -> Result<()> {
-    take_of_tools(engine, None)
-}
-
-/// The same before a person is asked, who may change files meanwhile.
+/// Takes the state that the tools of an iteration have left, before a person is asked, who may change files meanwhile.
 pub(super) fn before_question(engine: &mut Engine<'_>) -> Result<()> {
     take_of_tools(engine, None)?;
     engine.files.due = Some(Place {
@@ -132,7 +127,7 @@ pub(super) fn before_question(engine: &mut Engine<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The same at the end of a start, in the time that is left.
+/// Takes the last state of a start, in the time that is left.
 pub(super) fn take_last_state(engine: &mut Engine<'_>) -> Result<()> {
     // A start that sends no request finds those of a dead one.
     let is_left = |place: &mut Place| place.why == FilesReason::Iteration;
@@ -142,7 +137,8 @@ pub(super) fn take_last_state(engine: &mut Engine<'_>) -> Result<()> {
     take_of_tools(engine, engine.ctx.time_left().map(|left| left / 2))
 }
 
-fn take_of_tools(engine: &mut Engine<'_>, most: Option<Duration>) -> Result<()> {
+/// Takes the state that the tools of an iteration have left, each wait for at most this long.
+pub(super) fn take_of_tools(engine: &mut Engine<'_>, most: Option<Duration>) -> Result<()> {
     collect(engine, most)?;
     if !engine.files.tools.is_empty() {
         let iteration = engine.log.iteration;

@@ -12,7 +12,7 @@ use super::executed::{remember_executed_files, report_executed_files};
 use super::fallback::{change_model, recall_models, skip_first};
 /// Before a person is asked who may take a long time.
 pub(super) use super::file_states::before_question;
-use super::file_states::{before_tools, begin_due_state, take_last_state, take_state_of_tools};
+use super::file_states::{before_tools, begin_due_state, take_last_state, take_of_tools};
 use super::hook_points::{on_run_end, run_hooks};
 use super::open_call::OpenCall;
 use super::outcome::Step;
@@ -132,7 +132,7 @@ pub(super) fn before_calls<'t>(
 pub(super) fn after_calls(engine: &mut Engine<'_>, calls: &[OpenCall]) -> Step<()> {
     settle(engine, calls)?;
     run_hooks(engine, HookEvent::OnIterationEnd)?;
-    Ok(take_state_of_tools(engine)?)
+    Ok(take_of_tools(engine, None)?)
 }
 
 /// At the end of a start, before that is recorded.

@@ -421,6 +421,22 @@ fn prune_removes_the_states_of_a_run_and_keeps_those_of_others() {
 }
 
 #[test]
+fn states_that_stay_where_git_fails_go_with_the_next_prune_though_the_journal_stays() {
+    let world = world();
+    run_once(&world, "echo 1 > a");
+    let id = world.latest().id();
+    let path = path_with_git(&world, "echo 'fatal: no room' >&2; exit 128");
+    let prune = || world.delta(["prune", "-w", "ws", "--keep-journal", &id]);
+    prune()
+        .env("PATH", path)
+        .exits(0)
+        .says("stay until the next prune: git: fatal: no room");
+    prune().exits(0).says("all but the journals of 1 run");
+    assert_eq!(git(&world, &["for-each-ref"]), "");
+    prune().exits(0).says("all but the journals of 0 runs");
+}
+
+#[test]
 fn prune_keeps_the_index_of_a_run_that_stays() {
     let world = world();
     world.write("ws/b.log", "1\n");
