@@ -227,6 +227,12 @@ fn find_named(signals: &Signals, word: &str) -> Result<PathBuf> {
     let reply = question.ask()?;
     let printed = files::read_limited(reply.answer, LARGEST_INPUT).at("read", here)?;
     let found: Value = json::read_or_default(&printed);
-    let unknown = || Error::config(reply.said.trim_start_matches("delta: "));
-    Ok(found["home"].as_str().ok_or_else(unknown)?.into())
+    match (
+        found["home"].as_str(),
+        reply.said.trim_start_matches("delta: "),
+    ) {
+        (Some(home), _) => Ok(home.into()),
+        (None, "") => Err(Error::config(format!("delta check has not found {word}"))),
+        (None, why) => Err(Error::config(why)),
+    }
 }
