@@ -5,10 +5,9 @@
 use crate::config::person;
 use crate::error::{At, Error, Result};
 use crate::text::shorten::list_names;
+use crate::unix::git_program::hold_pipe;
 use rustix::fd::OwnedFd;
-use rustix::fs::{
-    Access, AtFlags, CWD, Mode, OFlags, StatxAttributes, StatxFlags, access, openat, statx,
-};
+use rustix::fs::{Access, AtFlags, CWD, StatxAttributes, StatxFlags, access, statx};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirEntry};
@@ -88,9 +87,7 @@ impl LeftOut {
             if name == ".git" && !is_top {
                 is_closed = Some("a repository");
             } else if name == ".gitignore" && kind.is_fifo() {
-                let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let pipe = openat(CWD, &dir.join(name), flags, Mode::empty());
-                self.held.extend(pipe);
+                self.held.extend(hold_pipe(&dir.join(name)));
             } else if name == ".gitignore" && is_too_large(&entry) {
                 if is_top {
                     self.has_no_new = true;

@@ -201,10 +201,11 @@ impl FlowEvalArgs {
             }
         }
         let against = given.text("--against").map(Against::read).transpose()?;
-        let trials = given.text("--trials").map(|text| {
-            let most = text.parse().ok().filter(|trials| *trials <= MOST_TRIALS);
-            most.ok_or_else(|| Error::usage(format!("--trials: {text} is more than {MOST_TRIALS}")))
-        });
+        let trials: Option<u64> = given.number("--trials");
+        if let Some(trials) = trials.filter(|it| *it > MOST_TRIALS.into()) {
+            let message = format!("--trials: {trials} is more than {MOST_TRIALS}");
+            return Err(Error::usage(message));
+        }
         let split = given.text("--split").map(|word| {
             let wrong = || {
                 Error::usage(format!(
@@ -223,7 +224,7 @@ impl FlowEvalArgs {
                 tags: given.texts("--tag"),
                 cases: given.texts("--case"),
                 settings: given.texts("--setting"),
-                trials: trials.transpose()?,
+                trials: trials.map(|it| it as u32),
                 split: split.transpose()?,
                 sample: given.number("--sample"),
             },

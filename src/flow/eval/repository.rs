@@ -6,13 +6,13 @@
 use super::question::Question;
 use crate::error::{At, Error, Result};
 use crate::unix::files;
-use crate::unix::git_program::git_outside;
+use crate::unix::git_program::{git_outside, hold_pipe};
 use crate::unix::process::Variable;
 use crate::unix::signals::Signals;
+use rustix::fd::OwnedFd;
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The most bytes of a list of names.
@@ -132,19 +132,17 @@ pub(super) fn parts(answer: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|part| !part.is_empty())
 }
 
-/// Opens the pipes in whose places git looks for what it ignores: it would wait for them.
-fn hold_pipes(top: &Path, paths: &[PathBuf]) -> Result<Vec<File>> {
-    let mut held = Vec::new();
-    let mut pending = Vec::new();
-    for path in paths {
-        let above = path.ancestors().skip(1);
-        let above = above.take_while(|dir| dir.starts_with(top));
-        above.for_each(|dir| hold(&dir.join(IGNORE), &mut held));
-        pending.push(path.clone());
-    }
-    hold(&top.join(".git/info/exclude"), &mut held);
+/// Opens the pipes in whose places git looks for what it ignores.
+fn hold_pipes(top: &Path, paths: &[PathBuf]) -> Result<Vec<OwnedFd>> {
+    let above = paths.iter().flat_map(|path| path.ancestors().skip(1));
+    let above = above.filter(|dir| dir.starts_with(top));
+    let mut held: Vec<OwnedFd> = above
+        .filter_map(|dir| hold_pipe(&dir.join(IGNORE)))
+        .chain(hold_pipe(&top.join(".git/info/exclude")))
+        .collect();
+    let mut pending = paths.to_vec();
     while let Some(dir) = pending.pop() {
-        hold(&dir.join(IGNORE), &mut held);
+        held.extend(hold_pipe(&dir.join(IGNORE)));
         if held.len() > MOST_HELD {
             let what = format!("more than {MOST_HELD} of the files {IGNORE} are pipes");
             return Err(Error::config(format!("{}: {what}", dir.display())));
@@ -156,17 +154,4 @@ fn hold_pipes(top: &Path, paths: &[PathBuf]) -> Result<Vec<File>> {
         pending.extend(entries.filter(is_dir).map(|entry| entry.path()));
     }
     Ok(held)
-}
-
-fn hold(path: &Path, held: &mut Vec<File>) {
-    let is_pipe = |it: fs::Metadata| it.file_type().is_fifo();
-    if path.symlink_metadata().is_ok_and(is_pipe) {
-        let flags = (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW).bits();
-        let mut options = OpenOptions::new();
-        let opened = options
-            .read(true)
-            .write(true)
-            .custom_flags(flags.cast_signed());
-        held.extend(opened.open(path));
-    }
 }

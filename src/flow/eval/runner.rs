@@ -219,14 +219,10 @@ impl<'e> Runner<'e> {
         let Some(budget) = self.start.budget.filter(Budget::has_limit) else {
             return Ok(false);
         };
-        if self.ledger.is_none() {
-            self.ledger = Some(Ledger::open(
-                &self.start.run.path.join(spending::FILE),
-                true,
-            )?);
-        }
-        let Some(ledger) = &mut self.ledger else {
-            return Ok(false);
+        let path = self.start.run.path.join(spending::FILE);
+        let ledger = match &mut self.ledger {
+            Some(ledger) => ledger,
+            none => none.insert(Ledger::open(&path, true)?),
         };
         ledger.lock(self.signals, self.budget_ends, false)?;
         ledger.release();
