@@ -180,7 +180,7 @@ impl Store {
     pub(super) fn scratch(&self, dir: &Path) -> Result<RunStore> {
         let mut made = self.run(&RunId::parse(&hex(12)).map_err(Error::failure)?)?;
         made.is_scratch = true;
-        made.git.root = dir.to_owned();
+        dir.clone_into(&mut made.git.root);
         Ok(made)
     }
 
@@ -239,7 +239,8 @@ pub(crate) fn has_states(run: &RunDir) -> bool {
 
 /// The name of a run in the store.
 fn run_name(run: &str) -> String {
-    run.bytes().map(|byte| format!("{byte:02x}")).collect()
+    let digits = run.bytes().map(|byte| format!("{byte:02x}"));
+    digits.collect::<Vec<_>>().concat()
 }
 
 /// The origin of a store. A foreign one is never used, nor one with anything in it that could lead git elsewhere, or keep

@@ -378,9 +378,9 @@ pub(super) fn order(run: &RunDir, state: &Run<'_>, root: &Path) -> Order {
 
 fn in_the_way(plan: &Plan) -> Error {
     let each = plan.in_the_way.iter();
-    let named: String = each
-        .map(|(path, why)| format!("\n  {}: {why}", printable_line(&path.to_string_lossy())))
-        .collect();
+    let each =
+        each.map(|(path, why)| format!("\n  {}: {why}", printable_line(&path.to_string_lossy())));
+    let named = each.collect::<Vec<_>>().concat();
     let way_out = match plan.yields_to_force() {
         true => "; `delta undo --force` overwrites those that have changed or are older",
         false => "; move them away",

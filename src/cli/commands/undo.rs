@@ -66,9 +66,8 @@ pub(crate) fn put_back(
     }
     if !undone.failed.is_empty() {
         let each = undone.failed.values();
-        let named: String = each
-            .map(|why| format!("\n  {}", printable_line(why)))
-            .collect();
+        let lines = each.map(|why| format!("\n  {}", printable_line(why)));
+        let named = lines.collect::<Vec<_>>().concat();
         faults.push(format!(
             "not all files could be put back{back}; these were not:{named}"
         ));

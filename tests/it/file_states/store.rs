@@ -563,7 +563,7 @@ fn a_branch_that_git_cannot_read_leads_to_the_last_state_again() {
         .map(|it| format!("{it:02x}"))
         .collect();
     let branch = format!("ws/.delta/files.git/refs/heads/{name}");
-    let damages = ["".to_owned(), "nonsense".to_owned(), "1".repeat(40) + "\n"];
+    let damages = [String::new(), "nonsense".to_owned(), "1".repeat(40) + "\n"];
     for (at, damage) in damages.iter().enumerate() {
         world.write(&branch, damage);
         let command = format!("echo again {at} > a");
