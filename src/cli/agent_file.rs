@@ -101,7 +101,7 @@ impl AgentFile {
             }
         }
         let name = word(keys, "name").unwrap_or_else(|| stem.to_owned());
-        let mut files = templates::BUILT_IN[0].files(&name);
+        let mut files = templates::CODER.files(&name);
         for file in &mut files {
             match &*file.path {
                 "system_prompt.md" => front.body.trim_start().clone_into(&mut file.text),

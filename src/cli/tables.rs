@@ -7,7 +7,7 @@ mod rows;
 mod waiting;
 
 use super::schemas::SCHEMA_NAMES;
-use super::templates::TEMPLATE_NAMES;
+use super::templates;
 use crate::coder::tool;
 use crate::file_states::snapshot;
 #[cfg(feature = "flow")]
@@ -68,12 +68,6 @@ const STATUS_NAMES: [&str; 5] = [
 ];
 
 const ENDED_NAMES: [&str; 2] = [Status::Completed.name(), Status::Failed.name()];
-
-/// Those of `delta init`; the last two are not agents.
-const TEMPLATES: [&str; 7] = {
-    let [a, b, c, d, e] = TEMPLATE_NAMES;
-    [a, b, c, d, e, "flow", "eval"]
-};
 
 #[cfg(not(feature = "flow"))]
 const EVAL: CommandTable = CommandTable {
@@ -181,7 +175,7 @@ const COMMAND_TABLES: [CommandTable; 33] = [
                must be new or empty, and print its name; with -t flow a flow, with -t eval an evaluation.",
         operands: &[operand("NAME", Directory).optional()],
         options: &[&[
-            valued("-t", "--template", "", Words(&TEMPLATES), "start from this template"),
+            valued("-t", "--template", "", Words(&templates::NAMES), "start from this template"),
             valued("", "--from", "FILE.md", File, "start from an agent that is one Markdown file"),
             flag("-y", "--yes", "use minimal without asking"),
         ]],

@@ -56,27 +56,33 @@ pub(crate) const ALL: [&Template; 5] = [
         context: CONTEXT,
         tools: &[],
     },
-    &Template {
-        name: "coder",
-        description: "works on code: shell, reading, writing and editing files",
-        agent: include_str!("templates/coder/agent.yaml"),
-        prompt: include_str!("templates/coder/system_prompt.md"),
-        context: include_str!("templates/coder/context.yaml"),
-        tools: &[],
-    },
+    CODER,
 ];
 
-pub(crate) const TEMPLATE_NAMES: [&str; 5] = [
-    ALL[0].name,
-    ALL[1].name,
-    ALL[2].name,
-    ALL[3].name,
-    ALL[4].name,
+/// The templates of `-t` that are not agents, each with its description.
+pub(crate) const OTHERS: [(&str, &str); 2] = [
+    ("flow", "a graph of commands and agents"),
+    ("eval", "an evaluation"),
 ];
+
+/// The arguments of `-t`.
+pub(crate) const NAMES: [&str; ALL.len() + OTHERS.len()] = {
+    let ([a, b, c, d, e], [f, g]) = (ALL, OTHERS);
+    [a.name, b.name, c.name, d.name, e.name, f.0, g.0]
+};
+
+pub(crate) const CODER: &Template = &Template {
+    name: "coder",
+    description: "works on code: shell, reading, writing and editing files",
+    agent: include_str!("templates/coder/agent.yaml"),
+    prompt: include_str!("templates/coder/system_prompt.md"),
+    context: include_str!("templates/coder/context.yaml"),
+    tools: &[],
+};
 
 /// The agents that need no directory, under their names: `@coder`, and one for questions.
 pub(crate) const BUILT_IN: [&Template; 2] = [
-    ALL[4],
+    CODER,
     &Template {
         name: "plain",
         description: "answers questions, without tools",

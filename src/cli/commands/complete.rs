@@ -65,11 +65,7 @@ fn offer(value: &TypedValue, line: &TypedLine) -> Option<Offer> {
         (_, "@NAME", _) => ("", agent_candidates(value)),
         (_, _, Some("--template")) => {
             let candidate = |it: &Template| Candidate::new(it.name, it.description);
-            let others = [
-                ("flow", "a graph of commands and agents"),
-                ("eval", "an evaluation"),
-            ];
-            let others = others.map(|(name, about)| Candidate::new(name, about));
+            let others = templates::OTHERS.map(|(name, about)| Candidate::new(name, about));
             let all = templates::ALL.into_iter().map(candidate);
             ("", all.chain(others).collect())
         }

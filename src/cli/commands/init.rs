@@ -30,7 +30,8 @@ pub(crate) fn create_agent(given: &ParsedCommand) -> Result<Exit> {
         return write_agent(dir, &agent.name, &files::name_of(&file), agent.files);
     }
     let template = given.text("--template");
-    if let Some(name @ ("flow" | "eval")) = template.as_deref() {
+    let mut others = templates::OTHERS.into_iter();
+    if let Some((name, _)) = others.find(|(name, _)| template.as_deref() == Some(*name)) {
         return create_other(given, name);
     }
     let mut all = templates::ALL.into_iter();
