@@ -24,6 +24,7 @@
             rm "$out/bin/THIRD-PARTY"
           '';
           meta = {
+            longDescription = "git 2.41 or later in PATH keeps the files of each step, for delta undo.";
             license = nixpkgs.lib.licenses.mit;
             mainProgram = "delta";
             platforms = systems;

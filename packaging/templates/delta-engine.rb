@@ -7,6 +7,8 @@ class DeltaEngine < Formula
   license "MIT"
 
   depends_on "rust" => :build
+  # 2.41 or later: the files of each step, and delta undo.
+  depends_on "git" => :recommended
   depends_on :linux
 
   conflicts_with "git-delta", because: "both install a program named delta"

@@ -89,7 +89,7 @@ pub(crate) const EVAL: CommandTable = CommandTable {
            report [DIR]: print the results that are kept in DIR as one page of HTML.",
     operands: &[DIR, DIR],
     options: &[&[
-        valued("-a", "--agent", "AGENT", Directory, "measure @NAME, the agent in a directory, or DIR@REVISION").repeatable(),
+        valued("-a", "--agent", "AGENT", Directory, "measure @NAME, the agent in a directory, a NAME.md, or DIR@REVISION").repeatable(),
         valued("", "--cases", "FILE", File, "with -a: the cases, as CSV, JSON or JSON lines"),
         valued("", "--grade", "COMMAND", Text, "with -a: judge answers by COMMAND, given the trial on stdin"),
         valued("-w", "--work-dir", "DIR", Workspace, "keep everything in DIR (default: the current directory)"),
