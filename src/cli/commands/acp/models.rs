@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time that the endpoint may take to list them, in which no session is served.
+/// The time that the endpoint may take to list them, in which no session is served. A command that prints the key has a
+/// limit of its own.
 const LIST_TIME: Duration = Duration::from_secs(3);
 
 /// The members of an answer about a session that name its models. A client that has `chosen` one gets an error if the
