@@ -1,4 +1,4 @@
-//! Roles of the parts of an answer in Markdown: headings, strong words, code, rules. A scanner sees each character once and
+//! Roles of the parts of an answer in Markdown: headings, strong words, code, rules and other frames. A scanner sees each character once and
 //! returns each as it is, so that an answer can be shown while it arrives.
 //!
 //! The rules are those of `CommonMark` 0.31 for fences, ATX headings, code spans and thematic breaks, except that what begins
@@ -11,6 +11,7 @@ pub(crate) enum Role {
     Heading,
     Strong,
     Code,
+    /// A rule, the lines of a table, the address of a link.
     Rule,
 }
 
@@ -35,6 +36,11 @@ pub(crate) struct Scanner {
     /// Number of backticks that began the code span; 0 outside of one.
     ticks: usize,
     is_escaped: bool,
+    /// The line is a row of a table.
+    is_row: bool,
+    /// The last character ended the text of a link, perhaps.
+    ends_label: bool,
+    is_address: bool,
     parts: Parts,
 }
 
@@ -129,12 +135,15 @@ impl Scanner {
                 let role = if markers >= 3 { Role::Rule } else { Role::Text };
                 is_whole.then_some(role)
             }
+            '|' if text.chars().all(|c| "|-: \t".contains(c)) => is_whole.then_some(Role::Rule),
             _ => Some(Role::Text),
         }
     }
 
     fn begin_line(&mut self, role: Role) {
         self.line = Some(role);
+        let text = self.lead.trim_start_matches(' ');
+        self.is_row = text.starts_with('|') && self.lead.len() - text.len() <= 3;
         for c in std::mem::take(&mut self.lead).chars() {
             match role {
                 Role::Text => self.inline(c),
@@ -144,18 +153,24 @@ impl Scanner {
     }
 
     fn inline(&mut self, c: char) {
-        let is_marker = matches!(c, '*' | '`') && !self.is_escaped;
+        let is_marker = matches!(c, '*' | '`') && !self.is_escaped && !self.is_address;
         if !(is_marker && self.run.starts_with(c)) {
             self.end_run(Some(c));
         }
         if is_marker {
+            self.ends_label = false;
             self.run.push(c);
             return;
         }
-        self.is_escaped = c == '\\' && !self.is_escaped && self.ticks == 0;
-        self.push(self.role(), c);
+        let is_free = !self.is_escaped && self.ticks == 0;
+        self.is_address |= self.ends_label && c == '(';
+        let is_frame = self.is_address && c != '\n' || is_free && self.is_row && c == '|';
+        self.push(if is_frame { Role::Rule } else { self.role() }, c);
+        self.is_address &= !matches!(c, ')' | '\n');
+        self.ends_label = is_free && c == ']';
+        self.is_escaped = is_free && c == '\\';
         if c == '\n' {
-            (self.is_strong, self.ticks, self.is_escaped) = (false, 0, false);
+            (self.is_strong, self.ticks) = (false, 0);
         }
     }
 

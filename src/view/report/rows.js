@@ -34,6 +34,7 @@ function styled(text) {
       else if (ends && ends[1].startsWith(fence)) fence = "";
     } else if (/^ {0,3}#{1,6}(?:[ \t]|\n?$)/.test(line)) add("heading", line);
     else if (fits && /^ {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*\n?$/.test(line)) add("rule", line);
+    else if (fits && /^ {0,3}\|[-|: \t]*\n?$/.test(line)) add("rule", line);
     else addInline(line, add);
   }
   return parts.map(([role, part]) => (role ? make("span", role, part) : part));
@@ -43,15 +44,24 @@ function addInline(line, add) {
   let isStrong = false;
   let isEscaped = false;
   let ticks = 0;
+  const isRow = /^ {0,3}\|/.test(line);
+  let endsLabel = false;
+  let isAddress = false;
   const role = () => (ticks ? "code" : isStrong ? "strong" : "");
   for (let at = 0, end; at < line.length; at = end) {
     const before = role();
     end = at + 1;
-    if (isEscaped || (line[at] !== "*" && line[at] !== "`")) {
-      isEscaped = line[at] === "\\" && !isEscaped && !ticks;
-      add(before, line[at]);
+    const c = line[at];
+    if (isEscaped || isAddress || (c !== "*" && c !== "`")) {
+      const isFree = !isEscaped && !ticks;
+      isAddress ||= endsLabel && c === "(";
+      add((isAddress && c !== "\n") || (isFree && isRow && c === "|") ? "rule" : before, c);
+      isAddress &&= c !== ")";
+      endsLabel = isFree && c === "]";
+      isEscaped = isFree && c === "\\";
       continue;
     }
+    endsLabel = false;
     while (line[end] === line[at]) end += 1;
     const count = end - at;
     if (line[at] === "`") ticks = !ticks ? count : ticks === count ? 0 : ticks;
