@@ -79,16 +79,16 @@ fn print_result(result: RunResult, common: &Common, is_repeatable: bool) -> Resu
     } else {
         print_text(&result.ending)?;
     }
-    Ok(seal(result, screen))
+    Ok(seal(result, screen, ""))
 }
 
-/// Prints what a run has used, which takes reading its journal, and seals it.
-fn seal(result: RunResult, screen: Screen) -> Exit {
+/// Prints what a run has used, which takes reading its journal, after a label, and seals it.
+fn seal(result: RunResult, screen: Screen, label: &str) -> Exit {
     let exit = result.ending.exit;
     if !screen.quiet
         && let Some(summary) = result.summary()
     {
-        screen.progress(&[(Tone::Dim, &summary)]);
+        screen.progress(&[(Tone::Dim, &format!("{label}{summary}"))]);
         if !result.changed().is_empty() {
             screen.progress(&[(Tone::Dim, &format!("changed: {}", result.changed()))]);
         }
@@ -122,7 +122,8 @@ pub(crate) fn print_answer(result: RunResult, screen: Screen) -> Result<Exit> {
             screen.warn(&text);
         }
     }
-    Ok(seal(result, screen))
+    // Of a conversation: all of it.
+    Ok(seal(result, screen, "so far: "))
 }
 
 /// Prints the result of a run that is complete. A file or a pipe gets what the model said; a terminal, nothing that

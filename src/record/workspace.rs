@@ -102,10 +102,22 @@ impl DecisionLock {
 /// The words of a command that a person may run in a workspace, which they name unless it is the current directory.
 pub(crate) fn command_in(root: &Path, command: &[&str]) -> Vec<String> {
     let mut words: Vec<String> = command.iter().copied().map(str::to_owned).collect();
-    if !std::env::current_dir().is_ok_and(|here| here == root) {
+    if !is_here(root) {
         words.extend(["-w".to_owned(), root.to_string_lossy().into_owned()]);
     }
     words
+}
+
+/// ` in DIR`, for a person; empty if it is the current directory.
+pub(crate) fn place_of(root: &Path) -> String {
+    match is_here(root) {
+        true => String::new(),
+        false => format!(" in {}", root.display()),
+    }
+}
+
+fn is_here(root: &Path) -> bool {
+    std::env::current_dir().is_ok_and(|here| here == root)
 }
 
 impl Workspace {

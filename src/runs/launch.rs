@@ -23,7 +23,7 @@ use crate::record::event::EndEvent;
 use crate::record::journal::Journal;
 use crate::record::metadata::{Metadata, Status};
 use crate::record::run_dir::RunDir;
-use crate::record::workspace::{DecisionLock, Workspace};
+use crate::record::workspace::{DecisionLock, Workspace, place_of};
 use crate::text::ids::RunId;
 use crate::text::shell::shell_quoted;
 use crate::unix::signals::Signals;
@@ -164,7 +164,7 @@ impl Launch<'_> {
         let (mut model, name) = self.first_model(&ctx)?;
         let closed = self.closed_hosts(resumed.as_ref());
         if !self.options.is_chat {
-            let root = self.workspace.root.display();
+            let place = place_of(&self.workspace.root);
             let at = resumed
                 .as_ref()
                 .map_or_else(String::new, |(at, _)| format!(", resumes at [{at}]"));
@@ -172,7 +172,7 @@ impl Launch<'_> {
                 [] => String::new(),
                 open => format!(", open: {}", shell_quoted(open)),
             };
-            let head = format!("run {} in {root}, model {name}{at}{open}{closed}", run.id);
+            let head = format!("run {}{place}, model {name}{at}{open}{closed}", run.id);
             self.options.screen.progress(&[(Tone::Dim, &head)]);
         } else if let Some(note) = closed.strip_prefix(", ") {
             self.options.screen.progress(&[(Tone::Dim, note)]);

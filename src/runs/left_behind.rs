@@ -14,6 +14,9 @@ use crate::text::shell::shell_quoted;
 use crate::text::shorten::in_short;
 use std::path::Path;
 
+/// The columns of a remark after `delta: `.
+const LINE: usize = 73;
+
 /// Remarks on the workspace of a new run: its newest run has not ended, or has an answer that was not read.
 pub(crate) fn left_behind(workspace: &Workspace) -> Result<Vec<String>> {
     let mut notes = Vec::new();
@@ -35,20 +38,17 @@ pub(crate) fn left_behind(workspace: &Workspace) -> Result<Vec<String>> {
     if has_ended || metadata.parent_run_id.is_some() {
         return Ok(notes);
     }
-    let mut first = in_short(&metadata.task_words(), 60);
-    // The input of a flow is JSON, and a text in it has its quotes.
-    if !first.starts_with('"') {
-        first = format!("'{first}'");
-    }
     let status = metadata.status.name();
-    let mut note = format!("starting a new run; run {id} ({first}) is {status}");
+    let mut note = format!("starting a new run; run {id} is {status}: ");
+    let room = LINE.saturating_sub(note.len());
+    note.push_str(&in_short(&metadata.task_words(), room));
+    notes.push(note);
     if metadata.status == Status::Interrupted && metadata.flow.is_none() {
         let mut resume = command_in(&workspace.root, &["delta", "continue"]);
         resume.extend(["--run-id".to_owned(), id.to_string()]);
         let home = Path::new(&metadata.agent_home);
         resume.extend(resume_words(&metadata.set, home, workspace));
-        note.push_str(&format!(": `{}` resumes it", shell_quoted(&resume)));
+        notes.push(format!("to resume it: {}", shell_quoted(&resume)));
     }
-    notes.push(note);
     Ok(notes)
 }

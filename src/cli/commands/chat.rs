@@ -18,7 +18,7 @@ use crate::error::{Error, Exit, Result};
 use crate::record::metadata::{Metadata, Status};
 use crate::record::reader::JournalSource;
 use crate::record::run_dir::RunDir;
-use crate::record::workspace::{Workspace, command_in};
+use crate::record::workspace::{Workspace, command_in, place_of};
 use crate::runs::allowed_hosts::open_hosts;
 use crate::runs::decide::{Decision, Naming, Wanted, decide};
 use crate::runs::find::newest_where;
@@ -222,10 +222,9 @@ impl Chat<'_> {
                 .run
                 .as_ref()
                 .map_or_else(String::new, |run| format!(", run {}", run.id));
-            let root =
-                workspace.map_or_else(String::new, |it| format!(" in {}", it.root.display()));
+            let place = workspace.map_or_else(String::new, |it| place_of(&it.root));
             let text = format!(
-                "{}, {model}{root}{run}; /help lists commands, Ctrl-D ends",
+                "{}, {model}{place}{run}; /help lists commands, Ctrl-D ends",
                 self.agent.name
             );
             self.options.screen.progress(&[(Tone::Dim, &text)]);

@@ -216,9 +216,10 @@ fn at_a_terminal_ctrl_c_stops_the_answer_and_ctrl_d_ends() {
     ]);
     let running = chat(&world, []).at(&terminal).spawn();
     let head = terminal.shows("> ");
-    assert!(head.contains("coder, chosen in "), "{head}");
+    assert!(head.contains("coder, chosen; /help"), "{head}");
     terminal.types("hi\n");
     terminal.shows("[1] answers");
+    terminal.shows("so far: ");
     terminal.shows("> ");
     terminal.types("wait\n");
     world.server.wait_for(2);

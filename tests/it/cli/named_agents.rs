@@ -66,10 +66,12 @@ fn newest(world: &World) -> Run {
 fn a_bare_sentence_goes_to_the_built_in_agent_in_the_current_directory() {
     let world = everyday();
     world.model_says([text("fixed")]);
-    at_work(&world, ["run", "fix", "the", "test"])
+    let ended = at_work(&world, ["run", "fix", "the", "test"])
         .exits(0)
         .prints("fixed\n");
     let run = newest(&world);
+    let (id, url) = (run.id(), world.server.url());
+    ended.says(&format!("run {id}, model chosen at {url}\n"));
     assert_eq!(run.metadata()["agent_name"], "coder");
     assert_eq!(told(&world.server.last()).1, "fix the test");
     assert_eq!(world.server.last().json()["model"], "chosen");

@@ -110,7 +110,9 @@ fn a_start_that_passes_over_an_interrupted_run_names_the_command_that_resumes_it
     world
         .run("other")
         .exits(0)
-        .says(&format!("`{command}` resumes it"));
+        .says(&format!(
+            "delta: starting a new run; run {first} is INTERRUPTED: go\ndelta: to resume it: {command}\n"
+        ));
     // It works as printed.
     let words: Vec<&str> = command.split(' ').skip(1).collect();
     world.delta(words).exits(0).prints("done\n");
@@ -129,10 +131,9 @@ fn the_command_for_a_run_that_is_passed_over_has_what_its_record_cannot_decide()
     let first = world.latest().id();
     let root = world.workspace();
     let command = format!("delta continue -w {} --run-id {first}", root.display());
-    world
-        .run("other")
-        .exits(0)
-        .says(&format!("`{command} --set 'ask_human=false'` resumes it"));
+    world.run("other").exits(0).says(&format!(
+        "to resume it: {command} --set 'ask_human=false'\n"
+    ));
     let words = command.split(' ').skip(1);
     let words = words.chain(["--set", "ask_human=false"]);
     world.delta(words).exits(0).prints("done\n");

@@ -635,7 +635,7 @@ fn what_is_known_of_tasks_is_told_of_a_run_that_has_not_ended() {
     let text = run(&world).args(["-m", "text", "--pause-before", "a"]);
     text.exits(4);
     let more = run(&world).args(["-m", "more"]).exits(0);
-    more.says("(\"text\") is INTERRUPTED");
+    more.says("is INTERRUPTED: \"text\"");
 }
 
 #[test]
