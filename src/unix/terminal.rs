@@ -48,7 +48,7 @@ impl Screen {
         }
     }
 
-    /// A line of progress.
+    /// A line of progress. Nothing that others said in it, on further lines, looks like one.
     pub(crate) fn progress(self, pieces: &[(Tone, &str)]) {
         if !self.quiet {
             self.line(pieces);
@@ -60,10 +60,9 @@ impl Screen {
         self.warn_as("delta", text);
     }
 
-    /// A warning of a program of this name, printed also when quiet. Nothing that others said in it, on further lines,
-    /// looks like one.
+    /// A warning of a program of this name, printed also when quiet.
     pub(crate) fn warn_as(self, program: &str, text: &str) {
-        self.line(&[(Tone::Bad, &format!("{program}: {}", indented(text)))]);
+        self.line(&[(Tone::Bad, &format!("{program}: {text}"))]);
     }
 
     /// A line as it looks here, without its end.
@@ -73,8 +72,7 @@ impl Screen {
 
     fn line(self, pieces: &[(Tone, &str)]) {
         begin_line();
-        let mut out = painted(self.colour, pieces);
-        out.push('\n');
+        let out = indented(&painted(self.colour, pieces)) + "\n";
         ignore(io::stderr().write_all(out.as_bytes()));
     }
 }

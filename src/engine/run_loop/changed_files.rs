@@ -13,8 +13,9 @@ use crate::unix::terminal::Tone;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
-/// Lines of a diff that are shown without `-v`.
+/// Lines of a diff that are shown without `-v`, and the columns of each.
 const SHOWN: usize = 40;
+const COLUMNS: usize = 200;
 
 /// The changes by path.
 #[derive(Debug, Default)]
@@ -113,7 +114,7 @@ pub(super) fn print_reason(engine: &Engine<'_>, call: &OpenCall, result: &str) {
     if let Some(line) = line.filter(|_| !engine.log.screen.verbose) {
         engine
             .log
-            .print_below(Tone::Dim, &cut_to_columns(line, 200));
+            .print_below(Tone::Dim, &cut_to_columns(line, COLUMNS));
     }
 }
 
@@ -156,10 +157,10 @@ pub(super) fn preview_change(engine: &Engine<'_>, tool: &Tool, bound: &BoundCall
 
 fn print_diff(engine: &Engine<'_>, text: &str) {
     let log = &engine.log;
-    let shown = if log.screen.verbose {
-        usize::MAX
+    let (shown, columns) = if log.screen.verbose {
+        (usize::MAX, usize::MAX)
     } else {
-        SHOWN
+        (SHOWN, COLUMNS)
     };
     let lines: Vec<&str> = diff_lines(text).collect();
     for line in lines.iter().take(shown) {
@@ -168,7 +169,7 @@ fn print_diff(engine: &Engine<'_>, text: &str) {
             Some(b'-') => Tone::Removed,
             _ => Tone::Dim,
         };
-        log.print_below(tone, line);
+        log.print_below(tone, &cut_to_columns(line, columns));
     }
     if lines.len() > shown {
         let more = lines.len() - shown;

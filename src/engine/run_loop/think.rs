@@ -17,7 +17,6 @@ use crate::record::event::{FinishReason, NoteEvent, RawJson, ThoughtEvent, Token
 use crate::record::stop_reason::StopReason;
 use crate::text::amounts::{format_duration, grouped};
 use crate::text::answers::after_thoughts;
-use crate::text::disguise::indented;
 use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
 use crate::unix::unread_stdin;
@@ -226,7 +225,7 @@ fn print_thought(engine: &Engine<'_>, answer: &Answer, usage: Tokens, began: Ins
     } else if answer.calls.is_empty() {
         "answers".to_owned()
     } else if engine.log.screen.verbose {
-        indented(&answer.text)
+        answer.text.clone()
     } else {
         in_short(after_thoughts(&answer.text), 100)
     };

@@ -6,6 +6,7 @@ mod check_advice;
 mod command_line;
 pub mod completion;
 mod expand;
+mod hostile_text;
 mod init;
 mod named_agents;
 mod next_command;

@@ -47,7 +47,11 @@ impl Chat<'_> {
         }
         let [message, answer] = [message, answer].map(|json| json.map(decoded).unwrap_or_default());
         let (message, answer) = (message.trim_end(), after_thoughts(&answer).trim_end());
-        let said = message.lines().take(MESSAGE).collect::<Vec<_>>().join("\n");
+        let said = message
+            .lines()
+            .take(MESSAGE)
+            .collect::<Vec<_>>()
+            .join("\n  ");
         let answered: Vec<&str> = answer.lines().collect();
         let room = LINES - said.lines().count();
         let shown = answered[..answered.len().min(room)].join("\n");
@@ -101,7 +105,7 @@ impl Chat<'_> {
             Self::note(&format!(
                 "{number:2}{} {age:>4}  {}  {}",
                 if is_this { '*' } else { ' ' },
-                metadata.agent_name,
+                in_short(&metadata.agent_name, 30),
                 in_short(&metadata.task_words(), 60)
             ));
         }
