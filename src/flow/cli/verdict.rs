@@ -9,7 +9,7 @@ use crate::flow::eval::record::{EvaluationRecord, RecordedLook, number_look};
 use crate::flow::eval::summary::baseline::Baseline;
 use crate::flow::eval::summary::decision::Verdict;
 use crate::flow::eval::summary::{Plan, PlannedCase, Summary, summarize};
-use crate::flow::eval::tables;
+use crate::flow::eval::tables::{self, answer::paid, words::CaseNames};
 use crate::flow::eval::trial::{Trial, TrialOutcome};
 use crate::record::event::EvaluationEvent;
 use crate::record::event::evaluation::RESULTS;
@@ -186,10 +186,10 @@ pub(super) fn judge(
             ..parts.plan(planned)
         };
         let summary = summarize(&plan, baseline.as_ref(), trials.iter().cloned())?;
-        let cases = planned.cases.iter().map(|it| it.case);
-        judged
-            .pages
-            .push(tables::page::lines(&summary, &trials, cases));
+        let cases = || planned.cases.iter().map(|it| it.case);
+        let names = CaseNames::of(cases());
+        let page = tables::page::lines(&summary, &trials, &names, cases());
+        judged.pages.push(page);
         judged.trials.push(trials);
         if numbered.is_new {
             let json_summary = serde_json::to_value(&summary).unwrap_or_default();
@@ -256,11 +256,15 @@ pub(super) fn print_results(
     let pairs: Vec<(&Summary, &[Trial])> = judged.summaries.iter().zip(trials).collect();
     match judged.format {
         EvalFormat::Text => {
-            let suites = pairs.into_iter();
-            let tables: Vec<_> = suites
-                .map(|(summary, trials)| tables::text::text(summary, trials, columns()))
-                .collect();
-            print(tables.join("\n").as_bytes())
+            let tables = pairs
+                .into_iter()
+                .zip(suites)
+                .map(|((summary, trials), suite)| {
+                    let names = CaseNames::of(suite.cases.iter().map(|it| it.case));
+                    tables::text::text(summary, trials, &names, columns())
+                });
+            let tables = tables.collect::<Vec<_>>().join("\n");
+            print((tables + &paid(&judged.trials)).as_bytes())
         }
         EvalFormat::Json => print_json(tables::json(&judged.summaries).as_bytes()),
         EvalFormat::Jsonl => {

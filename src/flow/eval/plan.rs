@@ -268,6 +268,7 @@ pub(crate) fn trials_of(
             seed: Some(plan.seed.into()),
             scores: grade.iter().flat_map(|it| it.scores.clone()).collect(),
             reason: grade.and_then(|it| it.reason.clone()),
+            activity: found.activity,
         }
     };
     planned.planned.iter().map(trial).collect()

@@ -5,7 +5,7 @@
 //! the trial's workspace, which the trial can write to. `TRIAL_END` is durable before a trial is judged,
 //! and `LOOK` before a verdict is printed.
 
-use super::trial::TrialOutcome;
+use super::trial::{Activity, TrialOutcome};
 use crate::error::Result;
 use crate::record::event::Line;
 pub(crate) use crate::record::event::evaluation::{Grade, RESULT, RecordedLook, TrialEnd};
@@ -28,6 +28,7 @@ pub(crate) struct TrialRecord {
     pub last_call: Option<String>,
     pub end: Option<TrialEnd>,
     pub grade: Option<Grade>,
+    pub activity: Activity,
 }
 
 /// All trials of a suite by their names, and its looks in order.
@@ -71,6 +72,10 @@ impl EvaluationRecord {
                 Err(damage) => return Err(unreadable(&Unreadable::Damaged(damage), path)),
             }
         }
+        let suites = record.0.values_mut();
+        for trial in suites.flat_map(|suite| suite.trials.values_mut()) {
+            trial.activity = Activity::None;
+        }
         Ok(record)
     }
 
@@ -103,6 +108,7 @@ impl TrialRecord {
         self.starts += 1;
         self.last_call = Some(call_id);
         (self.end, self.grade) = (None, None);
+        self.activity = Activity::Run;
     }
 
     /// The trial needs nothing but perhaps a grade.

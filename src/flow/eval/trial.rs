@@ -5,6 +5,15 @@ use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 
+/// What this start of the evaluation has done with a trial.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Activity {
+    #[default]
+    None,
+    Judged,
+    Run,
+}
+
 /// One trial of a case under a setting; as printed in JSONL, without its suite.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Trial {
@@ -51,6 +60,8 @@ pub(crate) struct Trial {
     /// The directory of records with its answer, from the run's directory.
     #[serde(skip)]
     pub execution_ref: Option<String>,
+    #[serde(skip)]
+    pub activity: Activity,
 }
 
 #[allow(clippy::ref_option)] // As serde calls it.

@@ -51,7 +51,8 @@ function rate(trials) {
 
 /** How far the settings of a case are apart, by which cases are sorted, and its lowest rate. */
 function weigh(row) {
-  const rates = row.suite.settings.map(({ name }) => rate(row.cells.get(name) || []));
+  for (const trials of row.cells.values()) trials.sort((a, b) => a.trial - b.trial);
+  const rates = row.suite.settings.map((name) => rate(row.cells.get(name) || []));
   const known = rates.filter((one) => one !== null);
   row.lowest = Math.min(1, ...known);
   row.difference = known.length ? Math.max(...known) - row.lowest : 0;
@@ -60,7 +61,7 @@ function weigh(row) {
 
 // Texts beside each other.
 
-/** The words of two texts with marks for those that only one has; null if they are too long to compare. */
+/** The words of two texts: plus marks what only the first has, minus what only the second has. Null if they are too long. */
 function compareWords(before, after) {
   const [a, b] = [before, after].map((text) => text.match(/\s+|[\p{L}\p{N}_]+|[^\s\p{L}\p{N}_]/gu) || []);
   let from = 0;
@@ -89,8 +90,8 @@ function compareWords(before, after) {
       both(a[from + i]);
       i += 1;
       j += 1;
-    } else if (j === m || (i < n && longest[at(i + 1, j)] >= longest[at(i, j + 1)])) add(0, "minus", a[from + i++]);
-    else add(1, "plus", b[from + j++]);
+    } else if (j === m || (i < n && longest[at(i + 1, j)] >= longest[at(i, j + 1)])) add(0, "plus", a[from + i++]);
+    else add(1, "minus", b[from + j++]);
   }
   a.slice(a.length - until).forEach(both);
   return parts;
@@ -102,7 +103,16 @@ function box(title, text, parts) {
   pre.tabIndex = 0;
   if (parts) pre.append(...parts.map(([mark, words]) => (mark ? make(mark === "plus" ? "ins" : "del", mark, words) : words)));
   else put(pre, text);
-  el.append(make("div", "title", title), pre);
+  if (title) el.append(make("div", "title", title));
+  el.append(pre);
+  return el;
+}
+
+/** What is made when it is unfolded. */
+function fold(title, content) {
+  const el = make("details", "fold");
+  el.append(make("summary", "title", title));
+  el.addEventListener("toggle", () => el.append(content()), { once: true });
   return el;
 }
 
@@ -127,14 +137,20 @@ function trialBox(row, trial) {
   el.append(head);
   if (trial.reason) el.append(make("p", "reason", whole(trial.reason)));
   const { output } = trial;
-  if (output !== undefined || (trial.status !== "passed" && row.expected !== undefined)) {
-    const pair = make("div", "pair");
-    const isWhole = ![output, row.expected].some((text) => text === undefined || Array.isArray(text));
-    const parts = isWhole ? compareWords(row.expected, output) : null;
-    if (row.expected !== undefined) pair.append(box("expected", row.expected, parts && parts[0]));
-    pair.append(output === undefined ? box("output", "(none)") : box("output", output, parts && parts[1]));
-    el.append(pair);
+  if (trial.status === "passed") {
+    if (output !== undefined) el.append(fold("output", () => box("", output)));
+    return el;
   }
+  const texts = [row.expected, output];
+  if (texts.every((text) => text === undefined)) return el;
+  const parts = trial.status === "failed" && texts.every((text) => typeof text === "string") ? compareWords(...texts) : null;
+  const pair = make("div", "pair");
+  [["expected", "plus", "green: missing from the output"], ["output", "minus", "red: not expected"]].forEach(([name, mark, legend], side) => {
+    const has = parts && parts[side].some(([one]) => one === mark);
+    const text = texts[side];
+    if (text !== undefined || side) pair.append(box(has ? `${name} \u00b7 ${legend}` : name, text === undefined ? "(none)" : text, has && parts[side]));
+  });
+  el.append(pair);
   return el;
 }
 
@@ -142,11 +158,11 @@ function unfold(row, open) {
   if (open && !row.detail) {
     const cell = make("td");
     cell.colSpan = row.suite.settings.length + 1;
+    const link = make("a", "link", "link to this case");
+    link.href = address({ case: row.id });
+    cell.append(link);
     if (row.input !== undefined) cell.append(box("input", row.input));
-    const all = row.suite.settings.flatMap(({ name }) => row.cells.get(name) || []);
-    // One trial that passed is as good as another.
-    const shown = all.filter((trial) => trial.status !== "passed" || trial.output !== undefined);
-    for (const trial of shown.length ? shown : all) cell.append(trialBox(row, trial));
+    for (const trial of row.suite.settings.flatMap((name) => row.cells.get(name) || [])) cell.append(trialBox(row, trial));
     row.detail = make("tr", "detail");
     row.detail.append(cell);
   }
@@ -180,21 +196,22 @@ function rowOf(row) {
   const head = make("th");
   head.scope = "row";
   row.el = el;
-  row.button = make("button", "", row.id);
+  row.button = make("button", "", row.name || row.id);
+  if (row.name) row.button.title = row.id;
   row.button.setAttribute("aria-expanded", "false");
   row.button.addEventListener("click", () => {
     mark(row);
     unfold(row, !isOpen(row));
   });
   head.append(row.button);
-  el.append(head, ...row.suite.settings.map(({ name }) => cellOf(row.cells.get(name) || [])));
+  el.append(head, ...row.suite.settings.map((name) => cellOf(row.cells.get(name) || [])));
   return el;
 }
 
 function matrix(suite) {
   const table = make("table", "matrix");
   const head = make("tr");
-  for (const name of ["case", ...suite.settings.map((setting) => setting.name)]) {
+  for (const name of ["case", ...suite.settings]) {
     const th = make("th", "", name);
     th.scope = "col";
     head.append(th);
@@ -239,9 +256,8 @@ function sectionOf(suite) {
   const el = make("section", "suite");
   const title = make("h2");
   title.append(make("span", "", suite.suite), make("b", { passed: "good", failed: "bad" }[suite.verdict] || "live", suite.verdict.toUpperCase()));
-  const words = suite.words.trim().split("\n");
-  const verdict = make("p", "words verdict", words.pop().replace("\u2192 ", ""));
-  el.append(title, make("p", "dim", `${suite.target} \u00b7 ${count(suite.cases.size)} cases \u00d7 ${suite.trials} trials \u00b7 analysis ${suite.look.number}`), verdict, make("p", "words said", words.join("\n")));
+  const verdict = make("p", "verdict", (suite.answer || "").trim());
+  el.append(title, make("p", "dim", `${suite.target} \u00b7 ${suite.about.trim().split(/ {3}|\n/).join(" \u00b7 ")}`), verdict, make("p", "said", suite.words.trim()));
   for (const warning of suite.warnings) el.append(make("p", "bad", `warning: ${warning}`));
   el.append(figures(suite.figures), matrix(suite));
   return el;
@@ -255,7 +271,7 @@ function apply() {
   const fits = FILTERS[view.filter][1];
   let shown = 0;
   for (const row of view.rows) {
-    const is = fits(row) && row.id.toLowerCase().includes(wanted);
+    const is = fits(row) && `${row.id} ${row.name || ""}`.toLowerCase().includes(wanted);
     if (!is && isOpen(row)) unfold(row, false);
     row.el.hidden = !is;
     shown += is;
@@ -268,9 +284,21 @@ function tell(shown) {
   document.getElementById("told").textContent = `${count(shown)} of ${count(view.rows.length)} cases`;
 }
 
-function choose(at) {
+function filter(at) {
   view.filter = at;
   apply();
+}
+
+function choose(at) {
+  filter(at);
+  history.replaceState(null, "", address({}));
+}
+
+/** The address of what is shown, with other parts behind the #. */
+function address(other) {
+  const { theme } = document.documentElement.dataset;
+  const parts = { ...(view.filter && { filter: FILTERS[view.filter][0] }), ...(theme && { theme }), ...other };
+  return `#${Object.entries(parts).map((pair) => pair.map(encodeURIComponent).join("=")).join("&")}`;
 }
 
 function mark(row) {
@@ -339,10 +367,11 @@ function followAddress() {
   const wanted = new URLSearchParams(location.hash.slice(1));
   if (["light", "dark"].includes(wanted.get("theme"))) document.documentElement.dataset.theme = wanted.get("theme");
   const at = FILTERS.findIndex(([name]) => name === wanted.get("filter"));
-  if (at >= 0) choose(at);
+  if (at >= 0 && at !== view.filter) filter(at);
   if (wanted.has("case")) grow(Infinity);
   const row = wanted.has("case") && view.rows.find((one) => one.id === wanted.get("case"));
   if (!row) return;
+  if (row.el.hidden) filter(0);
   mark(row);
   unfold(row, true);
   row.el.scrollIntoView({ block: "center" });

@@ -1023,7 +1023,8 @@ fn a_table_says_why_cases_failed_and_where_to_look() {
     );
     let table = eval(&world).exits(1).stdout;
     let table = String::from_utf8(table).unwrap();
-    let (_, failures) = table.split_once("\n\nb.1: ").unwrap();
+    let (_, rest) = table.split_once("\n\nb.1: ").unwrap();
+    let (failures, answer) = rest.split_once("\n\n").unwrap();
     let lines: Vec<&str> = failures.lines().collect();
     let [why, place, other, other_place] = lines.as_slice() else {
         panic!("{table}");
@@ -1033,6 +1034,11 @@ fn a_table_says_why_cases_failed_and_where_to_look() {
     for place in [place, other_place] {
         assert!(world.exists(&format!("w/{}", place.trim_start())));
     }
+    assert_eq!(
+        answer,
+        "failed: default passes 50 % [0.2, 99.8]:\n  2 trials failed, and there is no threshold\n\
+         failed: b; not measured: c\n6 trials ran\n"
+    );
 }
 
 #[test]
@@ -1088,7 +1094,7 @@ fn the_report_of_an_evaluation_links_to_the_page_of_each_trial() {
     let plain = world.delta(["report", "-w", "w"]).exits(0);
     let plain = String::from_utf8(plain.stdout).unwrap();
     assert!(
-        plain.contains("\"name\":\"base\"") && !plain.contains("\"page\":\""),
+        plain.contains("\"settings\":[\"base\"") && !plain.contains("\"page\":\""),
         "{plain}"
     );
 }

@@ -76,20 +76,50 @@ fn the_page_shows_the_verdict_the_cases_and_outputs_beside_what_was_expected() {
     };
     shown
         .is_well()
-        .shows("passed: nothing is shown lower")
-        .shows("new − base   +33 points")
+        .shows("new passes 67 %, base 33 %: too few cases differ, +33 points")
+        .shows("better: loud; 2 cases alike")
+        .shows("95 % intervals over similar cases")
         .shows("failed 2")
         .shows("differing 1")
         .shows("not measured 0")
-        .shows("<del class=\"minus\">THE</del> <del class=\"minus\">SAME</del> words")
-        .shows("<ins class=\"plus\">");
+        .shows("<ins class=\"plus\">THE</ins> <ins class=\"plus\">SAME</ins> words")
+        .shows("<del class=\"minus\">the</del> <del class=\"minus\">same</del> words")
+        .shows("<a class=\"link\" href=\"#case=words\">");
     // Cases that differ come first.
     let at = |words: &str| shown.content().find(words).unwrap();
     assert!(at("loud</button>") < at("words</button>") && at("words</button>") < at(">1</button>"));
+    // What has passed can be unfolded, and a link to a case shows it whatever the filter.
+    let passed = open(
+        world.home(),
+        &world.path("page.html"),
+        "#filter=failed&case=1",
+    )
+    .unwrap();
+    passed.is_well().shows("3 of 3 cases");
+    passed.shows("<details class=\"fold\"><summary class=\"title\">output</summary>");
     let failed = open(world.home(), &world.path("page.html"), "#filter=failed").unwrap();
     failed.is_well().shows("2 of 3 cases").shows(
         "<tr class=\"case\" hidden=\"\"><th scope=\"row\"><button aria-expanded=\"false\">1<",
     );
+}
+
+#[test]
+fn a_case_without_an_id_is_named_by_its_input() {
+    let world = upper("  cases: c.csv");
+    world.write("e/c.csv", "input,expected\nmy words,MY WORDS\nx,no\n");
+    let table = String::from_utf8(eval(&world).exits(1).stdout).unwrap();
+    assert!(
+        table.ends_with("\nfailed: \"x\"\n2 trials ran\n"),
+        "{table}"
+    );
+    let again = String::from_utf8(eval(&world).exits(1).stdout).unwrap();
+    let paid = "\nnothing ran, nothing was paid; recorded: 2 trials\n";
+    assert!(again.ends_with(paid), "{again}");
+    let page = world.delta(["eval", "report", "w", "-o", "page.html"]);
+    drop(page.exits(0));
+    if let Some(shown) = open(world.home(), &world.path("page.html"), "") {
+        shown.is_well().shows(">my words</button>");
+    }
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn the_exit_status_says_whether_a_setting_is_lower_or_as_required_higher() {
     let required = |world: &World| eval(world).args(["--require", "higher"]);
     table(
         required(&world).exits(0),
-        "→ passed: shown higher, as required\n",
+        "\n\npassed: shown higher, as required\nnew passes 100 %, base 0 %: better by 100 points\n",
     );
     let yaml = world.read("e/evaluations.yaml");
     let turned = yaml
@@ -109,7 +109,10 @@ fn the_exit_status_says_whether_a_setting_is_lower_or_as_required_higher() {
         .replace("WORD: yes", "WORD: no");
     let turned = turned.replace("WORD: other", "WORD: yes");
     world.write("e/evaluations.yaml", &turned);
-    table(eval(&world).exits(1), "→ failed: new is shown lower\n");
+    table(
+        eval(&world).exits(1),
+        "new passes 0 %, base 100 %: worse by 100 points\n",
+    );
     required(&world).exits(1);
     // No case differs.
     world.write(
@@ -127,7 +130,7 @@ fn the_exit_status_says_whether_a_setting_is_lower_or_as_required_higher() {
         "#!/bin/sh\ncase $(cat) in *no*) exit 3 ;; esac\necho '{\"pass\": true}'",
     );
     world.write("e/evaluations.yaml", yaml);
-    table(eval(&world).exits(4), "→ undecided: ");
+    table(eval(&world).exits(4), "undecided: nothing was measured\n");
 }
 
 #[test]

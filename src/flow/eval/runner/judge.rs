@@ -7,7 +7,7 @@ use crate::error::{At, Error, Result};
 use crate::flow::eval::assertion::{AssertionKind, Mark, TargetResult, score_of};
 use crate::flow::eval::grader::{GraderVerdict, describe_trial, look_at_file, read_verdict};
 use crate::flow::eval::record::Grade;
-use crate::flow::eval::trial::TrialOutcome;
+use crate::flow::eval::trial::{Activity, TrialOutcome};
 use crate::flow::manifest::fill;
 use crate::record::event::EvaluationEvent;
 use crate::record::event::evaluation::result_path;
@@ -212,6 +212,7 @@ impl<'e> Runner<'e> {
         self.journal.flush()?;
         let reason = grade.stop_reason.clone();
         record.grade = Some(grade);
+        record.activity = record.activity.max(Activity::Judged);
         self.print_end(*trial, outcome.name(), &reason, why.map(String::as_str));
         Ok(())
     }

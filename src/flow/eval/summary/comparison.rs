@@ -2,7 +2,7 @@
 
 use super::baseline::Baseline;
 use super::figures::{CaseFigures, LevelEnds, SettingFigures};
-use super::finding::{Finding, FindingReason, coverage_differs, finding_of};
+use super::finding::{Finding, FindingReason, coverage_differs, finding_of, is_credible};
 use super::scores::{self, ScoreDifference};
 use crate::flow::eval::numbers::difference::{self, Difference, Method};
 use crate::flow::eval::numbers::interval::TRIALS_FOR_AN_INTERVAL;
@@ -38,14 +38,18 @@ pub(crate) struct Comparison {
     pub why: Option<FindingReason>,
     /// By their names.
     pub scores: BTreeMap<String, ScoreDifference>,
-    /// The trials that would show a difference which these could not.
+    /// The trials that would show a difference which these could not; none where the number would be a guess.
     pub more: Option<MoreTrials>,
     pub case_differences: Vec<CaseDifference>,
 }
 
-/// The trials that would show a difference of a size.
+/// The fewest cases from which more are planned.
+const CASES_TO_PLAN: usize = 10;
+
+/// The trials that would show the observed difference.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct MoreTrials {
+    /// Without its sign.
     pub difference: f64,
     /// Cases more, with the trials they have.
     pub cases: usize,
@@ -144,10 +148,15 @@ fn compare(
     })
 }
 
-/// The trials that would show the greatest round difference that needs more than there is.
+/// The trials that would show the observed difference, four times of five. None where that is a guess: of fewer than ten
+/// cases too little is known, and a difference near 0 is mostly noise.
 fn plan_more(shown: &Difference, pairs: &[(Counts, Counts)]) -> Option<MoreTrials> {
-    let mut steps = [0.5, 0.3, 0.2, 0.1, 0.05, 0.03, 0.02, 0.01].into_iter();
-    let difference = steps.find(|step| shown.cases_for(*step) > shown.cases)?;
+    let difference = shown.difference.abs();
+    let needed = shown.cases_for(difference);
+    let cases = needed.checked_sub(shown.cases).filter(|more| *more > 0)?;
+    if shown.cases < CASES_TO_PLAN || !is_credible(shown.cases as u64, cases as u64) {
+        return None;
+    }
     let trials = pairs
         .iter()
         .flat_map(|(before, after)| [before, after])
@@ -157,7 +166,7 @@ fn plan_more(shown: &Difference, pairs: &[(Counts, Counts)]) -> Option<MoreTrial
     let trials = factor.map(|factor| (f64::from(trials) * factor).ceil());
     Some(MoreTrials {
         difference,
-        cases: shown.cases_for(difference) - shown.cases,
+        cases,
         trials_a_case: trials
             .filter(|trials| *trials < 1e6)
             .map(|trials| trials as u32),

@@ -61,6 +61,14 @@ pub(crate) fn alpha_of_test(look: u32) -> f64 {
     2.0 * alpha_of_look(look)
 }
 
+/// The most that a plan for more may ask for, as a multiple of what there is: further away, the noise of the estimate decides.
+const MOST_MORE: u64 = 4;
+
+/// True if so many cases or trials are enough to foretell that so many more would decide.
+pub(crate) fn is_credible(there: u64, more: u64) -> bool {
+    more <= there.saturating_mul(MOST_MORE)
+}
+
 /// The share that was measured, of all trials and of each case that was planned; by the measured and the planned trials
 /// of cases.
 pub(super) fn coverage_of(cases: impl Iterator<Item = (u32, u32)>) -> (f64, Vec<f64>) {

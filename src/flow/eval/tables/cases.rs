@@ -1,7 +1,7 @@
 //! The list of cases: those that differ, and those that did not pass every trial.
 
 use super::conclusions::other_side;
-use super::words::{NOTHING, Rows, name, points};
+use super::words::{CaseNames, NOTHING, Rows, name, points};
 use crate::flow::eval::numbers::Counts;
 use crate::flow::eval::summary::Summary;
 use crate::flow::eval::summary::comparison::CaseDifference;
@@ -16,11 +16,13 @@ type Cells<'s> = (String, Box<dyn Fn(usize) -> Option<String> + 's>);
 
 /// The rows, the first with the names of the columns, and the note about the cases that are not listed: those that
 /// differ in a comparison, the greatest differences first, and those that did not pass every trial.
-pub(super) fn rows(summary: &Summary) -> (Rows, String) {
+pub(super) fn rows(summary: &Summary, names: &CaseNames) -> (Rows, String) {
     let (settings, comparisons) = (&summary.settings, &summary.comparisons);
     let cases = settings.first().map_or(&[][..], |it| &it.cases);
-    let mut columns: Vec<Cells<'_>> =
-        vec![("case".to_owned(), Box::new(|at| Some(name(&cases[at].id))))];
+    let mut columns: Vec<Cells<'_>> = vec![(
+        "case".to_owned(),
+        Box::new(|at| Some(names.whole(&cases[at].id))),
+    )];
     let mut listed: Vec<usize> = (0..cases.len()).collect();
     if comparisons.is_empty() {
         let of = |at: usize| settings.iter().filter_map(move |it| it.cases.get(at));
@@ -47,7 +49,7 @@ pub(super) fn rows(summary: &Summary) -> (Rows, String) {
             // Against a setting of this evaluation all comparisons have the same other side.
             if it.is_earlier || number == 0 {
                 columns.push((
-                    other_side(it),
+                    other_side(it, name),
                     Box::new(move |at| Some(shown(of(at)?.before))),
                 ));
             }

@@ -1,64 +1,80 @@
-//! The lines between the figures and the cases: what settings differ by, and the verdict.
+//! The tests behind the comparisons of settings, and the reason for the verdict.
 
 use super::words::{SCORES_SHOWN, figure, name, points};
-use crate::flow::eval::numbers::difference::Method;
+use crate::flow::eval::numbers::difference::{DISCORDANT_PAIRS_NEEDED, Method};
 use crate::flow::eval::summary::Summary;
 use crate::flow::eval::summary::comparison::Comparison;
 use crate::flow::eval::summary::decision::VerdictReason;
 use crate::flow::eval::summary::figures::LevelEnds;
-use crate::flow::eval::summary::finding::{Finding, FindingReason, alpha_of_test};
+use crate::flow::eval::summary::finding::{Finding, FindingReason, alpha_of_test, is_credible};
 use crate::flow::eval::summary::scores::ScoreDifference;
 use crate::text::amounts::counted;
 
-/// All comparisons and the verdict, a line each.
+/// All comparisons: the tests behind them, and what they could show.
 pub(super) fn lines(summary: &Summary) -> String {
     let mut lines = String::new();
     for comparison in &summary.comparisons {
-        let look = summary.look.number;
-        let (difference, finding) = (difference(comparison), finding(comparison, look));
-        lines.push_str(&format!("{difference}\n→ {finding}\n"));
-        lines.push_str(&scores(comparison));
+        lines += &test_of(comparison, summary);
+        lines += &scores(comparison);
     }
-    if let Some(threshold) = summary.threshold {
-        lines.push_str(&format!("threshold {threshold}   "));
-    }
-    let (verdict, why) = (summary.verdict.name(), decision(summary));
-    lines + &format!("→ {verdict}: {why}\n")
+    lines
 }
 
-/// The other side of a comparison.
-pub(super) fn other_side(comparison: &Comparison) -> String {
+/// The other side of a comparison, named so.
+pub(super) fn other_side(comparison: &Comparison, named: fn(&str) -> String) -> String {
     let earlier = if comparison.is_earlier {
         " (earlier)"
     } else {
         ""
     };
-    name(&comparison.against) + earlier
+    named(&comparison.against) + earlier
 }
 
-/// Points without the sign of a gain.
-fn size(difference: f64) -> String {
-    points(difference).trim_start_matches('+').to_owned()
+/// Said of an interval of 95 % beside a test that asks for more.
+pub(super) fn correction(summary: &Summary) -> &'static str {
+    match (summary.comparisons.len(), summary.look.number) {
+        (..=1, ..=1) => "",
+        _ => " uncorrected",
+    }
 }
 
-/// `new − base   +9 points [−1, +19], paired over 20 cases; so many trials show 14 points or more`.
-fn difference(comparison: &Comparison) -> String {
-    let ci = comparison
-        .ci
-        .map(|ci| format!(" [{}, {}]", points(ci.lower), points(ci.upper)));
-    let shown = comparison
-        .mdd80
-        .map(size)
-        .map(|size| format!("; the smallest difference that so many trials show: {size} points"));
-    format!(
-        "{} − {}   {} points{}, paired over {}{}",
-        name(&comparison.setting),
-        other_side(comparison),
-        points(comparison.difference),
-        ci.as_deref().unwrap_or(""),
-        counted(comparison.cases, "case"),
-        shown.as_deref().unwrap_or("")
-    )
+/// Points without their sign.
+pub(super) fn size(difference: f64) -> String {
+    points(difference).trim_start_matches(['+', '−']).to_owned()
+}
+
+/// `new − base: paired t over 12 cases, p = 0.0745; would have shown 31 points`, and what would show the observed difference.
+fn test_of(comparison: &Comparison, summary: &Summary) -> String {
+    let cases = counted(comparison.cases, "case");
+    let found = match comparison.why {
+        Some(FindingReason::CoverageDiffers) => DIFFERENT_SHARES.to_owned(),
+        Some(FindingReason::TooFewPairs) => {
+            let differ = comparison.discordant.map_or(0, |(one, other)| one + other);
+            format!("{differ} of {cases} differ, and a test needs {DISCORDANT_PAIRS_NEEDED}")
+        }
+        Some(FindingReason::NoDifference) => {
+            // The rule of three.
+            let bound = size((3.0 / comparison.cases as f64).min(1.0));
+            format!("over {cases}, a difference below {bound} points cannot be excluded")
+        }
+        None => {
+            let (test, p) = (test(comparison.method), shown_p(comparison.p_corrected));
+            let corrected = match summary.comparisons.len() {
+                ..=1 => "",
+                _ => "corrected ",
+            };
+            let needed = match summary.look.number {
+                ..=1 => String::new(),
+                look => format!(" (analysis {look} needs {:.4})", alpha_of_test(look)),
+            };
+            let shown = comparison.mdd80.map_or_else(String::new, |mdd| {
+                format!("; would have shown {} points", size(mdd))
+            });
+            format!("{test} over {cases}, {corrected}{p}{needed}{shown}")
+        }
+    };
+    let (setting, against) = (name(&comparison.setting), other_side(comparison, name));
+    format!("{setting} − {against}: {found}\n{}", more(comparison))
 }
 
 /// The differences of named scores, a line each.
@@ -72,7 +88,10 @@ fn scores(comparison: &Comparison) -> String {
         let found = match (it.finding, it.why) {
             (_, Some(FindingReason::CoverageDiffers)) => DIFFERENT_SHARES.to_owned(),
             (Finding::Same, _) => "no case differs".to_owned(),
-            (found, _) => format!("{} {}", word(found), test(it.method, it.p_corrected)),
+            (found, _) => {
+                let (test, p) = (test(it.method), shown_p(it.p_corrected));
+                format!("{} ({test}, {p})", word(found))
+            }
         };
         let (difference, ends) = (signed(it.difference), it.ci.map(ends).unwrap_or_default());
         format!("score {}   {difference}{ends} → {found}\n", name(score))
@@ -86,7 +105,8 @@ fn scores(comparison: &Comparison) -> String {
 }
 
 /// Words for what cannot be compared.
-const DIFFERENT_SHARES: &str = "cannot say: the share of measured trials differs by more than 10 points; measure what is missing";
+pub(super) const DIFFERENT_SHARES: &str =
+    "not comparable, as shares of measured trials differ by over 10 points";
 
 fn word(finding: Finding) -> &'static str {
     match finding {
@@ -96,70 +116,42 @@ fn word(finding: Finding) -> &'static str {
     }
 }
 
-/// A test with its p-value.
-fn test(method: Method, p: f64) -> String {
-    let test = match method {
+fn test(method: Method) -> &'static str {
+    match method {
         Method::PairedT => "paired t",
         Method::SignFlip => "exact sign flips",
         Method::McNemar => "McNemar's exact test",
         Method::None => "no test",
-    };
-    if p < 0.0001 {
-        format!("({test}, p < 0.0001)")
-    } else {
-        format!("({test}, p = {p:.4})")
     }
 }
 
-fn finding(comparison: &Comparison, look: u32) -> String {
-    match comparison.why {
-        Some(FindingReason::CoverageDiffers) => DIFFERENT_SHARES.to_owned(),
-        Some(FindingReason::TooFewPairs) => {
-            let differ = comparison.discordant.map_or(0, |(one, other)| one + other);
-            format!("too few cases differ (b + c = {differ}) to say")
-        }
-        Some(FindingReason::NoDifference) => {
-            // The rule of three.
-            let bound = size((3.0 / comparison.cases as f64).min(1.0));
-            format!("no case differs; a difference below {bound} points cannot be excluded")
-        }
-        None => {
-            let test = test(comparison.method, comparison.p_corrected);
-            let needed = match look {
-                ..=1 => String::new(),
-                _ => format!("; analysis {look} needs p ≤ {:.4}", alpha_of_test(look)),
-            };
-            format!(
-                "{} {test}{needed}{}",
-                word(comparison.finding),
-                more(comparison)
-            )
-        }
+fn shown_p(p: f64) -> String {
+    match p {
+        ..0.0001 => "p < 0.0001".to_owned(),
+        _ => format!("p = {p:.4}"),
     }
 }
 
-/// The trials that would show a difference.
+/// What would show the observed difference, if it is real.
 fn more(comparison: &Comparison) -> String {
     let Some(more) = comparison.more else {
         return String::new();
     };
-    let trials = more
-        .trials_a_case
-        .map(|trials| counted(trials as usize, "trial"));
-    let or = trials.map(|trials| format!(", or the same cases with {trials},"));
+    let trials = more.trials_a_case;
+    let or = trials.map_or_else(String::new, |trials| {
+        format!(", or {trials} trials of each")
+    });
     format!(
-        ". {} more{} would show {} points",
-        counted(more.cases, "case"),
-        or.as_deref().unwrap_or(""),
-        size(more.difference)
+        "to show the observed {} points, if they are real: about {}{or}\n",
+        size(more.difference),
+        counted(more.cases, "more case")
     )
 }
 
 /// The reason for the verdict.
-fn decision(summary: &Summary) -> String {
+pub(super) fn reason(summary: &Summary) -> String {
     let count =
         |count: u64, what: &str| counted(usize::try_from(count).unwrap_or(usize::MAX), what);
-    let trials = |trials: u64| count(trials, "trial");
     let listed = |settings: &[String]| {
         let names: Vec<String> = settings.iter().map(|setting| name(setting)).collect();
         names.join(", ")
@@ -172,32 +164,39 @@ fn decision(summary: &Summary) -> String {
         1 => String::new(),
         _ => format!(" of {}", listed(settings)),
     };
+    let threshold = summary.threshold.unwrap_or_default();
     match &summary.decision {
         VerdictReason::AllPassed => "every trial passed".to_owned(),
-        VerdictReason::TrialsFailed { trials: failed } => {
-            format!("{} failed, and there is no threshold", trials(*failed))
+        VerdictReason::TrialsFailed { trials } => {
+            format!(
+                "{} failed, and there is no threshold",
+                count(*trials, "trial")
+            )
         }
-        VerdictReason::TrialsMissing { trials: missing } => format!(
-            "none failed, {} not measured; the same command measures what is missing",
-            trials(*missing)
-        ),
-        VerdictReason::CoverageDiffers { missing } => format!(
-            "no verdict while the share of measured trials differs by more than 10 points; the same command measures the {} that are missing",
-            trials(*missing)
-        ),
-        VerdictReason::AboveThreshold => "the lower bound reaches it".to_owned(),
+        VerdictReason::TrialsMissing { trials } => {
+            let missing = count(*trials, "missing trial");
+            format!("none failed; the same command measures {missing}")
+        }
+        VerdictReason::CoverageDiffers { missing } => {
+            let missing = count(*missing, "missing trial");
+            format!("unevenly measured; the same command measures {missing}")
+        }
+        VerdictReason::AboveThreshold => {
+            format!("the lower bound reaches the threshold {threshold}")
+        }
         VerdictReason::BelowThreshold { settings } => {
-            format!("the upper bound{} is below it", of(settings))
+            format!(
+                "the upper bound{} is below the threshold {threshold}",
+                of(settings)
+            )
         }
         VerdictReason::NothingMeasured => "nothing was measured".to_owned(),
         VerdictReason::ShownLower { settings } => format!("{} shown lower", are(settings)),
         VerdictReason::NotShownLower => "nothing is shown lower".to_owned(),
         VerdictReason::ShownHigher => "shown higher, as required".to_owned(),
         VerdictReason::NotHigher { settings } => {
-            format!(
-                "higher was required, and no case of {} differs",
-                listed(settings)
-            )
+            let listed = listed(settings);
+            format!("higher was required, and no case of {listed} differs")
         }
         VerdictReason::NotShownHigher { settings } => {
             format!("higher was required, and {} not shown to be", are(settings))
@@ -207,15 +206,25 @@ fn decision(summary: &Summary) -> String {
             trials_needed,
             cases_needed,
         } => {
-            let needed = match trials_needed {
-                Some(needed) => format!("{} more would be needed", trials(*needed)),
-                None => "the rate is too close to it".to_owned(),
-            };
-            let cases = match cases_needed {
-                Some(cases @ 1..) => format!(" ({} more)", count(*cases, "case")),
+            let (cases, trials) = summary
+                .settings
+                .first()
+                .map_or((0, 0), |it| (it.cases.len() as u64, it.trials_measured));
+            let needed = match (*cases_needed, *trials_needed) {
+                (Some(needed @ 1..), _) if is_credible(cases, needed) => count(needed, "more case"),
+                (Some(0), Some(needed)) if is_credible(trials, needed) => {
+                    count(needed, "more trial")
+                }
                 _ => String::new(),
             };
-            format!("cannot say{}: {needed}{cases}", of(settings))
+            let would = match &*needed {
+                "" => String::new(),
+                _ => format!("; about {needed}, at this rate, would decide"),
+            };
+            format!(
+                "the threshold {threshold} is within the bounds{}{would}",
+                of(settings)
+            )
         }
     }
 }

@@ -3,8 +3,9 @@
 //! Unaware of where it goes. Names of suites, settings and cases, reasons and outputs come from others: none of them can control a
 //! terminal or end a string early.
 
-mod words;
+pub(crate) mod words;
 mod conclusions;
+pub(crate) mod answer;
 mod cases;
 pub(crate) mod junit;
 pub(crate) mod text;

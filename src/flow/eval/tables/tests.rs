@@ -1,8 +1,9 @@
 //! What is printed, byte for byte, and that nothing which others wrote gets out of its place.
 
+use super::words::CaseNames;
 use super::*;
 use crate::flow::eval::summary::tests::Scene;
-use crate::flow::eval::trial::TrialOutcome;
+use crate::flow::eval::trial::{Activity, TrialOutcome};
 use crate::text::shorten::columns_of;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -31,11 +32,12 @@ fn two_settings() -> Scene {
 
 #[test]
 fn a_table_has_settings_as_columns_and_cases_that_differ_as_rows() {
-    let text = text::text(&two_settings().summary(), &[], None);
+    let text = text::text(&two_settings().summary(), &[], &CaseNames::default(), None);
     assert_eq!(
         text,
         "\
-triage   12 cases × 5 trials   measured 120 of 120 (100 %)   analysis 1   rates of cases like these, 95 %
+triage   12 cases × 5 trials   measured 120 of 120   analysis 1
+95 % intervals over similar cases
 
                          base             new prompt
 rate                     70 %  [42, 88]   90 %  [67, 98]
@@ -46,9 +48,8 @@ tokens / trial           100              100
 time median, p90         3.0 s, 5.0 s     3.0 s, 5.0 s
 not measured             0                0
 
-new prompt − base   +20 points [−2, +42], paired over 12 cases; the smallest difference that so many trials show: 31 points
-→ cannot say (paired t, p = 0.0745). 13 cases more would show 20 points
-→ passed: nothing is shown lower
+new prompt − base: paired t over 12 cases, p = 0.0745; would have shown 31 points
+to show the observed 20 points, if they are real: about 13 more cases
 
 case   base   new prompt   diff
 c0     0/5    5/5          +100
@@ -59,6 +60,9 @@ c1     5/5    4/5          −20
 c2     4/5    5/5          +20
 c10    4/5    5/5          +20
 …   (5 cases that passed every trial)
+
+new prompt passes 90 %, base 70 %: not clearly better, +20 points [−2, +42]
+better: c0, c8, c4, c5, c2, c10; worse: c1; 5 cases alike
 "
     );
 }
@@ -66,11 +70,17 @@ c10    4/5    5/5          +20
 #[test]
 fn a_table_of_one_setting_lists_the_cases_that_did_not_pass() {
     let scene = Scene::of(&["++++", "+-+?", "????", "++++"]).threshold(0.9);
-    let text = text::text(&scene.summary(), &scene.recorded, None);
+    let text = text::text(
+        &scene.summary(),
+        &scene.recorded,
+        &CaseNames::default(),
+        None,
+    );
     assert_eq!(
         text,
         "\
-triage   4 cases × 4 trials   measured 11 of 16 (69 %)   analysis 1   rates of cases like these, 95 %
+triage   4 cases × 4 trials   measured 11 of 16   analysis 1
+95 % intervals over similar cases
 
 warning: base: the share of measured trials differs between cases by more than 10 points
 
@@ -85,9 +95,6 @@ tokens / trial           100
 time median, p90         2.0 s, 4.0 s
 not measured             5 (model unavailable)
 
-threshold 0.9   → undecided: no verdict while the share of measured trials differs by more than 10 points; \
-         the same command measures the 5 trials that are missing
-
 case   base
 c1     2/3
 c2     –
@@ -95,6 +102,10 @@ c2     –
 
 c1.2: assertion
     eval/triage/c1-2
+
+undecided: base passes 89 % [24, 99.5]:
+  unevenly measured; the same command measures 5 missing trials
+failed: c1; not measured: c1, c2
 "
     );
 }
@@ -106,8 +117,8 @@ fn a_table_is_no_wider_than_the_terminal() {
     for name in names {
         scene = scene.with(name, &["+++++", "+-+++", "-----", "++--+"]);
     }
-    let wide = text::text(&scene.summary(), &[], None);
-    let narrow = text::text(&scene.summary(), &[], Some(80));
+    let wide = text::text(&scene.summary(), &[], &CaseNames::default(), None);
+    let narrow = text::text(&scene.summary(), &[], &CaseNames::default(), Some(80));
     let rows = |text: &str| -> usize {
         text.lines()
             .filter(|line| line.starts_with("rate "))
@@ -123,6 +134,147 @@ fn a_table_is_no_wider_than_the_terminal() {
     for name in names {
         assert!(narrow.contains(name), "{name}");
     }
+}
+
+#[test]
+fn the_answer_is_of_lines_of_a_terminal_whatever_is_named_in_it() {
+    let names = [
+        "/home/ada/agents/my-long-agent@HEAD~1",
+        "ein sehr langer Name für eine Einstellung",
+    ];
+    let mut scene = Scene::new(&names, 40, 1)
+        .with(names[0], &["-"; 40])
+        .with(names[1], &["+"; 40]);
+    for case in 0..40 {
+        scene.rename_case(
+            case,
+            &format!("a case with quite a long name, number {case}"),
+        );
+    }
+    let answer = answer::lines(&scene.summary(), &CaseNames::default());
+    assert_eq!(
+        answer,
+        "ein sehr langer Name fü… passes 100 %, …/my-long-agent@HEAD~1 0 %:\n  better by 100 points\n\
+         better: a case with quite a lon…, a case with quite a lon… and 38 more\n"
+    );
+    let text = text::text(&scene.summary(), &[], &CaseNames::default(), Some(80));
+    assert!(text.ends_with(&answer), "{text}");
+}
+
+#[test]
+fn a_case_without_an_id_is_named_by_the_beginning_of_its_input() {
+    let case = |id: &str, input: Value| Case {
+        id: id.to_owned(),
+        input,
+        start: None,
+        tags: Vec::new(),
+        expected: None,
+        assertions: Vec::new(),
+        template: None,
+    };
+    let digest = |input: &Value| crate::text::digest::sha256(json::text(input).as_bytes());
+    let (words, other) = (
+        json!("It crashes when\na file is empty, always."),
+        json!({"a": 1}),
+    );
+    let ids = [
+        format!("{}_2", &digest(&words)[..12]),
+        digest(&other)[..12].to_owned(),
+    ];
+    let cases = [
+        case(&ids[0], words),
+        case(&ids[1], other),
+        case("c2", json!("x")),
+    ];
+    let names = CaseNames::of(cases.iter());
+    let mut scene = Scene::new(&["base", "new"], 3, 1)
+        .with("base", &["-", "+", "-"])
+        .with("new", &["+", "-", "-"]);
+    scene.rename_case(0, &ids[0]);
+    scene.rename_case(1, &ids[1]);
+    let (summary, trials) = (scene.summary(), scene.recorded);
+    let text = text::text(&summary, &trials, &names, None);
+    for words in [
+        "better: \"It crashes when a file …\"; worse: \"{\"a\":1}\"; 1 case alike\n",
+        &format!(
+            "\n{} \"It crashes when a file is empty, always.\"   0/1",
+            ids[0]
+        ),
+        &format!("\n{}.1 new \"{{\"a\":1}}\": assertion\n", ids[1]),
+    ] {
+        assert!(text.contains(words), "{words} is not in {text}");
+    }
+}
+
+#[test]
+fn the_last_line_says_what_ran_and_what_it_cost() {
+    let scene = Scene::of(&["++", "+-"]);
+    let with = |activities: [Activity; 4]| {
+        let mut trials = scene.recorded.clone();
+        for (trial, activity) in trials.iter_mut().zip(activities) {
+            trial.activity = activity;
+        }
+        trials
+    };
+    use Activity::{Judged, None, Run};
+    for (activities, line) in [
+        ([Run; 4], "4 trials ran, cost 2.00\n"),
+        (
+            [None, None, Run, Judged],
+            "1 trial ran, cost 0.50; recorded: 4 trials, cost 2.00\n",
+        ),
+        (
+            [Judged; 4],
+            "no trial ran, 4 answers judged again; recorded: 4 trials, cost 2.00\n",
+        ),
+        (
+            [None; 4],
+            "nothing ran, nothing was paid; recorded: 4 trials, cost 2.00\n",
+        ),
+    ] {
+        assert_eq!(answer::paid(&[with(activities)]), line);
+    }
+    let mut unknown = with([Run; 4]);
+    unknown[0].cost = Option::None;
+    assert_eq!(answer::paid(&[unknown]), "4 trials ran, 400 tokens\n");
+}
+
+#[test]
+fn intervals_of_several_comparisons_are_called_uncorrected() {
+    let scene = |look| {
+        Scene::new(&["base", "a"], 3, 2)
+            .with("base", &["++", "+-", "--"])
+            .with("a", &["++"; 3])
+            .look(look)
+    };
+    let text = |scene: Scene| text::text(&scene.summary(), &[], &CaseNames::default(), None);
+    assert!(!text(scene(1)).contains("uncorrected"));
+    assert!(text(scene(2)).contains("over similar cases, uncorrected\n"));
+    let three = Scene::new(&["base", "a", "b"], 3, 2)
+        .with("base", &["++", "+-", "--"])
+        .with("a", &["++"; 3])
+        .with("b", &["--"; 3]);
+    let found = text(three);
+    assert_eq!(found.matches("] uncorrected\n").count(), 2, "{found}");
+    assert_eq!(found.matches("corrected p = ").count(), 2, "{found}");
+}
+
+#[test]
+fn what_a_threshold_still_needs_is_said_where_it_is_no_guess() {
+    let near = Scene::of(&["++"; 30]).threshold(0.9).summary();
+    let lines = answer::lines(&near, &CaseNames::default());
+    assert!(
+        lines.contains(" more cases, at this rate, would decide\n"),
+        "{lines}"
+    );
+    let far = Scene::of(&["+", "+", "+", "+", "-"])
+        .threshold(0.79)
+        .summary();
+    let lines = answer::lines(&far, &CaseNames::default());
+    assert!(
+        lines.contains("the threshold 0.79 is within the bounds\n"),
+        "{lines}"
+    );
 }
 
 fn listed(assertions: Value) -> Box<RawValue> {
@@ -159,13 +311,18 @@ fn assert_harmless(text: &str) {
 #[test]
 fn hostile_names_control_no_terminal_and_stay_on_their_line() {
     let (summary, trials) = hostile();
-    let table = text::text(&summary, &trials, None);
+    let table = text::text(&summary, &trials, &CaseNames::default(), None);
     assert_harmless(&table);
     let lines = |text: &str| text.lines().count();
     let plain = Scene::new(&["base", "new"], 3, 2)
         .with("base", &["+-", "??", "--"])
         .with("new", &["--", "??", "++"]);
-    let plain = text::text(&plain.summary(), &plain.recorded, None);
+    let plain = text::text(
+        &plain.summary(),
+        &plain.recorded,
+        &CaseNames::default(),
+        None,
+    );
     assert_eq!(lines(&table), lines(&plain));
     assert_harmless(&junit::junit(&[(&summary, &trials)]));
     assert_harmless(&tap::tap(&[(&summary, &trials)]));
@@ -245,15 +402,16 @@ fn a_case_that_fails_alike_or_was_not_measured_on_both_sides_is_listed() {
         .with("base", &["++", "--", "--", "+-", "-+"])
         .with("new", &["++", "--", "++", "??", "+-"])
         .summary();
-    let text = text::text(&summary, &[], None);
-    let end = "case   base   new   diff
+    let text = text::text(&summary, &[], &CaseNames::default(), None);
+    let end = "
+case   base   new   diff
 c2     0/2    2/2   +100
 c1     0/2    0/2   0
 c3     1/2    –     –
 c4     1/2    1/2   0
 …   (1 case that passed every trial)
 ";
-    assert!(text.ends_with(end), "{text}");
+    assert!(text.contains(end), "{text}");
 }
 
 #[test]
@@ -276,7 +434,7 @@ fn named_scores_are_rows_and_their_differences_are_lines() {
             Some(1.0 + (at / 5 % 4) as f64 + more)
         })
         .scores(HOSTILE, |_, at| Some(-0.001 * (at / 5) as f64));
-    let table = text::text(&scene.summary(), &[], None);
+    let table = text::text(&scene.summary(), &[], &CaseNames::default(), None);
     assert_harmless(&table);
     for line in [
         "score style 2.50 [1.76, 3.24] 3.50 [2.76, 4.24]",

@@ -1,11 +1,12 @@
-//! The table of a suite: settings side by side as columns, what they differ by, and the verdict.
+//! The table of a suite: settings side by side as columns, the tests of their differences, and the answer.
 
+use super::answer;
 use super::cases::{self, CASES_SHOWN};
-use super::conclusions;
+use super::conclusions::{self, correction};
 use super::junit::message;
 use super::words::{
-    NOTHING, Rows, SCORES_SHOWN, amount, ends, figure, name, percent, percent_figure, reason,
-    warning as one_line,
+    CaseNames, NOTHING, Rows, SCORES_SHOWN, amount, ends, figure, name, percent, percent_figure,
+    reason, warning as one_line,
 };
 use crate::flow::eval::numbers::interval::Interval;
 use crate::flow::eval::summary::Summary;
@@ -20,33 +21,33 @@ use std::collections::{BTreeSet, HashSet};
 /// Columns between two columns.
 const GAP: usize = 3;
 
-/// The table, with a newline at its end. At most `width` columns wide, as long as a single setting fits.
-pub(crate) fn text(summary: &Summary, trials: &[Trial], width: Option<usize>) -> String {
-    let mut warnings = String::new();
-    for it in &summary.warnings {
-        warnings.push_str(&format!("warning: {}\n", one_line(it)));
-    }
-    if !warnings.is_empty() {
-        warnings.push('\n');
-    }
-    let (cases, note) = cases::rows(summary);
-    let gap = if cases.is_empty() { "" } else { "\n" };
-    [
-        &*head(summary),
-        &*warnings,
-        &*in_blocks(rows(summary), width),
-        "\n",
-        &*conclusions::lines(summary),
-        gap,
-        &*in_blocks(cases, width),
-        &*note,
-        &*failures(summary, trials),
-    ]
-    .concat()
+/// The table and, below all that explains it, the answer. At most `width` columns wide, as long as a single setting fits.
+pub(crate) fn text(
+    summary: &Summary,
+    trials: &[Trial],
+    names: &CaseNames,
+    width: Option<usize>,
+) -> String {
+    let warnings = summary.warnings.iter();
+    let warnings: Vec<String> = warnings
+        .map(|it| format!("warning: {}\n", one_line(it)))
+        .collect();
+    let (cases, note) = cases::rows(summary, names);
+    let parts = [
+        format!("{}   {}", name(&summary.suite), about(summary)),
+        warnings.concat(),
+        in_blocks(rows(summary), width),
+        conclusions::lines(summary),
+        in_blocks(cases, width) + &note,
+        failures(summary, trials, names),
+        answer::lines(summary, names),
+    ];
+    let parts: Vec<String> = parts.into_iter().filter(|it| !it.is_empty()).collect();
+    parts.join("\n")
 }
 
 /// The reason why each case failed, or no grader judged it, in its first such trial, and where that trial's workspace is.
-fn failures(summary: &Summary, trials: &[Trial]) -> String {
+fn failures(summary: &Summary, trials: &[Trial], names: &CaseNames) -> String {
     let mut seen = HashSet::new();
     let first_of_case = trials.iter().filter(|trial| {
         let is_explained = trial.outcome == TrialOutcome::Failed || trial.stop_reason == "grader";
@@ -54,121 +55,121 @@ fn failures(summary: &Summary, trials: &[Trial]) -> String {
     });
     let explained: Vec<&Trial> = first_of_case.collect();
     let mut out = String::new();
-    for (at, trial) in explained.iter().take(CASES_SHOWN).enumerate() {
-        let gap = if at == 0 { "\n" } else { "" };
+    for trial in explained.iter().take(CASES_SHOWN) {
         let setting = match summary.settings.len() {
             1 => String::new(),
             _ => format!(" {}", name(&trial.setting)),
         };
         let (case, number, why) = (name(&trial.case), trial.number, one_line(&message(trial)));
+        let input = names.beginning(&trial.case);
+        let input = input.map_or_else(String::new, |input| format!(" \"{input}\""));
         let place = in_short(&printable(&trial.workspace), usize::MAX);
         out.push_str(&format!(
-            "{gap}{case}.{number}{setting}: {why}\n    {place}\n"
+            "{case}.{number}{setting}{input}: {why}\n    {place}\n"
         ));
     }
     if let Some(more @ 1..) = explained.len().checked_sub(CASES_SHOWN) {
-        out.push_str(&format!(
-            "…   ({} more in --format json)\n",
-            counted(more, "case")
-        ));
+        let more = counted(more, "case");
+        out.push_str(&format!("…   ({more} more in --format json)\n"));
     }
     out
 }
 
-/// The first line: what was planned, and how much of it there is.
-fn head(summary: &Summary) -> String {
+/// What was planned, how much of it there is, and what the intervals are about, a line each.
+pub(super) fn about(summary: &Summary) -> String {
     let cases = summary.settings.first().map_or(0, |it| it.cases.len());
     let planned: u64 = summary.settings.iter().map(|it| it.trials_planned).sum();
-    let measured = summary.look.trials;
-    let share = match planned {
-        0 => String::new(),
-        _ => format!(" ({})", percent(measured as f64 / planned as f64)),
+    let like = match cases {
+        1 => "this case",
+        _ => "similar cases",
     };
-    let about = match cases {
-        1 => "rate of this case",
-        _ => "rates of cases like these",
+    let correction = match correction(summary) {
+        "" => "",
+        _ => ", uncorrected",
     };
     format!(
-        "{}   {} × {}   measured {measured} of {planned}{share}   analysis {}   {about}, 95 %\n\n",
-        name(&summary.suite),
+        "{} × {}   measured {} of {planned}   analysis {}\n95 % intervals over {like}{correction}\n",
         counted(cases, "case"),
         counted(summary.trials as usize, "trial"),
+        summary.look.trials,
         summary.look.number,
     )
 }
+
+/// The cell of a setting, if it has one.
+type CellOf<'c> = dyn Fn(&SettingFigures) -> Option<String> + 'c;
 
 /// The figures, a row each; the first row has the names of the settings.
 pub(super) fn rows(summary: &Summary) -> Rows {
     let settings = &summary.settings;
     let mut rows = Rows::new();
-    let mut add =
-        |is_meant: bool, label: &str, cell: &dyn Fn(&SettingFigures) -> Option<String>| {
-            if is_meant {
-                let cells = settings
-                    .iter()
-                    .map(|it| cell(it).unwrap_or_else(|| NOTHING.to_owned()));
-                rows.push(std::iter::once(label.to_owned()).chain(cells).collect());
-            }
-        };
-    let any = |has: &dyn Fn(&SettingFigures) -> bool| settings.iter().any(has);
-    add(true, "", &|it| Some(name(&it.name)));
-    add(true, "rate", &rate);
-    add(
-        any(&|it| it.ci_these_cases.is_some() && it.cases.len() > 1),
-        "these cases only",
-        &|it| it.ci_these_cases.map(|ci| ends(ci.lower, ci.upper)),
-    );
-    add(any(&|it| it.missing() > 0), "if missing counted", &|it| {
-        let Interval { lower, upper } = it.bounds?;
-        Some(format!(
-            "{} … {} %",
-            percent_figure(lower),
-            percent_figure(upper)
-        ))
+    let mut add = |label: &str, cell: &CellOf<'_>| {
+        let cells: Vec<Option<String>> = settings.iter().map(cell).collect();
+        // The names are there also if all are empty.
+        if rows.is_empty() || cells.iter().any(Option::is_some) {
+            let shown = cells
+                .into_iter()
+                .map(|it| it.unwrap_or_else(|| NOTHING.to_owned()));
+            rows.push(std::iter::once(label.to_owned()).chain(shown).collect());
+        }
+    };
+    add("", &|it| Some(name(&it.name)));
+    add("rate", &|it| {
+        Some(rate(it).unwrap_or_else(|| NOTHING.to_owned()))
     });
-    let differs = |score: f64, rate: f64| (score - rate).abs() > 1e-9;
-    add(
-        any(&|it| {
-            it.score
-                .zip(it.rate)
-                .is_some_and(|(score, rate)| differs(score, rate))
-        }),
-        "score",
-        &|it| it.score.map(|score| format!("{score:.2}")),
-    );
+    add("these cases only", &|it| {
+        let ci = it.ci_these_cases.filter(|_| it.cases.len() > 1)?;
+        Some(ends(ci.lower, ci.upper))
+    });
+    let is_any_missing = settings.iter().any(|it| it.missing() > 0);
+    add("if missing counted", &|it| {
+        let Interval { lower, upper } = it.bounds.filter(|_| is_any_missing)?;
+        let (lower, upper) = (percent_figure(lower), percent_figure(upper));
+        Some(format!("{lower} … {upper} %"))
+    });
+    add_scores(settings, &mut add);
+    if let Some(k) = k_of(settings) {
+        add(&format!("pass@{k} / pass^{k}"), &|it| chances(it, k));
+    }
+    add("cost, tokens, s / pass", &|it| Some(per_success(it)));
+    let is_any_lost = settings.iter().any(|it| it.cost_not_measured > 0.0);
+    add("cost, not measured", &|it| {
+        is_any_lost.then(|| amount(it.cost_not_measured))
+    });
+    add("tokens / trial", &|it| {
+        Some(it.tokens?.checked_div(it.trials_measured)?.to_string())
+    });
+    add("time median, p90", &|it| {
+        let Durations { median, p90 } = it.duration_ms?;
+        Some(format!("{}, {}", format_millis(median), format_millis(p90)))
+    });
+    let is_any_retried = settings.iter().any(|it| it.retries > 0);
+    add("retries (in times)", &|it| {
+        is_any_retried.then(|| it.retries.to_string())
+    });
+    add("not measured", &|it| Some(not_measured(it)));
+    rows
+}
+
+/// The mean scores: of assertions where they differ from the rates, and those that graders named.
+fn add_scores(settings: &[SettingFigures], add: &mut dyn FnMut(&str, &CellOf<'_>)) {
+    let differs = |it: &SettingFigures| {
+        let both = it.score.zip(it.rate);
+        both.is_some_and(|(score, rate)| (score - rate).abs() > 1e-9)
+    };
+    let is_any_other = settings.iter().any(differs);
+    add("score", &|it| {
+        let score = it.score.filter(|_| is_any_other)?;
+        Some(format!("{score:.2}"))
+    });
     let scores: BTreeSet<&String> = settings.iter().flat_map(|it| it.scores.keys()).collect();
     for score in scores.into_iter().take(SCORES_SHOWN) {
-        add(true, &format!("score {}", name(score)), &|it| {
+        add(&format!("score {}", name(score)), &|it| {
             let ScoreFigures { mean, ci, .. } = it.scores.get(score)?;
             let ends = ci.map(|ci| format!("  [{}, {}]", figure(ci.lower), figure(ci.upper)));
             Some(figure(*mean) + ends.as_deref().unwrap_or_default())
         });
     }
-    if let Some(k) = k_of(settings) {
-        add(true, &format!("pass@{k} / pass^{k}"), &|it| chances(it, k));
-    }
-    add(true, "cost, tokens, s / pass", &|it| Some(per_success(it)));
-    add(
-        any(&|it| it.cost_not_measured > 0.0),
-        "cost, not measured",
-        &|it| Some(amount(it.cost_not_measured)),
-    );
-    add(any(&|it| it.tokens.is_some()), "tokens / trial", &|it| {
-        Some(it.tokens?.checked_div(it.trials_measured)?.to_string())
-    });
-    add(
-        any(&|it| it.duration_ms.is_some()),
-        "time median, p90",
-        &|it| {
-            let Durations { median, p90 } = it.duration_ms?;
-            Some(format!("{}, {}", format_millis(median), format_millis(p90)))
-        },
-    );
-    add(any(&|it| it.retries > 0), "retries (in times)", &|it| {
-        Some(it.retries.to_string())
-    });
-    add(true, "not measured", &|it| Some(not_measured(it)));
-    rows
 }
 
 /// The cost, the tokens and the time of all measured trials for each that passed.

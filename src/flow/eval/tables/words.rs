@@ -1,7 +1,12 @@
 //! Numbers and names, formatted for a table.
 
+use crate::config::tool::definition::text_of;
+use crate::flow::eval::suite::Case;
+use crate::text::digest::sha256;
 use crate::text::disguise::printable;
-use crate::text::shorten::in_short;
+use crate::text::json;
+use crate::text::shorten::{columns_of, cut_to_columns, in_short};
+use std::collections::HashMap;
 
 /// The longest name of a suite, a setting or a case.
 const NAME_COLUMNS: usize = 40;
@@ -21,6 +26,58 @@ pub(super) const NOTHING: &str = "–";
 /// A name or a reason that others wrote, on one line.
 pub(super) fn name(text: &str) -> String {
     in_short(&printable(text), NAME_COLUMNS)
+}
+
+/// The longest name in a sentence.
+const SHORT_COLUMNS: usize = 24;
+
+/// A name in a sentence. Of a path that is too long the end is shown.
+pub(super) fn short(text: &str) -> String {
+    let whole = in_short(&printable(text), usize::MAX);
+    if columns_of(&whole) <= SHORT_COLUMNS {
+        return whole;
+    }
+    let mut ends = whole.match_indices('/').map(|(at, _)| &whole[at..]);
+    match ends.find(|end| columns_of(end) < SHORT_COLUMNS) {
+        Some(end) if end.len() > 1 => format!("…{end}"),
+        _ => cut_to_columns(&whole, SHORT_COLUMNS),
+    }
+}
+
+/// The beginnings of the inputs of cases, by ids that are only digests of them.
+#[derive(Default)]
+pub(crate) struct CaseNames(HashMap<String, String>);
+
+impl CaseNames {
+    pub(crate) fn of<'c>(cases: impl Iterator<Item = &'c Case>) -> Self {
+        let is_digest = |case: &&Case| {
+            let digest = case.id.split('_').next().unwrap_or_default();
+            digest.len() >= 12 && sha256(json::text(&case.input).as_bytes()).starts_with(digest)
+        };
+        let beginning = |case: &Case| (case.id.clone(), name(&text_of(&case.input)));
+        Self(cases.filter(is_digest).map(beginning).collect())
+    }
+
+    /// The beginning of the input of a case without an id of its own.
+    pub(super) fn beginning(&self, id: &str) -> Option<&String> {
+        self.0.get(id)
+    }
+
+    /// A case in a sentence: its own id, or else the beginning of its input.
+    pub(super) fn short(&self, id: &str) -> String {
+        match self.0.get(id) {
+            Some(beginning) => format!("\"{}\"", cut_to_columns(beginning, SHORT_COLUMNS)),
+            None => short(id),
+        }
+    }
+
+    /// A case in a table: its id, after which comes the beginning of its input if the id does not say anything.
+    pub(super) fn whole(&self, id: &str) -> String {
+        match self.0.get(id) {
+            Some(beginning) => format!("{} \"{beginning}\"", name(id)),
+            None => name(id),
+        }
+    }
 }
 
 /// A warning, which has names in it, on one line.
