@@ -221,7 +221,17 @@ fn names(key: &str, value: &Value) -> Read<Vec<String>> {
             ));
         }
     };
-    let names = all.split(',').map(|name| name.trim().to_owned());
+    // A comma in parentheses divides arguments, as in Agent(worker, writer).
+    let mut depth = 0_usize;
+    let names = all.split(|c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    let names = names.map(|name| name.trim().to_owned());
     Ok(names.filter(|name| !name.is_empty()).collect())
 }
 

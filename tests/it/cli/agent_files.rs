@@ -141,6 +141,12 @@ fn tools_are_those_that_the_file_names() {
         ("tools: Bash", &bash, false),
         ("tools: Read, Bash(*)", &["bash", "read", "bash_net"], false),
         ("tools: 'Bash(git diff:*), Read'", &["read"], false),
+        ("tools: 'Agent(a, write, b), Read'", &["read"], false),
+        (
+            "disallowedTools: 'Bash(rm, edit, x)'",
+            &["read", "write", "edit"],
+            true,
+        ),
         ("tools: '*'", &all, true),
         ("tools:", &[], false),
         ("tools: []", &[], false),
