@@ -206,25 +206,24 @@ pub(super) fn reason(summary: &Summary) -> String {
             trials_needed,
             cases_needed,
         } => {
-            let (cases, trials) = summary
-                .settings
-                .first()
-                .map_or((0, 0), |it| (it.cases.len() as u64, it.trials_measured));
-            let needed = match (*cases_needed, *trials_needed) {
-                (Some(needed @ 1..), _) if is_credible(cases, needed) => count(needed, "more case"),
-                (Some(0), Some(needed)) if is_credible(trials, needed) => {
-                    count(needed, "more trial")
-                }
-                _ => String::new(),
-            };
-            let would = match &*needed {
-                "" => String::new(),
-                _ => format!("; about {needed}, at this rate, would decide"),
-            };
-            format!(
-                "the threshold {threshold} is within the bounds{}{would}",
-                of(settings)
-            )
+            let would = would_decide(summary, *cases_needed, *trials_needed);
+            let of = of(settings);
+            format!("the threshold {threshold} is within the bounds{of}{would}")
         }
     }
+}
+
+/// What would take a rate off the threshold, unless that is a guess.
+fn would_decide(summary: &Summary, cases: Option<u64>, trials: Option<u64>) -> String {
+    let there = summary
+        .settings
+        .first()
+        .map_or((0, 0), |it| (it.cases.len() as u64, it.trials_measured));
+    let (needed, what) = match (cases, trials) {
+        (Some(cases @ 1..), _) if is_credible(there.0, cases) => (cases, "more case"),
+        (Some(0), Some(trials)) if is_credible(there.1, trials) => (trials, "more trial"),
+        _ => return String::new(),
+    };
+    let needed = counted(usize::try_from(needed).unwrap_or(usize::MAX), what);
+    format!("; about {needed}, at this rate, would decide")
 }
