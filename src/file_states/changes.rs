@@ -43,11 +43,18 @@ impl Changes {
 
     /// Counts the lines that differ.
     pub(super) fn count_lines(&mut self, git: &Git, trees: [&str; 2]) -> Result<()> {
-        let paths: Vec<String> = self.paths.iter().map(|it| it.path.clone()).collect();
-        let mut words = [&DIFF[..], &["-z", "--numstat"], &trees, &["--"]].concat();
-        words.extend(paths.iter().map(String::as_str));
-        self.read(&git.run(&words, b"")?);
+        let printed = of_files(git, &["--numstat"], trees, &self.paths)?;
+        self.read(&printed);
         Ok(())
+    }
+
+    /// The differences of some files between two other states.
+    pub(super) fn of_files(git: &Git, states: [&str; 2], files: &[ChangedFile]) -> Result<Self> {
+        let mut found = Self::default();
+        if !files.is_empty() {
+            found.read(&of_files(git, &["--raw", "--numstat"], states, files)?);
+        }
+        Ok(found)
     }
 
     /// The event of a state that differs so from the last one.
@@ -102,6 +109,13 @@ impl Changes {
             });
         }
     }
+}
+
+/// What git prints of some files.
+fn of_files(git: &Git, what: &[&str], trees: [&str; 2], files: &[ChangedFile]) -> Result<Vec<u8>> {
+    let mut words = [&DIFF[..], &["-z"], what, &trees, &["--"]].concat();
+    words.extend(files.iter().map(|it| &*it.path));
+    git.run(&words, b"")
 }
 
 /// Longer differences of a file are left out, in lines.

@@ -9,6 +9,7 @@ use super::store::{RunStore, Store};
 use crate::config::lint::{is_sandbox, values_of};
 use crate::config::person;
 use crate::error::{At, Error, Exit, Result, ignore};
+use crate::record::event::ChangedFile;
 use crate::record::workspace::Workspace;
 use crate::text::ids::{RunId, hex, is_hash};
 use crate::text::json;
@@ -53,6 +54,8 @@ pub(crate) struct Order {
     pub run_id: String,
     /// The commit of the run's last state.
     pub last: Option<String>,
+    /// The commit of the state since which differences are summed up.
+    pub since: Option<String>,
     pub subject: String,
     /// Those of the agent and its tools.
     pub wrappers: Vec<Vec<String>>,
@@ -68,6 +71,8 @@ pub(crate) struct Taken {
     /// None: the files are as in the run's last state.
     pub commit: Option<String>,
     pub changes: Changes,
+    /// The differences of the same files since an earlier state.
+    pub summed_up: Vec<ChangedFile>,
     /// What was left out, in words; empty: nothing.
     pub left_out: String,
     /// Where something was put that had the store's name.
@@ -178,13 +183,23 @@ fn take_in(order: &Order) -> Result<Taken> {
         take()
     });
     let (commit, changes) = taken?.unzip();
+    let changes = changes.unwrap_or_default();
+    let summed_up = match (order.since.as_deref(), &commit) {
+        (Some(since), Some(commit)) if is_hash(since) && Some(since) != order.last.as_deref() => {
+            // A store that was made anew does not have it.
+            Changes::of_files(&run.git, [since, commit], &changes.paths)
+                .map_or_else(|_| changes.paths.clone(), |found| found.paths)
+        }
+        _ => changes.paths.clone(),
+    };
     if is_new && !order.is_unsynced {
         let synced = File::open(&store.path).and_then(|dir| Ok(syncfs(&dir)?));
         synced.at("sync", &store.path)?;
     }
     Ok(Taken {
         commit,
-        changes: changes.unwrap_or_default(),
+        changes,
+        summed_up,
         left_out: left_out.in_words(),
         put_aside,
     })

@@ -59,20 +59,20 @@ impl Change {
 }
 
 impl ChangedFiles {
-    /// Adds the differences of a state that tools have left.
-    pub(super) fn add_state(&mut self, files: &[ChangedFile]) {
+    /// Replaces what is known of files that tools have changed by their differences in all.
+    pub(super) fn set(&mut self, files: &[ChangedFile], in_all: &[ChangedFile]) {
         for file in files {
-            let is_gone = file.change == Some(FileChange::Removed);
-            if is_gone && self.0.get(&file.path).is_some_and(|known| known.is_new) {
-                self.0.remove(&file.path);
-                continue;
-            }
-            let known = self.0.entry(file.path.clone()).or_default();
-            known.is_new |= file.change == Some(FileChange::New) && !known.is_gone;
-            known.is_gone = is_gone;
-            known.is_cut |= file.added.is_none();
-            known.added += file.added.unwrap_or_default() as usize;
-            known.removed += file.removed.unwrap_or_default() as usize;
+            self.0.remove(&file.path);
+        }
+        for file in in_all {
+            let change = Change {
+                is_new: file.change == Some(FileChange::New),
+                is_gone: file.change == Some(FileChange::Removed),
+                added: file.added.unwrap_or_default() as usize,
+                removed: file.removed.unwrap_or_default() as usize,
+                is_cut: file.added.is_none(),
+            };
+            self.0.insert(file.path.clone(), change);
         }
     }
 

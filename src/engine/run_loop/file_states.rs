@@ -31,8 +31,9 @@ pub(super) struct FileStates<'a> {
     last: (u64, Option<String>),
     /// The tools that may have changed files since then.
     tools: Vec<String>,
-    /// What they have changed.
+    /// What they have changed since a state, that before their first change.
     changed: ChangedFiles,
+    since: Option<String>,
     is_first: bool,
     is_lack_known: bool,
 }
@@ -63,6 +64,7 @@ impl<'a> FileStates<'a> {
             last: (0, None),
             tools: Vec::new(),
             changed: ChangedFiles::default(),
+            since: None,
             is_first: true,
             is_lack_known: false,
         }
@@ -192,6 +194,7 @@ fn order(engine: &Engine<'_>, place: Place) -> Order {
         root: ctx.workspace.root.clone(),
         run_id: ctx.run.id.to_string(),
         last: files.last.1.clone(),
+        since: files.since.clone(),
         subject: format!("[{}] {what}", place.iteration),
         wrappers: wrappers.map(|words| ctx.argv(words)).collect(),
         is_first: files.is_first,
@@ -262,7 +265,9 @@ fn record(engine: &mut Engine<'_>, place: Place, taken: Taken) -> Result<()> {
     let n = engine.files.last.0.saturating_add(1);
     let changes = &taken.changes;
     if place.why == FilesReason::Iteration {
-        engine.files.changed.add_state(&changes.paths);
+        let files = &mut engine.files;
+        files.changed.set(&changes.paths, &taken.summed_up);
+        files.since = files.since.take().or_else(|| files.last.1.clone());
     }
     let event = changes.event(n, place.why, &commit);
     engine.log.journal.add(place.iteration, &event);

@@ -162,6 +162,7 @@ fn hostile_text_controls_no_terminal_wherever_a_run_is_shown() {
     // At a terminal, with the answers there.
     let mut terminal = Terminal::new();
     terminal.resize(40, 80);
+    fs::remove_file(world.workspace().join(MARKS)).unwrap();
     let mut gate = world.fifo("gate");
     world.model_says([call("c0", "linger", &json!({}))]);
     world.model_says(replies());

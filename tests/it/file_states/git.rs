@@ -223,6 +223,31 @@ fn a_replay_begins_with_the_files_of_the_run() {
 }
 
 #[test]
+fn the_end_lists_what_differs_from_the_beginning() {
+    let world = world();
+    world.write("ws/a", "1\n2\n3\n");
+    world.write("ws/b", "x\n");
+    let commands = [
+        "sed -i 's/1/one/' a; echo n > new; rm b",
+        "sed -i 's/one/eins/' a; echo m >> new; echo x > b; echo > tmp",
+        "rm tmp; echo y > b",
+        "echo x > b",
+    ];
+    let calls = commands.map(|command| sh(command, command));
+    world.model_says(calls.into_iter().chain([text("done")]));
+    world.run("go").exits(0).says("changed: a +1 -1, new new\n");
+    // Of each start.
+    world.model_says([sh("more", "echo 4 >> a"), text("done")]);
+    let more = world.go_on().args(["-m", "more"]).exits(0);
+    more.says("changed: a +1 -0\n");
+    // Back to what it was: nothing.
+    let calls = ["echo 5 >> a", "sed -i /5/d a"].map(|command| sh(command, command));
+    world.model_says(calls.into_iter().chain([text("done")]));
+    let back = world.go_on().args(["-m", "back"]).exits(0);
+    back.does_not_say("changed: ");
+}
+
+#[test]
 fn the_report_has_the_difference_of_each_step_without_keys_and_without_markup() {
     const KEY: &str = "sk-0123456789abcdefghij";
     let world = world();
