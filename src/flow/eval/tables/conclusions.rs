@@ -6,7 +6,7 @@ use crate::flow::eval::summary::Summary;
 use crate::flow::eval::summary::comparison::Comparison;
 use crate::flow::eval::summary::decision::VerdictReason;
 use crate::flow::eval::summary::figures::LevelEnds;
-use crate::flow::eval::summary::finding::{Finding, FindingReason, alpha_of_test, is_credible};
+use crate::flow::eval::summary::finding::{Finding, FindingReason, alpha_of_test};
 use crate::flow::eval::summary::scores::ScoreDifference;
 use crate::text::amounts::counted;
 
@@ -206,24 +206,18 @@ pub(super) fn reason(summary: &Summary) -> String {
             trials_needed,
             cases_needed,
         } => {
-            let would = would_decide(summary, *cases_needed, *trials_needed);
-            let of = of(settings);
-            format!("the threshold {threshold} is within the bounds{of}{would}")
+            let needed = match trials_needed {
+                Some(needed) => format!("{} more would be needed", count(*needed, "trial")),
+                None => "the rate is too close to it".to_owned(),
+            };
+            let cases = match cases_needed {
+                Some(cases @ 1..) => format!(" ({} more)", count(*cases, "case")),
+                _ => String::new(),
+            };
+            format!(
+                "cannot say{}: the threshold {threshold} is within the bounds; {needed}{cases}",
+                of(settings)
+            )
         }
     }
-}
-
-/// What would take a rate off the threshold, unless that is a guess.
-fn would_decide(summary: &Summary, cases: Option<u64>, trials: Option<u64>) -> String {
-    let there = summary
-        .settings
-        .first()
-        .map_or((0, 0), |it| (it.cases.len() as u64, it.trials_measured));
-    let (needed, what) = match (cases, trials) {
-        (Some(cases @ 1..), _) if is_credible(there.0, cases) => (cases, "more case"),
-        (Some(0), Some(trials)) if is_credible(there.1, trials) => (trials, "more trial"),
-        _ => return String::new(),
-    };
-    let needed = counted(usize::try_from(needed).unwrap_or(usize::MAX), what);
-    format!("; about {needed}, at this rate, would decide")
 }
