@@ -172,7 +172,19 @@ fn print_diff(engine: &Engine<'_>, text: &str) {
         log.print_below(tone, &cut_to_columns(line, columns));
     }
     if lines.len() > shown {
-        let more = lines.len() - shown;
+        let more = match lines.last().and_then(|line| lines_left_out(line)) {
+            Some(left_out) => (lines.len() - 1 - shown).saturating_add(left_out),
+            None => lines.len() - shown,
+        };
         log.print_below(Tone::Dim, &format!("… {more} more lines"));
     }
+}
+
+/// The number of lines that the tool itself left out, by the last line of its diff.
+fn lines_left_out(line: &str) -> Option<usize> {
+    let number = line.strip_prefix("[… ")?;
+    number
+        .strip_suffix(" more lines of the diff …]")?
+        .parse()
+        .ok()
 }

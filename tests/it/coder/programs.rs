@@ -615,7 +615,7 @@ fn progress_shows_the_diff_of_an_edit_and_the_end_lists_the_files() {
         "{shown}"
     );
     assert!(
-        shown.contains("      -line 39\n      … 21 more lines\n") && !shown.contains("      +no"),
+        shown.contains("      -line 39\n      … 81 more lines\n") && !shown.contains("      +no"),
         "{shown}"
     );
     let last = shown.lines().last().unwrap();
