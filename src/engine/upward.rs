@@ -163,6 +163,9 @@ fn read_one(
     let real = match path.canonicalize() {
         Ok(real) => real,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            if path.is_symlink() {
+                return Err(io::Error::other("it is a link to nothing"));
+            }
             return Ok(None);
         }
         Err(e) if e.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {

@@ -403,6 +403,20 @@ fn agents_md_is_read_from_the_root_of_the_repository_down() {
 }
 
 #[test]
+fn an_agents_md_that_leads_to_nothing_is_a_warning() {
+    let Some(world) = coder() else { return };
+    world.write("plain/CLAUDE.md", "Claude.\n");
+    symlink("nowhere.md", world.path("plain/AGENTS.md")).unwrap();
+    world.shown("plain");
+    let run = Run::latest(&world.path("plain"));
+    let log = fs::read_to_string(run.dir.join("engine.log")).unwrap();
+    assert!(
+        log.contains("lacks AGENTS.md: it is a link to nothing"),
+        "{log}"
+    );
+}
+
+#[test]
 fn a_hostile_agents_md_is_passed_over_or_cut() {
     let Some(world) = coder() else { return };
     world.write("secret", "Secret.\n");
