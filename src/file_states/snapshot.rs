@@ -122,7 +122,10 @@ impl Taking {
         }
         let printed = files::read_head(&self.0, MOST_PRINTED).unwrap_or_default();
         let taken = serde_json::from_str::<std::result::Result<Taken, String>>(&printed);
-        let taken = taken.unwrap_or_else(|_| Err(in_short(&printed, 200)));
+        let taken = taken.unwrap_or_else(|_| match &*in_short(&printed, 200) {
+            "" => Err("the process that takes them was killed".to_owned()),
+            said => Err(said.to_owned()),
+        });
         taken.map(Some).map_err(Error::failure)
     }
 }

@@ -6,6 +6,7 @@
 use super::Engine;
 use super::open_call::{OpenCall, Planned};
 use super::outcome::Step;
+use super::points::await_state;
 use super::questions::{
     find_answer, put_answer_aside, record_question, record_reply, withdraw_question,
 };
@@ -60,6 +61,8 @@ pub(super) fn consent(engine: &mut Engine<'_>, planned: &Planned<'_>) -> Step<bo
     let (question, answer) = match asked {
         Some((question, Some(answer))) => (question.clone(), answer.clone()),
         _ => {
+            // That of this run, too, would be ended.
+            await_state(engine)?;
             end_background(engine)?;
             engine.go_on()?;
             let question = match asked {

@@ -202,6 +202,11 @@ fn order(engine: &Engine<'_>, place: Place) -> Order {
     }
 }
 
+/// Waits for the state that is being taken.
+pub(super) fn await_state(engine: &mut Engine<'_>) -> Result<()> {
+    collect(engine, None)
+}
+
 /// Waits for the state that is being taken, at most this long, and records it.
 fn collect(engine: &mut Engine<'_>, most: Option<Duration>) -> Result<()> {
     let Some(UnderWay {

@@ -11,7 +11,7 @@ use super::deferred::settle;
 use super::executed::{remember_executed_files, report_executed_files};
 use super::fallback::{change_model, recall_models, skip_first};
 /// Before a person is asked who may take a long time.
-pub(super) use super::file_states::before_question;
+pub(super) use super::file_states::{await_state, before_question};
 use super::file_states::{before_tools, begin_due_state, take_last_state, take_of_tools};
 use super::hook_points::{on_run_end, run_hooks};
 use super::open_call::OpenCall;

@@ -357,3 +357,24 @@ fn a_git_of_the_workspace_is_not_executed() {
     assert_eq!(states(&world).len(), 2);
     assert!(!world.exists("pwned"));
 }
+
+#[test]
+fn a_state_that_is_being_taken_is_not_ended_before_a_person_is_asked() {
+    let world = World::with_tools("- {name: sh, confirm: true, exec: 'sh -c ${command}'}")
+        .top("files: git");
+    world.write("ws/a", "1\n");
+    let _open = world.fifo("gate");
+    let [gone, place] = ["gone", "gate"].map(|name| shell_word(&world.path(name)));
+    let wait = format!("[ -e {gone} ] || {{ : > {gone}; read -r line < {place}; }}");
+    let path = path_with_git(&world, &wait);
+    world.model_says([sh("c1", "echo 2 > a")]);
+    // The last that is run before the question.
+    world.script("agent/guard.sh", &format!("#!/bin/sh\necho >> {place}\n"));
+    world.write(
+        "agent/hooks.yaml",
+        "pre_tool_execution: {command: ['${AGENT_HOME}/guard.sh']}\n",
+    );
+    let run = world.run("go").env("PATH", path);
+    run.exits(101).does_not_say("not kept");
+    assert_eq!(states(&world), [state(1, "start", 0, [0, 1, 0])]);
+}
