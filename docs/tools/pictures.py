@@ -73,6 +73,8 @@ class World:
         shutil.copy(programs / "delta", bin)
         for name in ("delta-flow", "delta-sessions"):
             (bin / name).symlink_to("delta")
+        # That of the caller: an old one would keep no files of each step.
+        (bin / "git").symlink_to(shutil.which("git"))
         self.environment = {
             "HOME": str(self.place), "PATH": f"{bin}:/usr/bin:/bin", "TERM": "xterm-256color", "LANG": "C.UTF-8",
             "PYTHONDONTWRITEBYTECODE": "1", "DELTA_BASE_URL": self.model.url, "DELTA_MODEL": "scripted",
