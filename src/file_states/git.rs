@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 pub(super) const EMPTY_TREE: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
 
 /// The way out where git cannot keep the files.
-const REMEDY: &str = "install git 2.41 or later, or set `files: off` in agent.yaml";
+const REMEDY: &str = "install git 2.41 or later";
 
 /// Variables of git, beside those that are paths.
 const VARIABLES: [(&str, &str); 6] = [
@@ -113,7 +113,8 @@ impl Git {
         }
         let said = String::from_utf8_lossy(&done.stderr);
         if said.contains("--attr-source") {
-            return Err(Error::failure(format!("git is too old; {REMEDY}")));
+            let program = self.program.display();
+            return Err(Error::failure(format!("{program} is too old; {REMEDY}")));
         }
         let is_error = |line: &&str| line.starts_with("error: ") || line.starts_with("fatal: ");
         let mut lines = said.lines().filter(is_error);

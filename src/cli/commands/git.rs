@@ -38,9 +38,11 @@ pub(crate) fn run_git(given: &ParsedCommand) -> Result<u8> {
     let Some(store) = Store::open(&workspace, how)? else {
         let root = workspace.root.display();
         return Err(Error::failure(format!(
-            "no run has kept its files in {root}; those of an agent with `files: git` in agent.yaml do"
+            "no run has kept its files in {root}; with `files: git` in agent.yaml, a run does"
         )));
     };
+    // An old git would only print what it knows.
+    store.git.line(&["version"])?;
     let mut git = store.git.command(&["--bare", &name]);
     git.env_remove("GIT_WORK_TREE");
     let mut are_paths = false;

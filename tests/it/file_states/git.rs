@@ -80,6 +80,21 @@ fn words_of_git_name_runs_and_their_states() {
 }
 
 #[test]
+fn a_git_that_is_too_old_is_named() {
+    let world = three();
+    let script = "echo 'unknown option: --attr-source=x' >&2; exit 129";
+    let path = path_with_git(&world, script);
+    for words in [&["git", "-w", "ws", "log"][..], &["undo", "-w", "ws"]] {
+        world
+            .delta(words.iter().copied())
+            .env("PATH", &path)
+            .exits(1)
+            .says("/bin/git is too old; install git 2.41 or later")
+            .does_not_say("files: off");
+    }
+}
+
+#[test]
 fn git_changes_no_file_of_the_workspace_and_heeds_no_settings() {
     let world = three();
     world.write(
