@@ -66,7 +66,19 @@ impl Files<'_> {
         self.paths.read_or_default()
     }
 
+    /// In words: the number of the state, what the difference comes from unless tools made it, and the difference.
     pub(super) fn note(&self) -> String {
+        let number = self.n.map_or_else(String::new, |n| format!("s{n}"));
+        let (what, differs) = (FilesReason::parse(&self.why), self.difference());
+        match what {
+            Some(FilesReason::Start) => format!("{number}, at the start: {differs}"),
+            Some(FilesReason::Outside) => format!("{number}, from outside: {differs}"),
+            Some(FilesReason::Undo) => format!("{number}, put back: {differs}"),
+            Some(FilesReason::Iteration) | None => format!("{number}: {differs}"),
+        }
+    }
+
+    fn difference(&self) -> String {
         let paths = self.changed_files();
         let words = paths.iter().map(ChangedFile::in_words);
         let mut all: Vec<String> = words.collect();

@@ -155,7 +155,11 @@ fn log_stats_and_the_feed_show_the_states() {
     let lines = log.lines().filter_map(|line| line.split_once("files  "));
     let lines: Vec<&str> = lines.map(|it| it.1).collect();
     let shown = "a +1 -0, b\u{fffd}[1m\u{fffd} removed, bin new, e f new";
-    assert_eq!(lines, ["2 files", shown], "{log}");
+    assert_eq!(
+        lines,
+        ["s1, at the start: 2 files", &format!("s2: {shown}")],
+        "{log}"
+    );
     let stats = printed(
         world
             .delta(["stats", "-w", "ws", "--format", "json"])
@@ -171,7 +175,10 @@ fn log_says_that_a_first_state_has_no_files() {
     world.run("go").exits(0);
     let shown = printed(&world.delta(["log", "-w", "ws"]).exits(0));
     let line = shown.lines().find(|line| line.contains("files"));
-    assert!(line.is_some_and(|line| line.ends_with("none")), "{shown}");
+    assert!(
+        line.is_some_and(|line| line.ends_with("files  s1, at the start: none")),
+        "{shown}"
+    );
 }
 
 #[test]
