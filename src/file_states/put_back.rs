@@ -36,6 +36,9 @@ pub(crate) struct States<'s> {
 const CHANGED: &str = "it has changed since";
 const OLDER: &str = "it is older than the state";
 
+/// The reason why nothing has the content of what is there.
+const UNKNOWN: &str = "it is in no state, and would be lost";
+
 /// What is to be done.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
@@ -141,7 +144,7 @@ impl Plan {
                 let goes = self.changes.get(&path) == Some(&false) || path == *place && is_known;
                 let why = match is_known {
                     true => "it is in the place of another file",
-                    false => "it is in no state",
+                    false => UNKNOWN,
                 };
                 found.extend((!goes).then_some((path, why)));
             }

@@ -23,7 +23,7 @@ use crate::record::workspace::Workspace;
 use crate::text::disguise::printable_line;
 use crate::text::json;
 use crate::text::order;
-use crate::text::shorten::list_names;
+use crate::text::shorten::{MOST_LISTED, list_names};
 use crate::text::timestamp::Timestamp;
 use crate::unix::files;
 use crate::unix::signals::Signals;
@@ -71,10 +71,16 @@ pub(crate) struct Undone {
     pub failed: BTreeMap<PathBuf, String>,
     /// The reason why it is not recorded that files have changed.
     pub unrecorded: Option<Error>,
-    /// The iteration after which they were so.
-    pub iteration: u64,
+    /// The state that they have, in words.
+    pub state: String,
+    /// What the model is told of it.
+    message: String,
+    /// An iteration before it after which files were kept, if none was named.
+    pub earlier: Option<u64>,
     /// The number of the state that takes back what the last command has done; none: there was none.
     pub before: Option<u64>,
+    /// What no state has, in words; empty: nothing.
+    pub left_out: String,
 }
 
 /// The newest run of an agent that is no part of another one, of those of which an iteration has changed files.
@@ -107,22 +113,22 @@ pub(crate) fn undo(run: &RunDir, wanted: &UndoRequest, signals: &Signals) -> Res
     let Some(store) = opened.filter(|_| !keeper.states.all.is_empty()) else {
         let id = &run.id;
         return Err(Error::failure(format!(
-            "run {id} has kept no files; those of an agent with `files: git` in agent.yaml do"
+            "run {id} has kept no files; with `files: git` in agent.yaml, a run does"
         )));
     };
     if let Some(iteration) = keeper.states.unstated {
         // The engine has died.
-        keeper.take(FilesReason::Iteration, iteration)?;
+        let taken = taken(&keeper.order, signals)?;
+        keeper.add(taken, FilesReason::Iteration, iteration);
     }
     let (from, to) = keeper.choose(wanted.to)?;
-    let (last, before) = (keeper.last(), keeper.states.before_undo());
-    keeper.take(FilesReason::Undo, keeper.iteration)?;
-    let now = keeper.last();
+    let (last, number) = (keeper.last(), keeper.number());
+    let there = taken(&keeper.order, signals)?;
     let states = States {
         from: &from,
         to: &to.commit,
         last: &last,
-        now: &now,
+        now: there.commit.as_ref().unwrap_or(&last),
         own: &keeper.states.own().collect::<Vec<_>>(),
         since: to
             .at
@@ -132,35 +138,32 @@ pub(crate) fn undo(run: &RunDir, wanted: &UndoRequest, signals: &Signals) -> Res
     if !plan.in_the_way.is_empty() {
         return Err(in_the_way(&plan));
     }
+    let goes_on = plan.files.len() > plan.changes.len();
+    // One that somebody has changed files after has nothing to do with it.
+    let is_meant = |n: &u64| *n != to.n && (goes_on || there.commit.is_none());
+    let first = keeper.first_of_killed().filter(is_meant);
     let mut undone = Undone {
         files: plan.files.clone(),
         failed: BTreeMap::new(),
         unrecorded: None,
-        iteration: to.iteration,
-        before,
+        state: in_words(&to, wanted.to),
+        message: message(&to, wanted.to),
+        earlier: keeper.earlier(&to, wanted.to),
+        before: first.or_else(|| match goes_on {
+            true => Some(number),
+            false => keeper.states.before_undo(),
+        }),
+        left_out: there.left_out.clone(),
     };
+    let why = match goes_on {
+        true => FilesReason::Undo,
+        false => FilesReason::Outside,
+    };
+    keeper.add(there, why, keeper.iteration);
     if wanted.is_preview || undone.files.is_empty() {
         return Ok(undone);
     }
-    workspace.raise_layout()?;
-    let Some(_held) = inbox::hold(run)? else {
-        let text = format!("another process writes to run {}; try again", run.id);
-        return Err(Error::new(Exit::TempFail, text));
-    };
-    // What a killed command has put back is told before the journal says that it is as it is.
-    let changes = |path: &PathBuf| plan.changes.contains_key(path);
-    keeper.tell(keeper.number(), &undone, |path| !changes(path))?;
-    keeper.journal.sync()?;
-    if !plan.changes.is_empty() {
-        undone.failed = keeper.carry_out(&plan, &store, &to.commit)?;
-        let failed = &undone.failed;
-        undone.files.retain(|path, _| !failed.contains_key(path));
-        // The same name again if this process is killed before it has recorded the state.
-        let told = keeper.tell(keeper.number() + 1, &undone, changes);
-        let recorded = told.and_then(|()| keeper.take(FilesReason::Undo, keeper.iteration));
-        undone.unrecorded = recorded.and_then(|()| keeper.journal.sync()).err();
-        undone.before = keeper.states.before_undo();
-    }
+    keeper.put_back(&plan, &store, &to.commit, first, &mut undone)?;
     Ok(undone)
 }
 
@@ -251,15 +254,32 @@ impl<'k> Keeper<'k> {
         Ok((from.commit.clone(), to.clone()))
     }
 
-    /// Takes a state; if it differs from the last one, it waits to be recorded.
-    fn take(&mut self, why: FilesReason, iteration: u64) -> Result<()> {
+    /// The last iteration before a state after which files were kept; none if the state was named.
+    fn earlier(&self, than: &FileState, wanted: Target) -> Option<u64> {
+        let is_meant = |state: &&FileState| state.why.is_own() && state.iteration < than.iteration;
+        let found = self.states.all.iter().rfind(is_meant);
+        found
+            .filter(|_| matches!(wanted, Target::Before))
+            .map(|state| state.iteration)
+    }
+
+    /// The number of the state that a killed command took first, if nothing but files put back has followed.
+    fn first_of_killed(&self) -> Option<u64> {
+        let names = files::names(&self.workspace.control.join(TAKEN_OUT)).ok()?;
+        let mut newest = self.states.all.iter().rev();
+        let found = newest.find(|it| it.why != FilesReason::Undo || names.contains(&it.commit))?;
+        names.contains(&found.commit).then_some(found.n)
+    }
+
+    /// Adds a state that differs from the last one. It waits to be recorded.
+    fn add(&mut self, taken: Taken, why: FilesReason, iteration: u64) {
         let Taken {
             commit: Some(commit),
             changes,
             ..
-        } = taken(&self.order, self.signals)?
+        } = taken
         else {
-            return Ok(());
+            return;
         };
         let n = self.number() + 1;
         let event = changes.event(n, why, &commit);
@@ -272,7 +292,6 @@ impl<'k> Keeper<'k> {
             commit,
             at: None,
         });
-        Ok(())
     }
 
     /// Tells the model which of the files were put back, if any were. Names are JSON strings, so that none is read as words
@@ -285,10 +304,7 @@ impl<'k> Keeper<'k> {
     ) -> Result<()> {
         let files = undone.files.iter().filter(|(path, _)| is_meant(path));
         let (there, removed): (Vec<_>, Vec<_>) = files.partition(|(_, is_there)| **is_there);
-        let mut text = format!(
-            "I have put files back to their state after iteration {}.",
-            undone.iteration
-        );
+        let mut text = undone.message.clone();
         for (what, files) in [("As they were then", &there), ("Removed", &removed)] {
             let names = files.iter();
             let names = names.map(|(path, _)| json::text(&path.to_string_lossy()));
@@ -302,24 +318,70 @@ impl<'k> Keeper<'k> {
         inbox::put(self.run, &format!("undo_{number}"), &text).map(drop)
     }
 
-    /// Changes the files, and returns those that could not be.
-    fn carry_out(
+    /// Changes the files, tells the model and records what has changed. `first`: as in [`Self::carry_out`].
+    fn put_back(
         &mut self,
         plan: &Plan,
         store: &Store,
         to: &str,
+        first: Option<u64>,
+        undone: &mut Undone,
+    ) -> Result<()> {
+        self.workspace.raise_layout()?;
+        let Some(_held) = inbox::hold(self.run)? else {
+            let text = format!("another process writes to run {}; try again", self.run.id);
+            return Err(Error::new(Exit::TempFail, text));
+        };
+        // What a killed command has put back is told before the journal says that it is as it is.
+        let changes = |path: &PathBuf| plan.changes.contains_key(path);
+        self.tell(self.number(), undone, |path| !changes(path))?;
+        self.journal.sync()?;
+        if plan.changes.is_empty() {
+            return Ok(());
+        }
+        undone.failed = self.carry_out(plan, store, to, first)?;
+        let failed = &undone.failed;
+        undone.files.retain(|path, _| !failed.contains_key(path));
+        // The same name again if this process is killed before it has recorded the state.
+        let told = self.tell(self.number() + 1, undone, changes);
+        let recorded = told.and_then(|()| taken(&self.order, self.signals));
+        let recorded = recorded.map(|taken| self.add(taken, FilesReason::Undo, self.iteration));
+        undone.unrecorded = recorded.and_then(|()| self.journal.sync()).err();
+        undone.before = first.or_else(|| self.states.before_undo());
+        Ok(())
+    }
+
+    /// Changes the files, and returns those that could not be. `first`: the number of the state that a killed command took
+    /// first.
+    fn carry_out(
+        &self,
+        plan: &Plan,
+        store: &Store,
+        to: &str,
+        first: Option<u64>,
     ) -> Result<BTreeMap<PathBuf, String>> {
         // The git of a killed command has it, too.
         let _lock = locked(&store.path.join("undo.lock"), Use::Alone)?;
-        let (now, new) = (self.last(), self.workspace.control.join(TAKEN_OUT));
-        remove_all(&new)?;
-        files::make_dir(&new)?;
-        store.bring(&new, Some(&now), to)?;
+        let (now, taken_out) = (self.last(), self.workspace.control.join(TAKEN_OUT));
+        let mut all = self.states.all.iter();
+        let first = first.and_then(|n| all.find(|state| state.n == n));
+        // By its name, the next command finds that state if this one is killed.
+        let new = taken_out.join(first.map_or(&now, |state| &state.commit));
+        let not = |why: Error| Error {
+            message: format!(
+                "run {}: nothing was put back: {}; mend that and repeat the command",
+                self.run.id, why.message
+            ),
+            ..why
+        };
+        remove_all(&taken_out).map_err(not)?;
+        files::make_dir(&taken_out).map_err(not)?;
+        files::make_dir(&new).map_err(not)?;
+        store.bring(&new, Some(&now), to).map_err(not)?;
         // What is written after this is not in the state, or seen.
         let stamps = plan.stamps(&self.workspace.root);
-        self.take(FilesReason::Undo, self.iteration)?;
-        if self.last() != now {
-            remove_all(&new)?;
+        if taken(&self.order, self.signals)?.commit.is_some() {
+            remove_all(&taken_out)?;
             let id = &self.run.id;
             let text =
                 format!("run {id}: files are changing, and none was put back; repeat the command");
@@ -327,7 +389,7 @@ impl<'k> Keeper<'k> {
         }
         let failed = plan.carry_out(&self.workspace.root, &new, &stamps);
         // If it stays, the next command removes it.
-        ignore(remove_all(&new));
+        ignore(remove_all(&taken_out));
         Ok(failed)
     }
 }
@@ -376,11 +438,34 @@ pub(super) fn order(run: &RunDir, state: &Run<'_>, root: &Path) -> Order {
     }
 }
 
+/// What a state is, for a person, who is told of the iteration that was named.
+fn in_words(state: &FileState, wanted: Target) -> String {
+    match wanted {
+        Target::Numbered(n) => format!("in state s{n}"),
+        Target::After(n) => format!("after iteration {n}"),
+        Target::Before => format!("after iteration {}", state.iteration),
+    }
+}
+
+/// What the model is told of a state. It knows no numbers of states.
+fn message(state: &FileState, wanted: Target) -> String {
+    let what = match wanted {
+        Target::Numbered(_) if !state.why.is_own() => "an earlier state".to_owned(),
+        Target::Numbered(_) => format!("their state {}", in_words(state, Target::Before)),
+        _ => format!("their state {}", in_words(state, wanted)),
+    };
+    format!("I have put files back to {what}.")
+}
+
 fn in_the_way(plan: &Plan) -> Error {
-    let each = plan.in_the_way.iter();
+    let each = plan.in_the_way.iter().take(MOST_LISTED);
     let each =
         each.map(|(path, why)| format!("\n  {}: {why}", printable_line(&path.to_string_lossy())));
-    let named = each.collect::<Vec<_>>().concat();
+    let mut named = each.collect::<Vec<_>>().concat();
+    let more = plan.in_the_way.len().saturating_sub(MOST_LISTED);
+    if more > 0 {
+        named += &format!("\n  and {more} more");
+    }
     let way_out = match plan.yields_to_force() {
         true => "; `delta undo --force` overwrites those that have changed or are older",
         false => "; move them away",

@@ -32,7 +32,11 @@ pub(crate) fn target(option: &str, text: Option<&str>) -> Result<Target> {
     let Some(text) = text else {
         return Ok(Target::Before);
     };
-    let not = || Error::usage(format!("{option} '{text}': not the number of an iteration"));
+    let not = || {
+        Error::usage(format!(
+            "{option} '{text}': not the number of an iteration, nor of a state, as s4 is"
+        ))
+    };
     Target::parse(text).ok_or_else(not)
 }
 
@@ -49,12 +53,16 @@ pub(crate) fn put_back(
         format!("{what} {}\n", printable_line(&path.to_string_lossy()))
     };
     print(undone.files.iter().map(line).collect::<String>())?;
+    let (id, state) = (&run.id, &undone.state);
     let what = match (undone.files.is_empty(), wanted.is_preview) {
-        (true, _) => "they are so already",
-        (false, true) => "nothing has been changed",
-        (false, false) => "put back",
+        (true, _) => format!("the files are as they were {state} already"),
+        (false, true) => {
+            format!("these files would be as they were {state}; nothing has been changed")
+        }
+        (false, false) => format!("these files are as they were {state}"),
     };
-    let (id, iteration) = (&run.id, undone.iteration);
+    let earlier = undone.earlier.filter(|_| undone.files.is_empty());
+    let further = earlier.map_or_else(String::new, |n| format!("; {option} {n} goes further back"));
     let back = undone.before.filter(|_| !wanted.is_preview);
     let back = back.map_or_else(String::new, |n| format!("; {option} s{n} takes that back"));
     let mut faults = Vec::new();
@@ -75,7 +83,12 @@ pub(crate) fn put_back(
     if !faults.is_empty() {
         return Err(Error::failure(format!("run {id}: {}", faults.join("\n"))));
     }
-    let text = format!("run {id}: the files after iteration {iteration}; {what}{back}");
+    if !undone.left_out.is_empty() && !undone.files.is_empty() {
+        let left_out = printable_line(&undone.left_out);
+        let text = format!("run {id}: in no state, and left as they are: {left_out}");
+        Screen::default().progress(&[(Tone::Dim, &text)]);
+    }
+    let text = format!("run {id}: {what}{further}{back}");
     Screen::default().progress(&[(Tone::Dim, &text)]);
     Ok(Exit::Success)
 }

@@ -33,7 +33,7 @@ pub(crate) struct FileStates {
 
 impl FilesReason {
     /// True for the run's beginning, and what its iterations have left.
-    fn is_own(self) -> bool {
+    pub(crate) fn is_own(self) -> bool {
         matches!(self, Self::Start | Self::Iteration)
     }
 }

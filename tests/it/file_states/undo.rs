@@ -47,10 +47,12 @@ fn the_last_iteration_that_changed_files_is_undone_and_done_again() {
     assert_eq!(states(&world).len(), 3);
     undo(&world, [])
         .exits(0)
-        .says("run r: the files after iteration 1");
+        .says("run r: these files are as they were after iteration 1; --to s3 takes that back");
     assert_eq!(world.read("ws/a"), "1\n2\n");
     assert!(world.exists("ws/new") && !world.exists("ws/d"));
-    undo(&world, []).exits(0).prints("").says("already");
+    undo(&world, []).exits(0).prints("").says(
+        "run r: the files are as they were after iteration 1 already; --to 0 goes further back; --to s3 takes that back",
+    );
     undo(&world, ["--to", "3", "r"])
         .exits(0)
         .prints("put back a\nput back d/y\nremoved new\n");
@@ -156,13 +158,15 @@ fn nothing_is_overwritten_or_removed_that_no_state_has() {
     undo(&world, ["--to", "0"]).refuses(1, "  big: it is older than the state\n");
     undo(&world, ["--to", "1"]).refuses(
         1,
-        "these files; move them away:\n  d/k.o: it is in no state\n",
+        "these files; move them away:\n  d/k.o: it is in no state, and would be lost\n",
     );
-    undo(&world, ["--to", "1", "--force"]).refuses(1, "  d/k.o: it is in no state\n");
+    undo(&world, ["--to", "1", "--force"])
+        .refuses(1, "  d/k.o: it is in no state, and would be lost\n");
     assert_eq!(world.read("ws/d/k.o"), "key\n");
     fs::remove_dir_all(world.path("ws/d")).unwrap();
     let _fifo = world.fifo("ws/d");
-    undo(&world, ["--to", "1", "--force"]).refuses(1, "  d: it is in no state\n");
+    undo(&world, ["--to", "1", "--force"])
+        .refuses(1, "  d: it is in no state, and would be lost\n");
     fs::remove_file(world.path("ws/d")).unwrap();
     undo(&world, ["--to", "1"]).exits(0).prints("put back d\n");
     assert_eq!(world.read("ws/d"), "file\n");
@@ -372,6 +376,85 @@ fn the_model_is_told_of_every_file_that_a_killed_command_has_put_back() {
 }
 
 #[test]
+fn the_command_after_a_killed_one_names_the_state_before_both() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    world.write("ws/b", "1\n");
+    after(&world, &["echo 2 > a; echo 2 > b"]);
+    world.write("ws/a", "mine\n");
+    world.write("ws/b", "mine\n");
+    let said = undo(&world, ["--force"]).exits(0);
+    said.says("--to s3 takes that back");
+    // Killed when one of them was put back: twice.
+    let first = world.latest().events("FILES")[2]["commit"].clone();
+    let name = format!("ws/.delta/.undo/{}/b", first.as_str().unwrap());
+    forget_last_state(&world);
+    world.write(&name, "1\n");
+    world.write("ws/b", "mine\n");
+    undo(&world, ["--force"])
+        .exits(0)
+        .prints("put back a\nput back b\n")
+        .says("--to s3 takes that back");
+    forget_last_state(&world);
+    world.write(&name, "1\n");
+    world.write("ws/b", "mine\n");
+    undo(&world, ["--force"])
+        .exits(0)
+        .says("--to s3 takes that back");
+    assert_eq!(world.read("ws/a") + &world.read("ws/b"), "1\n1\n");
+    undo(&world, ["--to", "s3"]).exits(0);
+    assert_eq!(world.read("ws/a") + &world.read("ws/b"), "mine\nmine\n");
+    // One that was killed long ago is forgotten when something else has changed the files.
+    undo(&world, ["--force"]).exits(0);
+    world.write(&name, "1\n");
+    world.model_says([sh("c3", "echo 3 > a; echo 3 > b"), text("done")]);
+    world.go_on().args(["-m", "more"]).exits(0);
+    world.write("ws/b", "1\n");
+    let n = states(&world).len();
+    undo(&world, ["--force"])
+        .exits(0)
+        .says(&format!("--to s{} takes that back", n + 1));
+}
+
+#[test]
+fn of_many_files_in_the_way_the_first_are_named() {
+    let world = world();
+    after(&world, &["for n in $(seq 25); do echo 1 > f$n; done"]);
+    for n in 1..26 {
+        world.write(&format!("ws/f{n}"), "mine\n");
+    }
+    undo(&world, [])
+        .refuses(1, "  f4: it has changed since\n  and 5 more\n")
+        .does_not_say("f5:");
+}
+
+#[test]
+fn what_no_state_has_is_named_beside_what_is_put_back() {
+    let world = world();
+    world.write("ws/.env", "A=1\n");
+    after(&world, &["echo 1 > a; echo B=1 >> .env"]);
+    undo(&world, [])
+        .exits(0)
+        .prints("removed a\n")
+        .says("run r: in no state, and left as they are: .env (may hold keys)\n");
+    undo(&world, []).exits(0).does_not_say(".env");
+}
+
+#[test]
+fn the_model_knows_no_numbers_of_states() {
+    let world = world();
+    world.write("ws/a", "1\n");
+    after(&world, &["echo 2 > a"]);
+    undo(&world, []).exits(0);
+    undo(&world, ["--to", "s2"]).exits(0);
+    undo(&world, ["--to", "s3"]).exits(0);
+    let inbox = world.latest().path("interaction/inbox");
+    let told = |n| fs::read_to_string(inbox.join(format!("undo_{n}"))).unwrap();
+    assert!(told(4).contains("to their state after iteration 1."));
+    assert!(told(5).contains("to an earlier state."));
+}
+
+#[test]
 fn the_git_of_a_killed_command_is_waited_for() {
     let world = world();
     world.write("ws/a", "1\n");
@@ -388,6 +471,9 @@ fn the_git_of_a_killed_command_is_waited_for() {
     let killed = undo(&world, []).env("PATH", &path).spawn();
     ready.line();
     killed.kill();
+    let first = &world.latest().events("FILES")[1]["commit"];
+    let name = format!("ws/.delta/.undo/{}", first.as_str().unwrap());
+    assert!(world.exists(&name), "{name}");
     let lock = fs::File::open(world.path("ws/.delta/files.git/undo.lock")).unwrap();
     assert!(lock.try_lock().is_err());
     let next = undo(&world, []).env("PATH", &path).spawn();
@@ -454,7 +540,7 @@ fn what_this_user_may_not_change_is_in_the_way_before_anything_changes() {
         .exits(0);
     let refused = undo(&world, ["--force"]).under(&user).refuses(
         1,
-        "\n  d/f/sub: it is in no state\n  ro/new: you may not write to its directory\n  ro/x: you may not",
+        "\n  d/f/sub: it is in no state, and would be lost\n  ro/new: you may not write to its directory\n  ro/x: you may not",
     );
     refused.prints("");
     assert!(!world.exists("ws/a") && world.exists("ws/ro/new"));
@@ -522,11 +608,17 @@ fn what_a_person_did_is_overwritten_by_force_only_and_comes_back_by_its_number()
         .exits(0)
         .prints("put back a\n")
         .says("--to s4 takes that back");
-    // That b differs has been kept by then.
+    // That b differs has been kept by then, and whose work it is.
+    let all = states(&world).into_iter();
+    let whys: Vec<_> = all.map(|(_, why, ..)| why).collect();
+    assert_eq!(whys[3..], ["outside", "undo"]);
     undo(&world, ["--to", "2"])
         .refuses(1, "  b: it has changed since\n")
         .prints("");
-    undo(&world, ["--to", "s4"]).exits(0).prints("put back a\n");
+    undo(&world, ["--to", "s4"])
+        .exits(0)
+        .prints("put back a\n")
+        .says("these files are as they were in state s4; --to s5 takes that back");
     assert_eq!(
         (world.read("ws/a").as_str(), world.read("ws/b").as_str()),
         ("3\n", "mine\n")
@@ -566,7 +658,7 @@ fn without_a_name_the_newest_run_that_changed_files_is_meant() {
     undo(&world, [])
         .exits(0)
         .prints("put back a\n")
-        .says("run r: the files after iteration 0");
+        .says("run r: these files are as they were after iteration 0");
     undo(&world, ["--to", "s2"])
         .exits(0)
         .prints("put back a\n")
@@ -587,7 +679,7 @@ fn an_iteration_that_the_run_does_not_have_is_refused_by_its_last_one() {
     );
     undo(&world, ["--to", "5"])
         .exits(0)
-        .says("they are so already");
+        .says("run r: the files are as they were after iteration 5 already");
     undo(&world, ["--to", "3"])
         .exits(0)
         .prints("put back a\nremoved b\n");
@@ -673,7 +765,10 @@ fn before_anything_changes_an_error_of_git_names_the_run_and_leaves_nothing_in_t
             "*status*",
             "run r: the files as they are now cannot be kept: git: fatal: no room",
         ),
-        ("*read-tree*", "git: fatal: no room"),
+        (
+            "*read-tree*",
+            "run r: nothing was put back: git: fatal: no room; mend that",
+        ),
     ] {
         let script = format!("case \"$*\" in {failing}) echo 'fatal: no room' >&2; exit 1;; esac");
         let path = path_with_git(&world, &script);
@@ -717,7 +812,10 @@ fn a_person_undoes_in_a_chat() {
     let chat = world.delta(words).at(&terminal).spawn();
     for (typed, shown) in [
         ("change it\n", "changed: a +1 -1"),
-        ("/undo x\n", "not the number of an iteration"),
+        (
+            "/undo x\n",
+            "not the number of an iteration, nor of a state, as s4 is",
+        ),
         ("/undo\n", "; /undo s2 takes that back"),
         ("/quit\n", ""),
     ] {
