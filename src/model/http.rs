@@ -375,6 +375,11 @@ impl Http {
                 head,
                 format!("an event of the stream cannot be read: {why}"),
             )),
+            Err(Broken::Early) if end.is_ok() && is_plain(&raw) => {
+                let mut body = raw.clone();
+                self.redact(&mut body);
+                self.judged(head, body)
+            }
             Err(Broken::Early) => self.cut_off(end.err()),
         };
         Received {
@@ -420,9 +425,24 @@ impl Http {
 
 /// True for a body that is a stream, whatever its head says.
 fn is_stream(body: &[u8]) -> bool {
+    first_line(body).is_some_and(|line| begins_with(line, &["data:", "event:"]))
+}
+
+/// True for a body that is no stream, whatever its head says.
+fn is_plain(body: &[u8]) -> bool {
+    let fields = ["data", "event", "id", "retry"];
+    let is_plain = |line| !begins_with(line, &fields);
+    body.len() <= LARGEST_MESSAGE && first_line(body).is_some_and(is_plain)
+}
+
+/// The first line of a stream that is neither blank nor a comment.
+fn first_line(body: &[u8]) -> Option<&[u8]> {
     body.strip_prefix(b"\xEF\xBB\xBF")
         .unwrap_or(body)
         .split(|byte| matches!(byte, b'\n' | b'\r'))
         .find(|line| !line.is_empty() && !line.starts_with(b":"))
-        .is_some_and(|line| line.starts_with(b"data:") || line.starts_with(b"event:"))
+}
+
+fn begins_with(line: &[u8], words: &[&str]) -> bool {
+    words.iter().any(|word| line.starts_with(word.as_bytes()))
 }

@@ -179,6 +179,10 @@ fn read_choice(
     choice: &Fields<'_>,
     model: Option<String>,
 ) -> serde_json::Result<Result<Answer, NoAnswer>> {
+    if let Some(error) = choice.raw("error").filter(|it| it.get() != "null") {
+        let said = their_words(error.get().as_bytes());
+        return Ok(Err(format!("the answer is an error: {said}").into()));
+    }
     let message: Fields<'_> = choice.read("message")?;
     let refused: Value = message.read("refusal")?;
     let refusal = refused.as_str().filter(|words| !words.trim().is_empty());

@@ -2,8 +2,7 @@
 //!
 //! Pure; unaware of what the events mean.
 
-use crate::text::json;
-use serde_json::Value;
+use crate::model::reasons::error_json;
 
 /// Reads events from bytes as they arrive.
 #[derive(Debug, Default)]
@@ -82,8 +81,10 @@ impl Events {
                     self.data.extend_from_slice(value);
                 }
                 b"event" => value.clone_into(&mut self.name),
+                // The field of older llama.cpp.
+                b"error" if is_error(value) => event(b"error", value),
                 // Some servers fall back to plain JSON.
-                [b'{', ..] if is_error(text) => event(b"error", text),
+                _ if is_error(text) => event(b"error", text),
                 // Comments have an empty name; ids, times to reconnect and unknown fields mean nothing here.
                 _ => {}
             }
@@ -93,10 +94,10 @@ impl Events {
     }
 }
 
-/// True for an object with an error.
+/// True for an object with an error, or a list that begins with one.
 fn is_error(line: &[u8]) -> bool {
-    let line: Value = json::read_or_default(line);
-    !line["error"].is_null()
+    let is_json = matches!(line.trim_ascii_start(), [b'{' | b'[', ..]);
+    is_json && error_json(line).is_some_and(|line| !line["error"].is_null())
 }
 
 #[cfg(test)]

@@ -199,7 +199,13 @@ impl Assembly {
                 Ok(())
             }
             (_, DONE) => Ok(()),
-            (_, [first, ..]) if *first != b'{' && name != b"error" => {
+            (assembly, [first, ..])
+                if name == b"error" && (*first != b'{' || matches!(assembly, Self::Chat(_))) =>
+            {
+                let error = json::marked(data).into_owned();
+                Err(Broken::Error(json::unmarked(error.into_bytes())))
+            }
+            (_, [first, ..]) if *first != b'{' => {
                 Err(Broken::Unreadable("expected an object".to_owned()))
             }
             (Self::Chat(chunks), _) => chunks.add(&json::marked(data), listener),

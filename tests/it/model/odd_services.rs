@@ -166,12 +166,63 @@ fn a_stream_is_read_whatever_its_type_is_and_an_error_on_a_line_of_its_own_is_on
                 world.run("go").exits(0).prints("done\n");
             }
         }
-        let world = world(api, true).llm("max_retries: 0");
-        world.server.answers(|_| {
-            let error = json!({"error": {"type": "api_error", "message": "out of memory"}});
-            streamed(&format!("{error}\n"))
+        let error = json!({"error": {"type": "api_error", "message": "out of memory"}});
+        for body in [
+            format!("{error}\n"),
+            format!(": hello\n\n  {error} \r\n"),
+            format!("data: {{}}\n\n[{error}]\n"),
+            format!("error: {error}\n\n"),
+            "event: error\ndata: {\"type\":\"error\",\"message\":\"out of memory\"}\n\n".to_owned(),
+            "event: error\ndata: out of memory\n\n".to_owned(),
+        ] {
+            let world = world(api, true).llm("max_retries: 0");
+            world.server.answers(move |_| streamed(&body));
+            let outcome = world.run("go").end();
+            outcome.says("out of memory");
+        }
+    }
+}
+
+#[test]
+fn a_body_that_is_no_stream_is_read_as_a_whole_whatever_its_type_is() {
+    for api in APIS {
+        let world = world(api, true);
+        world.server.answers(move |received| {
+            let answer = answer_of(api, &received.json(), &said(1, 1));
+            streamed(&format!("{answer:#}\n"))
         });
+        world.run("go").exits(0).prints("done\n");
+    }
+    let error = json!({"error": {"message": "out of memory"}});
+    for body in [
+        format!("{error:#}"),
+        format!("{:#}", json!([error])),
+        "<html><head><title>out of memory</title></head></html>".to_owned(),
+        "out of memory".to_owned(),
+    ] {
+        let world = World::new().llm("stream: true").llm("max_retries: 0");
+        world.server.answers(move |_| streamed(&body));
         ends_with(&world, "model_unavailable", "out of memory");
+    }
+}
+
+#[test]
+fn an_error_in_a_choice_is_one() {
+    let choice =
+        json!({"index": 0, "finish_reason": "error", "error": {"code": 502, "message": "no room"}});
+    for member in ["message", "delta"] {
+        let mut choice = choice.clone();
+        choice[member] = json!({"role": "assistant", "content": "I loo"});
+        let body = json!({"choices": [choice]});
+        let streams = member == "delta";
+        let world = World::new()
+            .llm(&format!("stream: {streams}"))
+            .llm("max_retries: 0");
+        world.server.answers(move |_| match streams {
+            true => streamed(&stream_of(&body)),
+            false => completion(&body),
+        });
+        ends_with(&world, "model_unavailable", "no room");
     }
 }
 

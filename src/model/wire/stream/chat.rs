@@ -62,6 +62,12 @@ impl Chunks {
         listener: &mut Listener<'_>,
     ) -> Result<(), Broken> {
         self.has_choice = true;
+        if let Some(error) = choice.get("error").filter(|error| !error.is_null()) {
+            let body = json::object(|object| {
+                object.put("error", error);
+            });
+            return Err(Broken::Error(json::unmarked(body)));
+        }
         self.finish_reason = take(&mut choice, "finish_reason")?.or(self.finish_reason.take());
         self.usage = take(&mut choice, "usage")?.or(self.usage.take());
         let delta: Option<Map<String, Value>> = match take(&mut choice, "delta")? {
