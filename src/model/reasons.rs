@@ -131,6 +131,32 @@ pub(crate) fn error_codes(body: &[u8]) -> Vec<String> {
     found
 }
 
+/// True if a body has one of these as a `code` or `type`, wherever.
+pub(super) fn has_code(body: &[u8], codes: &[&str]) -> bool {
+    fn is_in(value: &Value, codes: &[&str]) -> bool {
+        match value {
+            Value::Array(list) => list.iter().any(|it| is_in(it, codes)),
+            Value::Object(members) => members.iter().any(|(name, value)| match value {
+                Value::String(text) => match name.as_str() {
+                    "code" | "type" => codes.contains(&text.as_str()),
+                    name if name == "raw" || WORDS.contains(&name) => {
+                        nested(text).is_some_and(|inner| is_in(&inner, codes))
+                    }
+                    _ => false,
+                },
+                inner => is_in(inner, codes),
+            }),
+            _ => false,
+        }
+    }
+    let json = if body.len() <= LONGEST_EXCERPT {
+        serde_json::from_slice(body).ok()
+    } else {
+        error_json(body)
+    };
+    json.is_some_and(|json| is_in(&json, codes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,5 +218,23 @@ mod tests {
         let body = r#"[{"error":{"code":"a","metadata":{"raw":"{\"error\":{\"type\":\"c\"}}"}},"type":"o"}]"#;
         assert_eq!(error_codes(body.as_bytes()), ["o", "a", "c"]);
         assert_eq!(error_codes(br#"{"error":{"code":400}}"#), [""; 0]);
+    }
+
+    #[test]
+    fn a_code_is_found_anywhere_but_in_other_texts() {
+        for (body, is_found) in [
+            (r#"[{"message":"m"},{"error":{"code":"c"}}]"#, true),
+            (r#"{"errors":[{"code":400},{"type":"c"}]}"#, true),
+            (r#"{"error":{"innererror":{"code":"c"}}}"#, true),
+            (
+                r#"{"error":{"metadata":{"raw":"{\"errors\":[{\"code\":\"c\"}]}"}}}"#,
+                true,
+            ),
+            (r#"{"error":"[{\"code\":\"c\"}]"}"#, true),
+            (r#"{"detail":[{"input":"{\"code\":\"c\"}"}]}"#, false),
+            (r#"{"error":{"message":"c","code":"d"}}"#, false),
+        ] {
+            assert_eq!(has_code(body.as_bytes(), &["c"]), is_found, "{body}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Pure.
 
-use super::reasons::{error_codes, error_json, full_words};
+use super::reasons::{error_json, full_words, has_code};
 use serde_json::Value;
 
 /// A refusal of a request that is too long.
@@ -20,12 +20,15 @@ pub(crate) struct TooLong {
 const CODES: [&str; 2] = ["context_length_exceeded", "exceed_context_size_error"];
 
 /// Fragments of refusals. `tests/it/model/too_long.jsonl` has the wordings of services.
-const FRAGMENTS: [&str; 20] = [
+const FRAGMENTS: [&str; 25] = [
     "context length",
     "context window",
     "context size",
     "context limit",
     "contextwindowexceeded",
+    "context_length_exceeded",
+    "context_window_exceeded",
+    "max_seq_len",
     "prompt length",
     "prompt token",
     "prompt exceeds",
@@ -41,10 +44,12 @@ const FRAGMENTS: [&str; 20] = [
     "model token limit",
     "maximum model length",
     "reduce the length of",
+    "too many tokens",
+    "token limit exceeded",
 ];
 
 /// Fragments of refusals that have another reason.
-const OTHER_FRAGMENTS: [&str; 3] = ["per minute", "per day", "characters"];
+const OTHER_FRAGMENTS: [&str; 4] = ["per minute", "per day", "please wait", "characters"];
 
 /// Words before the number of tokens that the model takes, the surest first.
 const BEFORE_WINDOW: [&str; 12] = [
@@ -63,9 +68,23 @@ const BEFORE_WINDOW: [&str; 12] = [
 ];
 
 /// Words that may be between them and the number. With `max`, the first is a part of a word.
-const BETWEEN: [&str; 15] = [
-    "imum", "model", "context", "prompt", "input", "allowed", "number", "tokens", "length", "size",
-    "window", "limit", "of", "is", "only",
+const BETWEEN: [&str; 16] = [
+    "imum",
+    "model",
+    "context",
+    "prompt",
+    "input",
+    "allowed",
+    "number",
+    "tokens",
+    "length",
+    "size",
+    "window",
+    "limit",
+    "of",
+    "is",
+    "only",
+    "max_seq_len",
 ];
 
 /// An answer with a smaller limit is not worth asking for.
@@ -93,10 +112,7 @@ impl TooLong {
 
     /// The refusal, if an error has a code for it.
     pub(crate) fn by_code(body: &[u8]) -> Option<Self> {
-        let is_known = error_codes(body)
-            .iter()
-            .any(|code| CODES.contains(&&**code));
-        is_known.then(|| Self::read(body))
+        has_code(body, &CODES).then(|| Self::read(body))
     }
 
     /// The refusal, if an error has a code for it, or says so.
@@ -182,6 +198,7 @@ mod tests {
             "Tool argument validation failed: input length exceeds 1000 characters",
             "Invalid 'input[3].call_id': string too long. Expected a string with maximum length 64",
             "Unknown parameter: 'context_length'",
+            "Too many tokens, please wait before trying again.",
             "missing field `inputs`",
             "Invalid 'tools': array too long. Expected an array with maximum length 128",
             "",
