@@ -225,6 +225,11 @@ pub(crate) fn with_path(url: &str, path: impl FnOnce(&str) -> String) -> String 
     format!("{base}{}{query}", path(base))
 }
 
+/// A base URL without slashes at the end of its path.
+pub(crate) fn without_slash(url: &str) -> String {
+    with_path(url, |_| String::new())
+}
+
 /// The path of an API that a base URL ends in by mistake.
 pub(crate) fn appended_path(url: &str) -> Option<&'static str> {
     let url = url.split('?').next().unwrap_or(url).trim_end_matches('/');

@@ -5,7 +5,7 @@ use super::models::{LIST_TIME, error_of, table, warn_of_left_out};
 use crate::cli::agent_names::find_agent;
 use crate::cli::message::GivenAgent;
 use crate::config::agent::Llm;
-use crate::config::api::{API, Api};
+use crate::config::api::{API, Api, without_slash};
 use crate::config::environment::{
     Endpoint, Environment, MODEL, Secret, find_proxy, is_loopback, key_names, key_objection,
     url_objection, without_secrets,
@@ -194,7 +194,7 @@ impl Setup<'_> {
         let url = names
             .find_map(|name| value_of(variables, name))
             .unwrap_or_else(|| api.public_endpoint());
-        Ok(url.trim_end_matches('/').to_owned())
+        Ok(without_slash(url))
     }
 
     /// The key that a run would send to an endpoint without a new one, and where it is set.
@@ -401,11 +401,11 @@ fn url_of(text: &str) -> std::result::Result<String, String> {
     let known = SERVICES
         .iter()
         .find(|(name, _)| *name == text.to_lowercase());
-    let url = known.map_or(text, |(_, url)| url).trim_end_matches('/');
-    match url_objection(url) {
-        None => Ok(url.to_owned()),
+    let url = without_slash(known.map_or(text, |(_, url)| url));
+    match url_objection(&url) {
+        None => Ok(url),
         Some(why) => {
-            let shown = without_secrets(url);
+            let shown = without_secrets(&url);
             Err(format!("the base URL '{shown}' cannot be used: {why}"))
         }
     }

@@ -5,7 +5,7 @@ use super::urls::{find_proxy, host_of, is_loopback, url_objection, without_secre
 use super::{DEPTH, Environment, KEY_NAMES, Located, Trust, WORKSPACE_FILE, given};
 use super::{Secret, key_objection};
 use crate::config::agent::{Fallback, Llm};
-use crate::config::api::{Api, Header, HeaderValue};
+use crate::config::api::{Api, Header, HeaderValue, without_slash};
 use crate::config::person;
 use crate::error::{Error, Result};
 use crate::unix::doors::Upstream;
@@ -173,7 +173,7 @@ impl Environment {
                 (None, None) => (api.public_endpoint().to_owned(), Trust::Trusted),
             },
         };
-        let url = url.trim_end_matches('/').to_owned();
+        let url = without_slash(&url);
         let Some(why) = url_objection(&url) else {
             return Ok((url, origin));
         };

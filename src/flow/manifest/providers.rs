@@ -7,6 +7,7 @@ use super::credential::{Credential, read_credential};
 use super::fields::fields;
 use super::items::read_items;
 use super::problem::Manifest;
+use crate::config::api::without_slash;
 use crate::config::environment::url_objection;
 use crate::config::section::Section;
 use crate::text::yaml::Step;
@@ -138,7 +139,7 @@ fn read_access(home: &Path, node: &Section) -> Option<Access> {
         [true, false] => {
             let url = node.read_text("base_url")?;
             match url_objection(url) {
-                None => Some(Access::Url(url.trim_end_matches('/').to_owned())),
+                None => Some(Access::Url(without_slash(url))),
                 // The URL itself is not shown: it may hold a key.
                 Some(why) => node.refuse("base_url", format!("base_url: {why}")),
             }

@@ -669,7 +669,7 @@ fn a_key_that_cannot_be_sent_is_named_with_its_fault() {
 #[test]
 fn a_base_url_may_have_a_query_which_stays_at_the_end() {
     let world = World::new();
-    let url = format!("{}/?api-version=2026-01-01", world.server.url());
+    let url = format!("{}/?api-version=2026-01-01&of=a/", world.server.url());
     world.write(
         "agent/agent.yaml",
         format!("name: probe\nllm: {{model: scripted, base_url: '{url}'}}\n"),
@@ -678,7 +678,7 @@ fn a_base_url_may_have_a_query_which_stays_at_the_end() {
     world.run("go").exits(0).prints("done\n");
     let line = world.server.last().line.clone();
     assert!(
-        line.starts_with("POST /v1/chat/completions?api-version=2026-01-01 "),
+        line.starts_with("POST /v1/chat/completions?api-version=2026-01-01&of=a/ "),
         "{line}"
     );
     for (end, why) in [("#top", "fragment"), ("/chat/completions?x=1", "omit that")] {
