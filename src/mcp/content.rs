@@ -62,7 +62,7 @@ pub(crate) fn read_result(
     // The name of the revision 2024-10-07.
     let content = some("content").or_else(|| some("toolResult"));
     let texts = content.map_or(Ok(Vec::new()), |json| files.show_all(json))?;
-    if texts.iter().any(|text| !text.is_empty()) {
+    if texts.iter().any(|text| !text.trim().is_empty()) {
         return output(texts.join("\n"));
     }
     // Not nothing where the server has put its answer somewhere else.
@@ -226,7 +226,7 @@ mod tests {
                 r#"{"k":1}"#,
             ),
             (
-                r#"{"content": [{"type": "text", "text": ""}], "structuredContent": [1.10]}"#,
+                r#"{"content": [{"type": "text", "text": ""}, "\n"], "structuredContent": [1.10]}"#,
                 "[1.10]",
             ),
             (r#"{"content": "a"}"#, "a"),

@@ -208,10 +208,15 @@ impl Transport for HttpServer<'_> {
             received = self.post(message, revision, patience);
         }
         let read = received.and_then(|response| self.read(response, id, message, revision));
+        let was_sent = |error: &ureq::Error| match error {
+            ureq::Error::Io(e) => e.kind() != ErrorKind::ConnectionRefused,
+            ureq::Error::Protocol(_) | ureq::Error::Decompress(..) => true,
+            _ => false,
+        };
         read.or_else(|error| match &error {
             ureq::Error::Timeout(_) => Ok(Reply::Silence),
-            ureq::Error::Io(e) if e.kind() != ErrorKind::ConnectionRefused => {
-                let lost = self.lost(&error).message + effect_of(&message.method);
+            error if was_sent(error) => {
+                let lost = self.lost(error).message + effect_of(&message.method);
                 Ok(Reply::Lost(Error::failure(lost)))
             }
             _ => Err(self.lost(&error)),
@@ -250,20 +255,18 @@ impl Transport for HttpServer<'_> {
 
 /// The URL that a redirect leads to; `None` if it leads to another origin.
 fn resolved(base: &str, to: &str) -> Option<String> {
-    let at = base.find("://")? + 3;
-    let authority = base[at..].split(['/', '?', '#']).next()?;
-    let origin = &base[..at + authority.len()];
-    let path = base[origin.len()..].split(['?', '#']).next()?;
+    let (origin, rest) = split_origin(base)?;
+    let path = rest.split(['?', '#']).next()?;
     let target = to.split('#').next()?;
-    let scheme = &base[..at - 2];
-    if let Some(rest) = target
-        .strip_prefix(scheme)
-        .unwrap_or(target)
-        .strip_prefix("//")
-    {
-        let rest = rest.strip_prefix(authority)?;
-        let is_whole = rest.is_empty() || rest.starts_with(['/', '?']);
-        return is_whole.then(|| format!("{origin}{rest}"));
+    let scheme = origin.split_once("//")?.0;
+    let whole = match target.starts_with("//") {
+        true => format!("{scheme}{target}"),
+        false => target.to_owned(),
+    };
+    if whole.split(['/', '?']).next()?.contains(':') {
+        let (other, rest) = split_origin(&whole)?;
+        let is_same = normal_origin(other) == normal_origin(origin);
+        return is_same.then(|| format!("{origin}{rest}"));
     }
     if target.starts_with('/') {
         return Some(format!("{origin}{target}"));
@@ -272,8 +275,25 @@ fn resolved(base: &str, to: &str) -> Option<String> {
         return Some(format!("{origin}{path}{target}"));
     }
     let parent = path.rfind('/').map_or("/", |end| &path[..=end]);
-    let has_scheme = target.split(['/', '?']).next()?.contains(':');
-    (!has_scheme).then(|| format!("{origin}{parent}{target}"))
+    Some(format!("{origin}{parent}{target}"))
+}
+
+/// The scheme and the authority of a URL, and the rest of it.
+fn split_origin(url: &str) -> Option<(&str, &str)> {
+    let at = url.find("://")? + 3;
+    let length = url[at..].find(['/', '?', '#']);
+    Some(url.split_at(length.map_or(url.len(), |length| at + length)))
+}
+
+/// An origin in lower case, without the usual port.
+fn normal_origin(origin: &str) -> String {
+    let lower = origin.to_ascii_lowercase();
+    let port = if lower.starts_with("https:") {
+        ":443"
+    } else {
+        ":80"
+    };
+    lower.strip_suffix(port).unwrap_or(&lower).to_owned()
 }
 
 fn header(response: &Response<Body>, name: &str) -> Option<String> {
@@ -306,6 +326,8 @@ mod tests {
             ("//h:8/x", Some("http://h:8/x")),
             ("http://h:8", Some("http://h:8")),
             ("http://h:8/x#y", Some("http://h:8/x")),
+            ("HTTP://H:8/x", Some("http://h:8/x")),
+            ("/x?to=http://y", Some("http://h:8/x?to=http://y")),
             ("https://h:8/x", None),
             ("http://h:80/x", None),
             ("http://h:8.evil.example/x", None),
@@ -317,6 +339,13 @@ mod tests {
         ] {
             assert_eq!(resolved(BASE, to).as_deref(), url, "{to}");
         }
+        for (base, to) in [
+            ("http://h/mcp", "http://h:80/x"),
+            ("https://h:443/mcp", "//H/x"),
+        ] {
+            assert!(resolved(base, to).is_some(), "{base} {to}");
+        }
+        assert_eq!(resolved("http://h:443/mcp", "http://h/x"), None);
     }
 
     #[test]

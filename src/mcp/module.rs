@@ -195,10 +195,15 @@ pub(crate) fn objection(tool: &Map<String, Value>) -> Option<String> {
     if schema.get("type").is_some_and(|kind| kind != "object") {
         return Some("its inputSchema is not one of an object".to_owned());
     }
-    match external_reference(schema) {
-        Some(to) => Some(format!(
-            "its inputSchema refers to {to:?}, which is never fetched"
-        )),
+    match lost_reference(schema, schema) {
+        Some(to) => {
+            let why = if to.starts_with('#') {
+                "is not in it"
+            } else {
+                "is never fetched"
+            };
+            Some(format!("its inputSchema refers to {to:?}, which {why}"))
+        }
         None => find_annotated(schema, Some(&[]), &mut Vec::new())
             .err()
             .map(|error| error.message),
@@ -225,14 +230,18 @@ fn parts(schema: &Value) -> Vec<(Option<&str>, &Value)> {
     parts
 }
 
-/// A `$ref` that leads out of a schema.
-fn external_reference(schema: &Value) -> Option<&str> {
-    let own = ["$ref", "$dynamicRef"].map(|key| schema[key].as_str());
-    let leads_out = |reference: &&str| !reference.starts_with('#');
-    own.into_iter().flatten().find(leads_out).or_else(|| {
-        parts(schema)
+/// A `$ref` in a part of a schema that leads out of the whole, or to nothing in it.
+fn lost_reference<'s>(whole: &Value, part: &'s Value) -> Option<&'s str> {
+    let own = ["$ref", "$dynamicRef"].map(|key| part[key].as_str());
+    let is_lost = |reference: &&str| match reference.strip_prefix('#') {
+        None => true,
+        // Escaped characters are not looked up.
+        Some(path) => path.starts_with('/') && !path.contains('%') && whole.pointer(path).is_none(),
+    };
+    own.into_iter().flatten().find(is_lost).or_else(|| {
+        parts(part)
             .into_iter()
-            .find_map(|(_, part)| external_reference(part))
+            .find_map(|(_, part)| lost_reference(whole, part))
     })
 }
 
@@ -434,6 +443,11 @@ mod tests {
                 "b",
                 json!({"properties": {"x": {"$ref": "https://e.example/s.json"}}}),
                 "never fetched",
+            ),
+            (
+                "c",
+                json!({"properties": {"x": {"$ref": "#/$defs/t"}}}),
+                "is not in it",
             ),
         ] {
             let said = objection(&listed(name, schema));

@@ -100,6 +100,10 @@ impl<'s> StdioServer<'s> {
         env.retain(|(name, _)| given.iter().all(|(other, _)| other != name));
         env.extend(given);
         let cwd = launch.server.cwd.as_ref().map(|cwd| launch.home.join(cwd));
+        if let Some(dir) = cwd.as_ref().filter(|dir| !dir.is_dir()) {
+            let dir = dir.display();
+            return Err(Error::config(format!("{program}: cwd: no directory {dir}")));
+        }
         let (stdin, ours_in) = pipe()?;
         let (ours_out, stdout) = pipe()?;
         let (ours_err, stderr) = pipe()?;

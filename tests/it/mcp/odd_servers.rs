@@ -362,8 +362,9 @@ fn a_redirect_is_followed_once_and_only_at_its_origin() {
 fn one_odd_entry_does_not_keep_a_list_from_being_used() {
     let tool = |name: &str| json!({"name": name, "inputSchema": {"type": "object"}});
     let data = json!({"type": "object", "properties": {"a": {"default": {"$ref": "x"}}}});
+    let lost = json!({"type": "object", "properties": {"a": {"$ref": "#/$defs/a"}}});
     let tools = json!([tool("good"), tool("a/b"), tool("a.b"), tool("good"), 7, {"name": "bad"},
-        {"name": "data"}, {"name": "data", "inputSchema": data}]);
+        {"name": "data"}, {"name": "data", "inputSchema": data}, {"name": "lost", "inputSchema": lost}]);
     let page = format!(r#"{{"id":@,"result":{{"tools":{tools},"nextCursor":""}}}}"#);
     let world = world_with(&[("tools/list", &page)]);
     import(&world)
@@ -373,6 +374,7 @@ fn one_odd_entry_does_not_keep_a_list_from_being_used() {
         .says("7 is left out")
         .says("\"bad\" is left out: it has no inputSchema")
         .says("\"data\" is left out: it has no inputSchema")
+        .says("\"lost\" is left out: its inputSchema refers to \"#/$defs/a\", which is not in it")
         .says("\"good\" is left out: a tool of this name is listed before it");
     let received = world.lines("received");
     let lists = received.iter().filter(|line| line.contains("tools/list"));
@@ -483,9 +485,15 @@ fn a_program_gets_its_variables_and_its_directory() {
         "s: {{command: ['{}'], cwd: srv, env: {{A: text, B: {{env: OTHER}}, C: {{env: C}}}}}}\n",
         path.display()
     );
-    world.write("agent/mcp.yaml", servers);
+    world.write("agent/mcp.yaml", &servers);
     let import = || world.delta(["mcp", "import", "-a", "agent", "s"]);
     import().refuses(78, "s needs the variable OTHER");
+    let other = servers.replace("cwd: srv", "cwd: nowhere");
+    world.write("agent/mcp.yaml", other);
+    let lost = import().env("OTHER", "other");
+    lost.refuses(78, "cwd: no directory ")
+        .says("/agent/nowhere");
+    world.write("agent/mcp.yaml", &servers);
     import().env("OTHER", "other").exits(0);
     let seen = world.read("seen");
     assert!(seen.ends_with("/agent/srv [text] [other] []\n"), "{seen}");
