@@ -163,7 +163,9 @@ fn is_marked_call(text: &str, tool: &Tool) -> bool {
         }
         let before = without(&text[..at], "functions.");
         let lead = before.trim_end().trim_end_matches(QUOTES);
-        let is_marked = BEFORE_NAME.iter().any(|mark| lead.ends_with(mark));
+        // Servers take the opening tag for one of theirs.
+        let has_keys = after.trim_start().starts_with("<arg_key>") && may_begin(before);
+        let is_marked = has_keys || BEFORE_NAME.iter().any(|mark| lead.ends_with(mark));
         let ends = |(arguments, rest): (Arguments, &str)| is_end(rest) && fits(tool, &arguments);
         is_marked && arguments_after(after).is_some_and(ends)
             || (is_marked || begins_expression(before)) && in_parentheses(after).is_some_and(ends)

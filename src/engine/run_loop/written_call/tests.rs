@@ -16,7 +16,7 @@ fn tools() -> Vec<Tool> {
 }
 
 /// Forms of a call of say, without and with words before it.
-const FORMS: [&str; 42] = [
+const FORMS: [&str; 43] = [
     r#"{"name": "say", "arguments": {"what": "A"}}"#,
     r#"{"name": "say", "parameters": {"what": "A"}}"#,
     r#"{"input": {"what": "A"}, "id": "x", "name": "say"}"#,
@@ -36,6 +36,7 @@ const FORMS: [&str; 42] = [
     "<tool_call>\n<function=say>\n<parameter=what>\nA\n</parameter>\n</function>\n</tool_call>",
     "<function=say>{\"what\": \"A\"}</function>",
     "<tool_call>say\n<arg_key>what</arg_key>\n<arg_value>A</arg_value>\n</tool_call>",
+    "say\n<arg_key>what</arg_key>\n<arg_value>A</arg_value>\n</tool_call>",
     "<tool_call>say\n{\"what\": \"A\"}\n</tool_call>",
     "<function_calls>\n<invoke name=\"say\">\n<parameter name=\"what\">A</parameter>\n</invoke>\n</function_calls>",
     "<minimax:tool_call>\n<invoke name='say'>\n<parameter name='what'>A</parameter>\n</invoke>\n</minimax:tool_call>",
