@@ -12,6 +12,7 @@ use crate::text::shorten::{cut_to_columns, list_names};
 use crate::unix::terminal::Tone;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::path::{Component, Path, PathBuf};
 
 /// Lines of a diff that are shown without `-v`, and the columns of each.
 const SHOWN: usize = 40;
@@ -133,11 +134,19 @@ pub(super) fn note_change(engine: &mut Engine<'_>, call: &OpenCall, result: &str
         engine
             .changed
             .0
-            .entry(path.to_owned())
+            .entry(plain_path(&engine.ctx.workspace.root, path))
             .or_default()
             .add(result);
     }
     print_diff(engine, result);
+}
+
+/// A path of a file as it is listed, however the model has written it.
+fn plain_path(root: &Path, path: &str) -> String {
+    let below = Path::new(path).strip_prefix(root);
+    let parts = below.unwrap_or(Path::new(path)).components();
+    let plain: PathBuf = parts.filter(|it| *it != Component::CurDir).collect();
+    plain.to_string_lossy().into_owned()
 }
 
 /// Shows a person who is asked about a call the diff that it would make, without secrets.

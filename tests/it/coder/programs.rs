@@ -577,12 +577,14 @@ fn progress_shows_the_diff_of_an_edit_and_the_end_lists_the_files() {
         )
     };
     let write = |path: &str, content: &str| json!({"path": path, "content": content});
+    let whole_path = world.path("ws/test_calc.py");
     let replies = || {
         [
             edit("e1", "b\n", "B\n\u{1b}[2J\n"),
             edit("e2", "nowhere", "x"),
             calls(&[
-                ("w1", "write", write("test_calc.py", "new\n")),
+                ("w1", "write", write("./test_calc.py", "new\n")),
+                ("w5", "write", write(whole_path.to_str().unwrap(), "new\n")),
                 (
                     "w2",
                     "write",
@@ -611,7 +613,7 @@ fn progress_shows_the_diff_of_an_edit_and_the_end_lists_the_files() {
     );
     // The call and its end: two lines, and the diff below.
     assert!(
-        !shown.contains("calls edit") && shown.contains("calls write, write, write, shout"),
+        !shown.contains("calls edit") && shown.contains("calls write, write, write, write, shout"),
         "{shown}"
     );
     assert!(
