@@ -202,7 +202,11 @@ fn find_agent(signals: &Signals, agent: &AgentWord) -> Result<AgentDir> {
             Error::config(format!("there is no agent {}; {ways}", agent.name))
         };
         let (path, revision) = split_revision(word).ok_or_else(unknown)?;
-        return export(signals, Path::new(path), revision);
+        let exported = export(signals, Path::new(path), revision)?;
+        if !exported.dir.is_file() {
+            return Ok(exported);
+        }
+        dir = find_named(signals, &exported.dir.display().to_string())?;
     }
     let dir = dir.canonicalize().unwrap_or(dir);
     Ok(AgentDir {

@@ -45,10 +45,11 @@ pub(crate) fn split_revision(word: &str) -> Option<(&str, &str)> {
     whole.find(|(path, _)| Path::new(path).exists()).or(last)
 }
 
-/// Exports the repository around an agent's directory as it was, unless it is in the cache already.
+/// Exports the repository around an agent as it was, unless it is in the cache already. An agent that was a Markdown file
+/// is that file.
 ///
 /// # Errors
-/// There is no such repository, revision or directory then, or what is there cannot be exported: 78.
+/// There is no such repository, revision or agent then, or what is there cannot be exported: 78.
 pub(crate) fn export(signals: &Signals, agent: &Path, revision: &str) -> Result<AgentDir> {
     let refused = |why: &str| {
         let message = format!("{}@{revision}: {why}", agent.display());
@@ -132,6 +133,12 @@ struct Entry {
     path: PathBuf,
 }
 
+impl Entry {
+    fn is_agent_file(&self) -> bool {
+        self.mode.starts_with("100") && self.path.extension().is_some_and(|it| it == "md")
+    }
+}
+
 /// A repository as it was at a revision.
 struct Export<'e> {
     /// At the top of the work tree.
@@ -182,7 +189,8 @@ impl Export<'_> {
         let entries = self.list()?;
         files::make_dirs(to)?;
         self.write(&entries, to)?;
-        for below in BTreeSet::from([self.below, Path::new("")]) {
+        let dirs = BTreeSet::from([self.below, Path::new("")]);
+        for below in dirs.into_iter().filter(|dir| to.join(dir).is_dir()) {
             let (link, today) = (below.join(ENV), self.git.dir.join(below).join(ENV));
             match files::link_below(to, &link, today.as_os_str()) {
                 // A directory of this name has no keys.
@@ -244,9 +252,10 @@ impl Export<'_> {
         let mut own = entries.iter().filter(|it| it.path.starts_with(self.below));
         match own.next() {
             None => refused("it was not there", self.below),
-            Some(entry) if entry.path == self.below => {
-                refused("it was a link or a file, and no directory", self.below)
-            }
+            Some(entry) if entry.path == self.below && !entry.is_agent_file() => refused(
+                "it was a link or a file, and neither a directory nor a Markdown file",
+                self.below,
+            ),
             Some(_) => Ok(entries),
         }
     }

@@ -568,6 +568,46 @@ fn an_agent_is_compared_with_what_it_was_and_tomorrow_adds_to_it() {
 }
 
 #[test]
+fn an_agent_that_is_one_file_is_compared_with_what_it_was() {
+    let Some(world) = repository() else { return };
+    let asks = |sort: &str| format!("---\nname: sorter\ntools: Read\n---\nSort by {sort}.\n");
+    world.write("r/sorter.md", asks("guess"));
+    world.write("r/tool.txt", "no agent\n");
+    commit(&world, "a guess");
+    world.write("r/sorter.md", asks("reading"));
+    world.write("one.csv", "id,input,expected\none,x,bug\n");
+    let measured = |words: &[&str]| {
+        let delta = eval(&world, words).json();
+        delta
+            .env("DELTA_BASE_URL", world.server.url())
+            .env("DELTA_MODEL", "m")
+    };
+    let command = [
+        "-a",
+        "r/sorter.md",
+        "--cases",
+        "one.csv",
+        "--against",
+        "HEAD",
+    ];
+    world.model_says([text("other"), text("bug")]);
+    let found = measured(&command).exits(0);
+    assert_eq!(
+        rates(&found),
+        [("HEAD".to_owned(), 0.0), ("r/sorter.md".to_owned(), 1.0)]
+    );
+    let asked = world.server.requests();
+    assert!(String::from_utf8_lossy(&asked[0].body).contains("Sort by guess."));
+    // The same content is the same agent, at a revision or not.
+    commit(&world, "reading");
+    measured(&["-a", "r/sorter.md@HEAD", "--cases", "one.csv"]).exits(0);
+    assert_eq!(world.server.requests().len(), 2);
+    eval(&world, &["-a", "r/tool.txt@HEAD", "--cases", "one.csv"])
+        .exits(2)
+        .says("neither a directory nor a Markdown file");
+}
+
+#[test]
 fn what_cannot_be_resolved_is_refused_before_any_trial() {
     let Some(world) = repository() else { return };
     for (agent, against, words) in [
