@@ -2,7 +2,7 @@
 //!
 //! Pure.
 
-use crate::text::json::{Fields, LONGEST_EXCERPT};
+use crate::text::json::{self, Fields, LONGEST_EXCERPT};
 use crate::text::shorten::in_short;
 use serde_json::Value;
 
@@ -15,7 +15,7 @@ const PAGE: &str = "an HTML page";
 /// A server's error as JSON, the first of a list; of a large one, the members that say something.
 pub(super) fn error_json(body: &[u8]) -> Option<Value> {
     if body.len() <= LONGEST_EXCERPT {
-        return match serde_json::from_slice(body).ok()? {
+        return match serde_json::from_slice(json::without_mark(body)).ok()? {
             Value::Array(list) => list.into_iter().next(),
             error => Some(error),
         };
@@ -150,7 +150,7 @@ pub(super) fn has_code(body: &[u8], codes: &[&str]) -> bool {
         }
     }
     let json = if body.len() <= LONGEST_EXCERPT {
-        serde_json::from_slice(body).ok()
+        serde_json::from_slice(json::without_mark(body)).ok()
     } else {
         error_json(body)
     };
@@ -200,6 +200,7 @@ mod tests {
                 "m",
             ),
             (r#"{"error":{"message":"{\"odd\":1}"}}"#, r#"{"odd":1}"#),
+            ("\u{feff}{\"message\":\"m\"}", "m"),
             (r#"{"odd":1}"#, r#"{"odd":1}"#),
             ("no\nJSON", "no JSON"),
             (

@@ -123,9 +123,12 @@ impl TooLong {
 
     /// The refusal in what came in place of an answer, if that is an error.
     pub(crate) fn in_place_of_answer(body: &[u8]) -> Option<Self> {
-        let error = error_json(body)?;
-        let is_error = error.get("error").is_some_and(|error| !error.is_null());
-        is_error.then(|| Self::of(body)).flatten()
+        let answer = error_json(body)?;
+        if !answer["error"].is_null() {
+            return Self::of(body);
+        }
+        let of_choice = answer.pointer("/choices/0/error");
+        Self::of(of_choice?.to_string().as_bytes())
     }
 }
 
@@ -228,5 +231,7 @@ mod tests {
         assert_eq!(TooLong::in_place_of_answer(b"prompt is too long"), None);
         let error = br#"{"error":{"message":"prompt is too long"}}"#;
         assert!(TooLong::in_place_of_answer(error).is_some());
+        let of_choice = br#"{"choices":[{"error":{"message":"prompt is too long"}}]}"#;
+        assert!(TooLong::in_place_of_answer(of_choice).is_some());
     }
 }

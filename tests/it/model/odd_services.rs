@@ -224,6 +224,11 @@ fn an_error_in_a_choice_is_one() {
         });
         ends_with(&world, "model_unavailable", "no room");
     }
+    let error = json!({"message": "prompt is too long"});
+    let choice = json!({"message": {"content": ""}, "finish_reason": "error", "error": error});
+    let world = World::new();
+    world.model_says([completion(&json!({"choices": [choice]}))]);
+    ends_with(&world, "context_full", "--compact` shortens");
 }
 
 #[test]
