@@ -52,7 +52,7 @@ pub(crate) fn values_in(answer: &str) -> Vec<&str> {
         .into_iter()
         .rev()
         .filter(|fence| is_json(fence.info));
-    let values = blocks.map(|fence| fence.body.trim());
+    let values = blocks.map(|fence| json::after_mark(fence.body.trim()));
     values.filter(|value| json::check(value).is_ok()).collect()
 }
 

@@ -201,7 +201,7 @@ pub(crate) fn check(text: &str) -> Result<(), serde_json::Error> {
 
 /// The text in the first fenced block of an answer, or all of it. An answer that is JSON is taken as it is.
 pub(crate) fn unfenced(answer: &str) -> &str {
-    let text = answer.trim();
+    let text = after_mark(answer.trim());
     if check(text).is_ok() {
         return text;
     }
@@ -214,7 +214,7 @@ pub(crate) fn unfenced(answer: &str) -> &str {
 
 /// An answer that is JSON, or the content of the fenced block that it is; none if there are words around the block.
 pub(crate) fn unwrapped(answer: &str) -> Option<&str> {
-    let text = answer.trim();
+    let text = after_mark(answer.trim());
     let Some(fenced) = text.strip_prefix("```") else {
         return Some(text);
     };
@@ -481,6 +481,8 @@ mod tests {
         assert_eq!(unfenced("Here:\n```json\n[1]\n```\nbye"), "[1]");
         assert_eq!(unfenced("```\n7\n```"), "7");
         assert_eq!(unfenced("no"), "no");
+        assert_eq!(unfenced("\u{feff}[1]\n"), "[1]");
+        assert_eq!(unwrapped("\u{feff}[1]\n"), Some("[1]"));
     }
 
     #[test]

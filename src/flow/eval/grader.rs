@@ -6,7 +6,7 @@
 use super::assertion::{Assertion, AssertionKind, Mark, TargetResult};
 use super::plan::PlannedTrial;
 use crate::record::event::evaluation::is_score;
-use crate::text::json::{LONGEST_EXCERPT, parser_message};
+use crate::text::json::{LONGEST_EXCERPT, after_mark, parser_message};
 use crate::text::shorten::in_short;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome};
@@ -87,17 +87,18 @@ impl From<Mark> for GraderVerdict {
 
 /// Reads the verdict of a grader that has ended; `io` has what it printed.
 pub(super) fn read_verdict(assertion: &Assertion, outcome: &Outcome, io: &Path) -> GraderVerdict {
-    let printed = end_of(&io.join("stdout.log"));
+    let output = end_of(&io.join("stdout.log"));
+    let printed = after_mark(&output);
     let said = end_of(&io.join("stderr.log"));
     if let (Ended::Exited(code @ 0..=1), Some(found)) =
-        (outcome.how, json_verdict(assertion, &printed))
+        (outcome.how, json_verdict(assertion, printed))
     {
         return match found {
             Ok(verdict) => of_json(assertion, verdict, code),
             Err(why) => Mark::Broken(format!("the grader's verdict: {why}")).into(),
         };
     }
-    let score = match score_in(&printed) {
+    let score = match score_in(printed) {
         Ok(score) => score,
         Err(why) => return Mark::Broken(why).into(),
     };

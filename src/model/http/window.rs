@@ -6,6 +6,7 @@ use super::Http;
 use crate::config::api::Api;
 use crate::config::environment::{is_local, is_loopback};
 use crate::model::too_long::TOKEN_CEILING;
+use crate::text::json::without_mark;
 use serde_json::Value;
 use std::io::Read;
 use std::time::{Duration, Instant};
@@ -72,7 +73,7 @@ impl Http {
             .read_to_end(&mut body)
             .ok()?;
         (body.len() as u64 <= LIST_BYTES).then_some(())?;
-        serde_json::from_slice(&body).ok()
+        serde_json::from_slice(without_mark(&body)).ok()
     }
 }
 

@@ -521,6 +521,7 @@ fn a_grader_with_a_json_verdict_must_print_one_and_nothing_else() {
             "verdict: expected an object, found an array",
         ),
         ("none", "0.5", 0, "not_measured", 0.0, "verdict: "),
+        ("mark", "\u{feff}{\"pass\": true}", 0, "passed", 1.0, ""),
     ];
     let mut yaml = "  cases:\n".to_owned();
     for (id, printed, code, ..) in cases {
@@ -561,6 +562,7 @@ fn an_object_with_pass_is_a_verdict_of_any_grader() {
             "says no",
         ),
         (r#"{"pass": "no"}"#, 0, "not_measured", "verdict: "),
+        ("\u{feff}{\"pass\": false}", 0, "failed", "says no"),
         (r#"{"pass": false}"#, 2, "not_measured", "ended with 2"),
         (r#"{"score": 0.5}"#, 0, "passed", r#"{"score": 0.5}"#),
         (r#"ok {"pass": false}"#, 0, "passed", "ok "),

@@ -128,6 +128,10 @@ fn the_reason_of_a_refusal_is_shown_wherever_it_is() {
         world.model_says([completion(&body).status(400)]);
         ends_with(&world, "model_refused", words);
     }
+    let world = World::new();
+    let marked = "\u{feff}{\"error\": {\"message\": \"no room\"}}";
+    world.model_says([raw(marked).status(400)]);
+    ends_with(&world, "model_refused", "says 400: no room");
     let world = World::new().llm("max_retries: 0");
     let page = "<!DOCTYPE html><html><head><title>Web server is down</title></head>";
     world.model_says([raw(page)
