@@ -220,6 +220,8 @@ pub(crate) fn check_reach(
         let llm = &agent.llm;
         let endpoint = environment.endpoint(llm.api, llm.base_url.as_deref(), &llm.headers);
         if llm.model.is_none() {
+            // A server that the workspace may not name is reported first.
+            environment.base_url(llm.api, llm.base_url.as_deref())?;
             return Err(no_model(agent, endpoint.is_err()));
         }
         // The file may be part of a clone, and the owner of the key may see what is asked with it.

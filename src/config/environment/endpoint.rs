@@ -164,7 +164,7 @@ impl Environment {
     }
 
     /// The URL that requests go below, without a slash at its end, and where it comes from.
-    pub(super) fn base_url(&self, api: Api, from_agent: Option<&str>) -> Result<(String, Trust)> {
+    pub(crate) fn base_url(&self, api: Api, from_agent: Option<&str>) -> Result<(String, Trust)> {
         let (url, origin) = match from_agent {
             Some(url) => (url.to_owned(), Trust::Trusted),
             None => match (self.find(api.url_names()), self.refused_server(api)) {

@@ -347,6 +347,10 @@ fn a_workspace_names_no_server_unless_it_is_allowed() {
         .says("DELTA_WORKSPACE_ENV=DELTA_BASE_URL")
         .does_not_say("DELTA_BASE_URL is ignored");
     assert!(!world.exists("ws/.delta"));
+    // Without a model, too.
+    world.write("agent/agent.yaml", "name: test\nllm: {}\n");
+    let run = world.run("go").env("DELTA_API_KEY", KEY).exits(78);
+    run.says("the workspace's .env names the server http://");
     // What names one: the process, the person, the agent.
     let start = |place: usize| {
         let world = without_base_url();
