@@ -78,6 +78,12 @@ fn run_generator(
             if !text.is_empty() && version(&output) == before {
                 match write_output(&ctx.workspace.root, &output, &text) {
                     Err(error) if !error.is_passing => {
+                        if source.optional {
+                            lack(
+                                lacking,
+                                format!("context source {id} is skipped: {}", error.message),
+                            );
+                        }
                         return Err(Unbuilt::Unavailable(error.message));
                     }
                     written => written?,

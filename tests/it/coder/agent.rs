@@ -462,6 +462,8 @@ fn what_the_model_is_not_given_of_instructions_is_reported() {
     world.write("ws/module/.git", "gitdir: ../.git/modules/module\n");
     fs::create_dir_all(world.path("ws/empty/.git")).unwrap();
     world.write("ws/wide/AGENTS.md", b"\xff\xfeR\0u\0l\0e\0s\0".as_slice());
+    fs::create_dir(world.path("ws/gone")).unwrap();
+    symlink("nothing.md", world.path("ws/gone/AGENTS.md")).unwrap();
     world.write("alone/AGENTS.md", "Rules.\n");
     fs::create_dir_all(world.path("alone/deep/.git")).unwrap();
     for (dir, words) in [
@@ -474,6 +476,7 @@ fn what_the_model_is_not_given_of_instructions_is_reported() {
             "lacks ../AGENTS.md: /.git is empty, and ends the search",
         ),
         ("wide", "lacks characters of AGENTS.md: it is not UTF-8"),
+        ("gone", "lacks AGENTS.md: it is a link to nothing"),
     ] {
         let dir = format!("ws/{dir}");
         let git = world.path(&dir).join(".git");

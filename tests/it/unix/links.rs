@@ -15,6 +15,24 @@ fn is_empty(dir: &Path) -> bool {
 }
 
 #[test]
+fn a_source_that_may_be_missing_is_reported_if_a_link_is_in_the_way_of_its_file() {
+    let world = World::new();
+    world.model_says([text("done")]);
+    let context = CONTEXT.replace("id: notes,", "id: notes, on_missing: skip,");
+    world.write("agent/context.yaml", context);
+    fs::create_dir(world.path("outside")).unwrap();
+    fs::create_dir_all(world.path("ws")).unwrap();
+    symlink(world.path("outside"), world.path("ws/notes")).unwrap();
+    let link = world.path("ws/notes");
+    world
+        .run("go")
+        .exits(0)
+        .says("context source notes is skipped: ")
+        .says(&format!("{} is a link", link.display()));
+    assert!(is_empty(&world.path("outside")));
+}
+
+#[test]
 fn what_a_generator_prints_is_written_through_no_link() {
     for link in ["notes", "notes/a"] {
         let world = World::new();
