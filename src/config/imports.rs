@@ -20,9 +20,10 @@ pub(crate) fn load_tools(file: &Path) -> (Vec<Tool>, Vec<Problem>) {
     let mut tools = Vec::new();
     let shown = file.display().to_string();
     if !file.is_file() {
-        let message = match file.is_dir() {
-            true => "it is a directory; name a file in it, such as agent.yaml",
-            false => "no such file",
+        let message = if file.is_dir() {
+            "it is a directory; name a file in it, such as agent.yaml"
+        } else {
+            "no such file"
         };
         problems.push(error_in(&shown, message));
         return (tools, problems);

@@ -43,9 +43,10 @@ pub(crate) fn case_of(run: &RunDir) -> Result<(Value, Vec<Damage>)> {
     let (id, count) = (&run.id, inputs.len());
     let what = match (inputs.pop(), result) {
         (Some(Some(input)), Some(result)) if count == 1 && !has_attachments => {
-            let expected = match is_flow {
-                true => json::read_or_default(&*result),
-                false => Value::String(result),
+            let expected = if is_flow {
+                json::read_or_default(&*result)
+            } else {
+                Value::String(result)
             };
             let case = json!({"id": id.as_str(), "input": input, "expected": expected});
             return Ok((case, damaged));

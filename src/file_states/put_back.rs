@@ -142,9 +142,10 @@ impl Plan {
             for path in in_place_of(root, place) {
                 let is_known = now.contains_key(&path);
                 let goes = self.changes.get(&path) == Some(&false) || path == *place && is_known;
-                let why = match is_known {
-                    true => "it is in the place of another file",
-                    false => UNKNOWN,
+                let why = if is_known {
+                    "it is in the place of another file"
+                } else {
+                    UNKNOWN
                 };
                 found.extend((!goes).then_some((path, why)));
             }

@@ -121,8 +121,8 @@ impl Taking {
             Ended::Exited(_) => {}
         }
         let printed = files::read_head(&self.0, MOST_PRINTED).unwrap_or_default();
-        let taken = serde_json::from_str::<std::result::Result<Taken, String>>(&printed);
-        let taken = taken.unwrap_or_else(|_| match &*in_short(&printed, 200) {
+        let read = serde_json::from_str::<std::result::Result<Taken, String>>(&printed);
+        let taken = read.unwrap_or_else(|_| match &*in_short(&printed, 200) {
             "" => Err("the process that takes them was killed".to_owned()),
             said => Err(said.to_owned()),
         });
@@ -370,9 +370,10 @@ fn find(run: &RunStore, left_out: &mut LeftOut) -> Result<Found> {
         }
         let is_tracked = entry.starts_with(b"1 ");
         // XY, submodule, three modes, two hashes.
-        let path = match is_tracked {
-            true => entry.splitn(9, |byte| *byte == b' ').nth(8),
-            false => entry.strip_prefix(b"? "),
+        let path = if is_tracked {
+            entry.splitn(9, |byte| *byte == b' ').nth(8)
+        } else {
+            entry.strip_prefix(b"? ")
         };
         let Some(path) = path else { continue };
         let paths = match entry.get(3) {

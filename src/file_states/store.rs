@@ -248,9 +248,10 @@ fn run_name(run: &str) -> String {
 fn origin_of(path: &Path, is_thorough: bool) -> Result<Origin> {
     let origin = check_origin(path)?;
     let is_odd = origin == Origin::Own && is_thorough && !is_plain(path).at("read", path)?;
-    Ok(match is_odd {
-        true => Origin::Foreign(ForeignReason::OddContent),
-        false => origin,
+    Ok(if is_odd {
+        Origin::Foreign(ForeignReason::OddContent)
+    } else {
+        origin
     })
 }
 

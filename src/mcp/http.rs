@@ -259,9 +259,10 @@ fn resolved(base: &str, to: &str) -> Option<String> {
     let path = rest.split(['?', '#']).next()?;
     let target = to.split('#').next()?;
     let scheme = origin.split_once("//")?.0;
-    let whole = match target.starts_with("//") {
-        true => format!("{scheme}{target}"),
-        false => target.to_owned(),
+    let whole = if target.starts_with("//") {
+        format!("{scheme}{target}")
+    } else {
+        target.to_owned()
     };
     if whole.split(['/', '?']).next()?.contains(':') {
         let (other, rest) = split_origin(&whole)?;

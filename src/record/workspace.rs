@@ -110,9 +110,10 @@ pub(crate) fn command_in(root: &Path, command: &[&str]) -> Vec<String> {
 
 /// ` in DIR`, for a person; empty if it is the current directory.
 pub(crate) fn place_of(root: &Path) -> String {
-    match is_here(root) {
-        true => String::new(),
-        false => format!(" in {}", root.display()),
+    if is_here(root) {
+        String::new()
+    } else {
+        format!(" in {}", root.display())
     }
 }
 

@@ -149,15 +149,19 @@ pub(crate) fn undo(run: &RunDir, wanted: &UndoRequest, signals: &Signals) -> Res
         state: in_words(&to, wanted.to),
         message: message(&to, wanted.to),
         earlier: keeper.earlier(&to, wanted.to),
-        before: first.or_else(|| match goes_on {
-            true => Some(number),
-            false => keeper.states.before_undo(),
+        before: first.or_else(|| {
+            if goes_on {
+                Some(number)
+            } else {
+                keeper.states.before_undo()
+            }
         }),
         left_out: there.left_out.clone(),
     };
-    let why = match goes_on {
-        true => FilesReason::Undo,
-        false => FilesReason::Outside,
+    let why = if goes_on {
+        FilesReason::Undo
+    } else {
+        FilesReason::Outside
     };
     keeper.add(there, why, keeper.iteration);
     if wanted.is_preview || undone.files.is_empty() {
@@ -306,8 +310,8 @@ impl<'k> Keeper<'k> {
         let (there, removed): (Vec<_>, Vec<_>) = files.partition(|(_, is_there)| **is_there);
         let mut text = undone.message.clone();
         for (what, files) in [("As they were then", &there), ("Removed", &removed)] {
-            let names = files.iter();
-            let names = names.map(|(path, _)| json::text(&path.to_string_lossy()));
+            let paths = files.iter().map(|(path, _)| path.to_string_lossy());
+            let names = paths.map(|path| json::text(&path));
             if !files.is_empty() {
                 text += &format!(" {what}: {}.", list_names(names));
             }
@@ -466,9 +470,10 @@ fn in_the_way(plan: &Plan) -> Error {
     if more > 0 {
         named += &format!("\n  and {more} more");
     }
-    let way_out = match plan.yields_to_force() {
-        true => "; `delta undo --force` overwrites those that have changed or are older",
-        false => "; move them away",
+    let way_out = if plan.yields_to_force() {
+        "; `delta undo --force` overwrites those that have changed or are older"
+    } else {
+        "; move them away"
     };
     Error::failure(format!(
         "nothing was put back, because of these files{way_out}:{named}"

@@ -108,8 +108,8 @@ pub(super) fn before_tools<'t>(
     if !engine.files.is_on {
         return Ok(());
     }
-    let tools = tools.filter(|tool| tool.has_effect);
-    let names: Vec<String> = tools.map(|tool| tool.name.clone()).collect();
+    let changing = tools.filter(|tool| tool.has_effect);
+    let names: Vec<String> = changing.map(|tool| tool.name.clone()).collect();
     if names.is_empty() {
         return Ok(());
     }

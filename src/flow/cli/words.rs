@@ -99,9 +99,12 @@ pub(super) fn suite_of(
         let words =
             words.ok_or_else(|| Error::usage(format!("--grade: '{command}' is not a command")))?;
         // A trial works elsewhere, and a grader is never a file of its own.
-        let found = |word: String| match Path::new(&word).is_file() {
-            true => absolute(&word),
-            false => Ok(word),
+        let found = |word: String| {
+            if Path::new(&word).is_file() {
+                absolute(&word)
+            } else {
+                Ok(word)
+            }
         };
         let words = words
             .into_iter()

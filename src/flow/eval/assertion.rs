@@ -310,9 +310,10 @@ fn one_of<T>(all: &[T], holds: impl Fn(&T) -> Result<(), String>) -> Result<(), 
 
 /// A text as it is compared.
 fn folded(text: &str, ignore_case: bool) -> Cow<'_, str> {
-    match ignore_case {
-        true => text.to_lowercase().into(),
-        false => text.into(),
+    if ignore_case {
+        text.to_lowercase().into()
+    } else {
+        text.into()
     }
 }
 

@@ -279,9 +279,10 @@ fn read_program_target(home: &Path, node: &Section) -> Option<Target> {
 
 fn read_agent(home: &Path, node: &Section) -> Option<AgentWord> {
     let name = node.read_text("agent")?.to_owned();
-    let word = match name.starts_with('@') {
-        true => name.clone(),
-        false => home.join(&name).to_string_lossy().into_owned(),
+    let word = if name.starts_with('@') {
+        name.clone()
+    } else {
+        home.join(&name).to_string_lossy().into_owned()
     };
     check_agent(&word, node);
     Some(AgentWord { word, name })

@@ -116,9 +116,10 @@ fn add_root(
         without,
         is_agent: true,
     };
-    match root.is_dir() {
-        true => tree.add(root, found),
-        false => found.add_file(root),
+    if root.is_dir() {
+        tree.add(root, found)
+    } else {
+        found.add_file(root)
     }
 }
 

@@ -51,8 +51,8 @@ impl Git<'_> {
         limit: u64,
     ) -> Result<std::result::Result<File, String>> {
         let missing = || Error::config("git: it is not installed outside of the repository");
-        let program = git_outside(top_of(self.dir).unwrap_or(self.dir));
-        let program = program.and_then(|it| it.into_os_string().into_string().ok());
+        let git = git_outside(top_of(self.dir).unwrap_or(self.dir));
+        let program = git.and_then(|it| it.into_os_string().into_string().ok());
         let words = SAFE.iter().chain(words).map(|it| (*it).to_owned());
         let argv = [program.ok_or_else(missing)?].into_iter().chain(words);
         let inherited = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());

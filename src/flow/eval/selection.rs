@@ -29,8 +29,8 @@ impl PlanSelection {
     pub(super) fn check(&self, suites: &[Suite]) -> Result<()> {
         let cases = || suites.iter().flat_map(|suite| &suite.cases);
         let settings = suites.iter().flat_map(|suite| &suite.settings);
-        let tags = suites.iter().flat_map(|suite| &suite.tags);
-        let tags = tags.chain(cases().flat_map(|case| &case.tags));
+        let of_suites = suites.iter().flat_map(|suite| &suite.tags);
+        let tags = of_suites.chain(cases().flat_map(|case| &case.tags));
         let names = suites.iter().map(|suite| &suite.name);
         check_names("--suite", &self.suites, names)?;
         check_names("--case", &self.cases, cases().map(|case| &case.id))?;

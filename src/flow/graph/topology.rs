@@ -191,9 +191,10 @@ pub(crate) mod tests {
                     _ if role.contains('~') => MergeFailureMode::Partial,
                     _ => MergeFailureMode::FailOnAny,
                 },
-                winner: match role.contains('^') {
-                    true => WinnerRule::First,
-                    false => WinnerRule::Order,
+                winner: if role.contains('^') {
+                    WinnerRule::First
+                } else {
+                    WinnerRule::Order
                 },
                 payload: Some(PayloadRule::Output),
             });

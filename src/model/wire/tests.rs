@@ -70,9 +70,10 @@ fn step(random: &mut Rng, api: Api, number: usize, out: &mut String) {
         .iter()
         .map(|id| json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{\"a\":[1,\"b\"]}"}}))
         .collect();
-    let calls = match calls.is_empty() {
-        true => String::new(),
-        false => json!(calls).to_string(),
+    let calls = if calls.is_empty() {
+        String::new()
+    } else {
+        json!(calls).to_string()
     };
     let content = match content {
         r#""""# => "null",

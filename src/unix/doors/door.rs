@@ -161,9 +161,10 @@ impl fmt::Display for Door {
 
 /// The door that a request lacked, as an option has it.
 pub(super) fn door_for(host: &Host, port: u16) -> String {
-    match PORTS.contains(&port) {
-        true => host.to_string(),
-        false => format!("{host}:{port}"),
+    if PORTS.contains(&port) {
+        host.to_string()
+    } else {
+        format!("{host}:{port}")
     }
 }
 

@@ -124,9 +124,12 @@ pub(super) fn decide(
         return VerdictReason::NothingMeasured;
     }
     let missing = settings.iter().map(SettingFigures::missing).sum();
-    let of_comparisons = || match comparisons.len() == compared {
-        true => of_comparisons(comparisons, plan.require_higher, missing),
-        false => VerdictReason::CoverageDiffers { missing },
+    let of_comparisons = || {
+        if comparisons.len() == compared {
+            of_comparisons(comparisons, plan.require_higher, missing)
+        } else {
+            VerdictReason::CoverageDiffers { missing }
+        }
     };
     let Some(threshold) = plan.threshold else {
         if compared > 0 {

@@ -126,8 +126,9 @@ fn differing(comparison: &Comparison, names: &CaseNames) -> String {
 /// As many names as fit into a line, and the numbers of others; nothing if there is none.
 fn listed(named: &[(&str, Vec<String>)], counts: &[(&str, usize)]) -> String {
     let with = |most: usize| {
-        let named = named.iter().filter(|(_, cases)| !cases.is_empty());
         let mut parts: Vec<String> = named
+            .iter()
+            .filter(|(_, cases)| !cases.is_empty())
             .map(|(word, cases)| match cases.len().checked_sub(most) {
                 Some(more @ 1..) if most > 0 => {
                     format!("{word}: {} and {more} more", cases[..most].join(", "))
@@ -136,8 +137,8 @@ fn listed(named: &[(&str, Vec<String>)], counts: &[(&str, usize)]) -> String {
                 _ => format!("{word}: {}", cases.join(", ")),
             })
             .collect();
-        let counts = counts.iter().filter(|(_, count)| *count > 0);
-        parts.extend(counts.map(|(word, count)| format!("{} {word}", counted(*count, "case"))));
+        let some = counts.iter().filter(|(_, count)| *count > 0);
+        parts.extend(some.map(|(word, count)| format!("{} {word}", counted(*count, "case"))));
         parts.join("; ")
     };
     let fitting = (0..=MOST_NAMED).rev().map(with);
@@ -200,8 +201,9 @@ pub(crate) fn paid(trials: &[Vec<Trial>]) -> String {
         (0, _) => format!("no trial ran, {} judged again", counted(judged, "answer")),
         _ => ran.describe(" ran"),
     };
-    match ran.trials == recorded.trials {
-        true => now + "\n",
-        false => format!("{now}; recorded: {}\n", recorded.describe("")),
+    if ran.trials == recorded.trials {
+        now + "\n"
+    } else {
+        format!("{now}; recorded: {}\n", recorded.describe(""))
     }
 }

@@ -61,8 +61,8 @@ fn failures(summary: &Summary, trials: &[Trial], names: &CaseNames) -> String {
             _ => format!(" {}", name(&trial.setting)),
         };
         let (case, number, why) = (name(&trial.case), trial.number, one_line(&message(trial)));
-        let input = names.beginning(&trial.case);
-        let input = input.map_or_else(String::new, |input| format!(" \"{input}\""));
+        let beginning = names.beginning(&trial.case);
+        let input = beginning.map_or_else(String::new, |input| format!(" \"{input}\""));
         let place = in_short(&printable(&trial.workspace), usize::MAX);
         out.push_str(&format!(
             "{case}.{number}{setting}{input}: {why}\n    {place}\n"
