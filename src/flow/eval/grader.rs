@@ -11,7 +11,7 @@ use crate::text::shorten::in_short;
 use crate::unix::files;
 use crate::unix::process::{Ended, Outcome};
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Component, Path};
@@ -73,6 +73,8 @@ pub(super) struct GraderVerdict {
     pub scores: BTreeMap<String, f64>,
     /// What it said of an answer that passes.
     pub remark: Option<String>,
+    /// True if its exit code decided, and it printed `pass` with the other value.
+    pub is_contradicted: bool,
 }
 
 impl From<Mark> for GraderVerdict {
@@ -81,6 +83,7 @@ impl From<Mark> for GraderVerdict {
             mark,
             scores: BTreeMap::new(),
             remark: None,
+            is_contradicted: false,
         }
     }
 }
@@ -90,11 +93,16 @@ pub(super) fn read_verdict(assertion: &Assertion, outcome: &Outcome, io: &Path) 
     let output = end_of(&io.join("stdout.log"));
     let printed = after_mark(&output);
     let said = end_of(&io.join("stderr.log"));
-    if let (Ended::Exited(code @ 0..=1), Some(found)) =
-        (outcome.how, json_verdict(assertion, printed))
-    {
-        return match found {
-            Ok(verdict) => of_json(assertion, verdict, code),
+    let is_json = matches!(assertion.check, AssertionKind::Exec { is_json: true, .. });
+    if is_json && matches!(outcome.how, Ended::Exited(0 | 1)) {
+        // The reader would take an array for the members in their order.
+        let read = if printed.trim_start().starts_with('[') {
+            Err("expected an object, found an array".to_owned())
+        } else {
+            serde_json::from_str(printed).map_err(|e| parser_message(&e))
+        };
+        return match read {
+            Ok(verdict) => of_json(assertion, verdict),
             Err(why) => Mark::Broken(format!("the grader's verdict: {why}")).into(),
         };
     }
@@ -109,7 +117,10 @@ pub(super) fn read_verdict(assertion: &Assertion, outcome: &Outcome, io: &Path) 
     };
     let why = match outcome.how {
         Ended::Exited(code @ 0..=1) => {
-            return verdict(assertion, code == 0, score, in_line(remark));
+            return GraderVerdict {
+                is_contradicted: pass_in(printed).is_some_and(|pass| pass != (code == 0)),
+                ..verdict(assertion, code == 0, score, in_line(remark))
+            };
         }
         Ended::TimedOut => "the grader took too long".to_owned(),
         Ended::Exited(code) | Ended::Interrupted(code) => {
@@ -123,7 +134,7 @@ pub(super) fn read_verdict(assertion: &Assertion, outcome: &Outcome, io: &Path) 
     .into()
 }
 
-/// The whole output of a grader, as `verdict: json` requires it and other graders may print it.
+/// The whole output of a grader with `verdict: json`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JsonVerdict {
@@ -133,28 +144,15 @@ struct JsonVerdict {
     reason: Option<String>,
 }
 
-const MEMBERS: [&str; 4] = ["pass", "score", "scores", "reason"];
-
-/// The verdict in the output. Without `verdict: json`, only an object with `pass` is one, and its other members are ignored.
-fn json_verdict(assertion: &Assertion, printed: &str) -> Option<Result<JsonVerdict, String>> {
-    let said = |error: serde_json::Error| parser_message(&error);
-    if matches!(assertion.check, AssertionKind::Exec { is_json: true, .. }) {
-        // The reader would take an array for the members in their order.
-        if printed.trim_start().starts_with('[') {
-            return Some(Err("expected an object, found an array".to_owned()));
-        }
-        return Some(serde_json::from_str(printed).map_err(said));
-    }
-    let mut object: Map<String, Value> = serde_json::from_str(printed).ok()?;
-    object.retain(|name, _| MEMBERS.contains(&name.as_str()));
-    let has_pass = object.contains_key("pass");
-    has_pass.then(|| serde_json::from_value(object.into()).map_err(said))
+/// `pass` of an object that a grader without `verdict: json` prints.
+fn pass_in(printed: &str) -> Option<bool> {
+    serde_json::from_str::<Value>(printed)
+        .ok()?
+        .get("pass")?
+        .as_bool()
 }
 
-/// The exit code of a grader without `verdict: json` counts, too: both must say yes.
-fn of_json(assertion: &Assertion, found: JsonVerdict, code: i32) -> GraderVerdict {
-    let decides = matches!(assertion.check, AssertionKind::Exec { is_json: true, .. });
-    let pass = found.pass && (decides || code == 0);
+fn of_json(assertion: &Assertion, found: JsonVerdict) -> GraderVerdict {
     let scores = found.scores.unwrap_or_default();
     if let Some((name, _)) = scores.iter().find(|(_, score)| !is_score(**score)) {
         return Mark::Broken(format!("the grader's score {name} is too great")).into();
@@ -162,7 +160,7 @@ fn of_json(assertion: &Assertion, found: JsonVerdict, code: i32) -> GraderVerdic
     let reason = in_short(found.reason.unwrap_or_default().trim(), LONGEST_REASON);
     GraderVerdict {
         scores,
-        ..verdict(assertion, pass, found.score, reason)
+        ..verdict(assertion, found.pass, found.score, reason)
     }
 }
 

@@ -111,6 +111,8 @@ pub(crate) struct Runner<'e> {
     stop: Option<EvaluationStop>,
     /// The number of trials in a row that said that the configuration is wrong.
     misconfigured: usize,
+    /// A grader's printed verdict that does not count has been mentioned.
+    has_warned: bool,
     done: usize,
     all: usize,
 }
@@ -155,6 +157,7 @@ impl<'e> Runner<'e> {
             ledger: None,
             stop: None,
             misconfigured: 0,
+            has_warned: false,
         }
     }
 

@@ -277,21 +277,6 @@ fn the_dry_run_prints_the_file_that_says_the_same() {
 }
 
 #[test]
-fn a_grader_of_the_command_line_may_print_its_verdict() {
-    let world = world();
-    world.script(
-        "grade.sh",
-        "#!/bin/sh\ncase $(cat) in *crash*) pass=true ;; *) pass=false ;; esac\n\
-         echo \"{\\\"pass\\\": $pass, \\\"scores\\\": {\\\"style\\\": 3}}\"\n",
-    );
-    let words = ["-a", "a", "--cases", "cases.csv", "--grade", "./grade.sh"];
-    let found = eval(&world, &words).json().exits(1);
-    assert_eq!(rates(&found), [("a".to_owned(), 0.5)]);
-    let setting = &found.object()["suites"][0]["settings"][0];
-    assert_eq!(setting["scores"]["style"]["mean"], 3.0);
-}
-
-#[test]
 fn cases_are_read_as_lines_as_a_list_and_as_a_table() {
     let world = world();
     world.write("lines.jsonl", "{\"id\": \"crash\", \"input\": \"It crashes.\", \"expected\": \"bug\"}\n\n{\"id\": \"other\", \"input\": \"How does it work?\", \"expected\": \"question\"}\n");

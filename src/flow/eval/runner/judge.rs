@@ -154,9 +154,17 @@ impl<'e> Runner<'e> {
                 mark,
                 scores,
                 remark,
+                is_contradicted,
             } = read_verdict(assertion, outcome, io);
             judging.marks.push(assertion.turned(mark));
             judging.remark = remark.or(judging.remark);
+            if is_contradicted && !std::mem::replace(&mut self.has_warned, true) {
+                self.start.screen.warn_as(
+                    "delta eval",
+                    "warning: a grader printed another verdict than its exit code, which counts; \
+                     the printed one counts with verdict: json",
+                );
+            }
             for (name, score) in scores {
                 judging.scores.entry(name).or_default().push(score);
             }
