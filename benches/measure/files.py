@@ -53,8 +53,8 @@ def measure(delta, count, parent):
 
     def take(is_first=False):
         nonlocal last
-        order = {"root": str(root), "run_id": "r", "last": last, "subject": "[1] x", "hidden": [],
-                 "is_first": is_first, "needs_sandbox": False}
+        order = {"root": str(root), "run_id": "r", "last": last, "since": None, "subject": "[1] x", "wrappers": [],
+                 "is_first": is_first, "is_unsynced": False}
         done = subprocess.run([delta, "take-files"], input=json.dumps(order), env=environment,
                               capture_output=True, text=True, check=True)
         taken = json.loads(done.stdout)
