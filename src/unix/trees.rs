@@ -23,6 +23,9 @@ use std::path::{Path, PathBuf};
 /// Directories below one another that are copied.
 const MOST_NESTED: usize = 200;
 
+/// Why the directories below these are left out of a copy.
+pub(crate) const NESTED_TOO_DEEP: &str = "nested deeper than 200 directories";
+
 /// A directory of the descriptors that are open at once while a tree is removed.
 const OPEN_AT_ONCE: usize = 50;
 
@@ -208,7 +211,7 @@ impl Copying {
         let about = statat(from, name, AtFlags::SYMLINK_NOFOLLOW).at("read", &self.path)?;
         match FileType::from_raw_mode(about.st_mode) {
             FileType::Directory if self.depth == MOST_NESTED => {
-                self.leave_out("nested deeper than 200 directories");
+                self.leave_out(NESTED_TOO_DEEP);
             }
             FileType::Directory => {
                 let below = openat(from, name, DIRECTORY, Mode::empty()).at("read", &self.path)?;

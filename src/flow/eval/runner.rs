@@ -32,8 +32,9 @@ use crate::unix::files::{self, LARGEST_INPUT};
 use crate::unix::process::{self, Children, Command, Outcome, SpawnError, Token, Variable, Woken};
 use crate::unix::signals::{Signals, Stop};
 use crate::unix::terminal::Screen;
+use crate::unix::trees::LeftOut;
 use judge::Judging;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -111,8 +112,8 @@ pub(crate) struct Runner<'e> {
     stop: Option<EvaluationStop>,
     /// The number of trials in a row that said that the configuration is wrong.
     misconfigured: usize,
-    /// A grader's printed verdict that does not count has been mentioned.
-    has_warned: bool,
+    /// The warnings that were printed.
+    warned: BTreeSet<String>,
     done: usize,
     all: usize,
 }
@@ -157,7 +158,7 @@ impl<'e> Runner<'e> {
             ledger: None,
             stop: None,
             misconfigured: 0,
-            has_warned: false,
+            warned: BTreeSet::new(),
         }
     }
 
@@ -266,7 +267,11 @@ impl<'e> Runner<'e> {
         let goes_on = attempts > 0 && !is_of_others && target::is_resumable(&of.suite.target);
         if !(goes_on && dir.is_dir()) {
             let (root, template) = (&self.start.workspace.root, &plan.chosen.case.template);
-            workspace::make(root, plan.place.as_ref(), template.as_deref(), attempts > 0)?;
+            let (place, template) = (plan.place.as_ref(), template.as_deref());
+            for LeftOut { path, why } in workspace::make(root, place, template, attempts > 0)? {
+                let path = path.display();
+                self.warn_once(format!("{path} is {why} and has not been copied"));
+            }
         }
         let io = self.make_records(trial, "")?;
         let program = target::command(trial, self.start.home, &dir);

@@ -717,6 +717,24 @@ fn a_workspace_that_was_there_before_its_trial_is_put_aside() {
 }
 
 #[test]
+fn what_is_nested_too_deep_in_a_template_is_left_out_with_one_warning() {
+    let world = upper(
+        "  workspace: t\n  trials: 2\n  cases: [{id: a, input: x, assert: [{type: file, path: mark, value: template}]}]",
+    );
+    world.write("e/t/mark", "template");
+    fs::create_dir_all(world.path("e/t").join("a/".repeat(201))).unwrap();
+    let outcome = eval(&world).exits(0);
+    let warning = "is nested deeper than 200 directories and has not been copied";
+    assert_eq!(outcome.stderr.matches(warning).count(), 1);
+    let copy = world
+        .path("w/eval/up")
+        .join(workspaces(&world, "up").remove(0));
+    assert!(copy.join("a/".repeat(200)).is_dir() && !copy.join("a/".repeat(201)).exists());
+    let _pipe = world.fifo("e/t/pipe");
+    eval(&world).exits(78).says("cannot be copied for a trial");
+}
+
+#[test]
 fn trials_are_not_made_through_a_link() {
     let world = upper("  cases: [{id: a, input: x}]");
     world.write("elsewhere/precious", "kept");

@@ -158,12 +158,10 @@ impl<'e> Runner<'e> {
             } = read_verdict(assertion, outcome, io);
             judging.marks.push(assertion.turned(mark));
             judging.remark = remark.or(judging.remark);
-            if is_contradicted && !std::mem::replace(&mut self.has_warned, true) {
-                self.start.screen.warn_as(
-                    "delta eval",
-                    "warning: a grader printed another verdict than its exit code, which counts; \
-                     the printed one counts with verdict: json",
-                );
+            if is_contradicted {
+                let text = "a grader printed another verdict than its exit code, which counts; \
+                            the printed one counts with verdict: json";
+                self.warn_once(text.to_owned());
             }
             for (name, score) in scores {
                 judging.scores.entry(name).or_default().push(score);

@@ -7,6 +7,15 @@ use crate::text::shorten::in_short;
 use crate::unix::terminal::Tone;
 
 impl Runner<'_> {
+    /// Prints a warning, unless it has been printed.
+    pub(super) fn warn_once(&mut self, text: String) {
+        if !self.warned.contains(&text) {
+            let shown = format!("warning: {}", printable(&text));
+            self.start.screen.warn_as("delta eval", &shown);
+            self.warned.insert(text);
+        }
+    }
+
     /// Prints that a trial has ended, with its reason and what a program said of it.
     pub(super) fn print_end(
         &mut self,

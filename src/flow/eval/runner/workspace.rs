@@ -2,19 +2,20 @@
 
 use crate::error::{At, Error, Result};
 use crate::unix::files;
-use crate::unix::trees::{self, LeftOut};
+use crate::unix::trees::{self, LeftOut, NESTED_TOO_DEEP};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Makes a trial's workspace. `is_ours`: the trial was begun before, and what is left of it goes. Anything
 /// else that lies there is put aside: nothing proves that it was made for this trial. `place` is `eval/SUITE/TRIAL`;
-/// the directories above it may not be links, because files elsewhere would be replaced.
+/// the directories above it may not be links, because files elsewhere would be replaced. Returns the directories that are
+/// nested too deep to be copied.
 pub(super) fn make(
     root: &Path,
     place: &Path,
     template: Option<&Path>,
     is_ours: bool,
-) -> Result<()> {
+) -> Result<Vec<LeftOut>> {
     let dir = &root.join(place);
     let name = files::name_of(dir);
     let made = files::make_dirs_below(root, place.parent().unwrap_or(Path::new("")));
@@ -28,16 +29,20 @@ pub(super) fn make(
     }
     let making = parent.join(format!(".making-{name}"));
     trees::remove_all(&making)?;
-    match template {
-        None => files::make_dirs(&making)?,
-        Some(template) => copy_template(template, &making)?,
-    }
-    fs::rename(&making, dir).at("create", dir)
+    let left_out = if let Some(template) = template {
+        copy_template(template, &making)?
+    } else {
+        files::make_dirs(&making)?;
+        Vec::new()
+    };
+    fs::rename(&making, dir).at("create", dir)?;
+    Ok(left_out)
 }
 
-fn copy_template(template: &Path, to: &Path) -> Result<()> {
-    match trees::copy_tree(template, to, &[".delta"])?.first() {
-        None => Ok(()),
+fn copy_template(template: &Path, to: &Path) -> Result<Vec<LeftOut>> {
+    let left_out = trees::copy_tree(template, to, &[".delta"])?;
+    match left_out.iter().find(|it| it.why != NESTED_TOO_DEEP) {
+        None => Ok(left_out),
         Some(LeftOut { path, why }) => Err(Error::config(format!(
             "{} is {why}, and cannot be copied for a trial",
             path.display()
