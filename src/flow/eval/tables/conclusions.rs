@@ -208,16 +208,13 @@ pub(super) fn reason(summary: &Summary) -> String {
         } => {
             let needed = match trials_needed {
                 Some(needed) => format!("{} more would be needed", count(*needed, "trial")),
-                None => "the rate is too close to it".to_owned(),
+                None => format!("the rate is too close to the threshold {threshold}"),
             };
             let cases = match cases_needed {
                 Some(cases @ 1..) => format!(" ({} more)", count(*cases, "case")),
                 _ => String::new(),
             };
-            format!(
-                "cannot say{}: the threshold {threshold} is within the bounds; {needed}{cases}",
-                of(settings)
-            )
+            format!("cannot say{}: {needed}{cases}", of(settings))
         }
     }
 }
