@@ -259,6 +259,11 @@ fn the_dry_run_prints_the_file_that_says_the_same() {
     ] {
         assert!(yaml.contains(part), "{yaml}");
     }
+    assert!(!yaml.contains("--sample"), "{yaml}");
+    let sampled = [&words[..], &["--sample", "1", "--dry-run"]].concat();
+    let with_options = "# The file names all 2 cases: give the same --sample, --split, --case and --tag with it.\n";
+    let text = String::from_utf8(eval(&world, &sampled).exits(0).stdout).unwrap();
+    assert!(text.contains(with_options), "{text}");
     world.write("e/evaluations.yaml", &yaml);
     world.delta(["flow", "check", "e"]).exits(0);
     let from_file = eval(&world, &["e"]).json().exits(1).object();

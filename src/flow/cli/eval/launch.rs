@@ -219,6 +219,14 @@ impl EvalCommand<'_> {
             );
             let mark = self.wanted.words.as_ref().map_or("", |_| "# ");
             text += &format!("{mark}{}\n", printable_line(&line));
+            let all = planned.suite.cases.len();
+            if all != planned.cases.len() && self.wanted.words.is_some() {
+                let options = "give the same --sample, --split, --case and --tag with it";
+                text += &format!(
+                    "# The file names all {}: {options}.\n",
+                    counted(all, "case")
+                );
+            }
         }
         if let Some(words) = &self.wanted.words {
             text += &yaml::render(&words.clone().into());
