@@ -285,7 +285,7 @@ fn record(engine: &mut Engine<'_>, place: Place, taken: Taken) -> Result<()> {
 fn give_up(engine: &mut Engine<'_>, error: &Error) -> Result<()> {
     engine.files.is_on = false;
     let text = format!(
-        "the files of each step are not kept from here on: {}; with `files: off` in agent.yaml, this is not said",
+        "the files of each step are not kept from here on: {}; `files: off` in agent.yaml turns them off",
         printable_line(&error.message)
     );
     engine.log.record_note(Level::Warn, &text)

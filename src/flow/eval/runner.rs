@@ -59,6 +59,8 @@ pub(crate) struct EvaluationStart<'e> {
     /// Judge all that is recorded again, and run nothing.
     pub regrade: bool,
     pub screen: Screen,
+    /// The name in messages.
+    pub program: &'e str,
 }
 
 /// The reason why the running of trials has ended.

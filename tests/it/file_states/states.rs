@@ -253,7 +253,7 @@ fn none_are_taken_where_they_cannot_be_and_one_warning_says_why() {
     takes_none(
         &no_git,
         run,
-        "git is not installed; install git 2.41 or later; with `files: off`",
+        "git is not installed; install git 2.41 or later; `files: off` in agent.yaml turns them off",
     );
     let path = path_with_git(
         &old_git,
@@ -263,7 +263,7 @@ fn none_are_taken_where_they_cannot_be_and_one_warning_says_why() {
     takes_none(
         &old_git,
         run,
-        "/bin/git is too old; install git 2.41 or later; with `files: off`",
+        "/bin/git is too old; install git 2.41 or later; `files: off` in agent.yaml turns them off",
     );
     for dir in ["ws", "ws/home"] {
         let home = world();

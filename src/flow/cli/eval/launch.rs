@@ -67,6 +67,7 @@ impl EvalCommand<'_> {
             jobs: self.wanted.jobs,
             regrade: self.wanted.regrade,
             screen: self.screen,
+            program: self.wanted.program,
         };
         let mut runner = Runner::new(start, &self.suites, journal, record, self.signals);
         let stopped = runner.run();

@@ -11,7 +11,7 @@ impl Runner<'_> {
     pub(super) fn warn_once(&mut self, text: String) {
         if !self.warned.contains(&text) {
             let shown = format!("warning: {}", printable(&text));
-            self.start.screen.warn_as("delta eval", &shown);
+            self.start.screen.warn_as(self.start.program, &shown);
             self.warned.insert(text);
         }
     }
