@@ -162,13 +162,12 @@ pub(crate) fn remove_records(run: &Path, task: &str, node: &str, reference: &str
         let about = run.join(name).symlink_metadata();
         about.is_ok_and(|it| it.is_dir())
     };
-    if is_own
-        && ["io", "io/nodes", &parent, reference]
-            .into_iter()
-            .all(is_dir)
-    {
-        let path = run.join(reference);
-        std::fs::remove_dir_all(&path).at("remove", &path)?;
+    if is_own && ["io", "io/nodes", &parent].into_iter().all(is_dir) {
+        if is_dir(reference) {
+            let path = run.join(reference);
+            std::fs::remove_dir_all(&path).at("remove", &path)?;
+        }
+        // Also that of records which a killed engine has removed.
         ignore(std::fs::remove_dir(run.join(parent)));
     }
     Ok(())

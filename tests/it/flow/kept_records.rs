@@ -215,7 +215,12 @@ fn killed_among_many_inputs_each_is_done_and_told_once() {
             let args = [
                 "--inputs", "-", "--run-id", "r", "-j", jobs, "--format", "jsonl",
             ];
-            run(&world).args(args).stdin(all.clone()).end()
+            let ended = run(&world).args(args).stdin(all.clone()).end();
+            if ended.killed_by().is_some() {
+                // As a kill between the removal of its records and its own leaves it.
+                fs::create_dir_all(world.path("ws/.delta/r/io/nodes/T1")).unwrap();
+            }
+            ended
         };
         let ended = (0..5).map(|_| start()).find(|it| it.killed_by().is_none());
         let ended = ended.expect("four kills").exits(0);
